@@ -1,0 +1,73 @@
+"""What the publisher is given and what it gives back: the two Arrow schemas between SQL and Kafka.
+
+``READY`` is what the dbt view `ready` shows, one row per delivery that is due. ``RESULTS`` is what the ledger
+`publish_results` keeps, one row per send, less the columns that the ledger itself adds (batch, generation, recorded_at).
+Timestamps are UTC with whole milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+
+READY: Final = pa.schema(
+    [
+        pa.field("delivery_id", pa.string(), nullable=False),
+        pa.field("due_at", _TIME, nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("message_id", pa.string(), nullable=False),
+        # where it goes: partition is the wanted one, null or out of range lets the key decide
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32()),
+        pa.field("order_key", pa.string()),
+        # what goes: bytes as they came, in their order; null and empty are two things
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+        # where the message came from, carried through to the results
+        pa.field("original_topic", pa.string()),
+        pa.field("original_partition", pa.int32()),
+        pa.field("original_offset", pa.int64()),
+    ]
+)
+
+RESULTS: Final = pa.schema(
+    [
+        pa.field("delivery_id", pa.string()),
+        pa.field("due_at", _TIME),
+        pa.field("kind", pa.string()),
+        pa.field("message_id", pa.string()),
+        pa.field("outcome", pa.string(), nullable=False),
+        # where the copy lies, for a delivered one
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("sent_at", _TIME),
+        # why not, for the others
+        pa.field("error_code", pa.int32()),
+        pa.field("error_name", pa.string()),
+        pa.field("error_kind", pa.string()),
+        pa.field("error_message", pa.string()),
+        pa.field("not_before", _TIME),
+        pa.field("slot", pa.int32()),
+        pa.field("original_topic", pa.string()),
+        pa.field("original_partition", pa.int32()),
+        pa.field("original_offset", pa.int64()),
+    ]
+)
+
+DELIVERED: Final = "delivered"
+FAILED: Final = "failed"
+HELD: Final = "held"
+CANCELLED: Final = "cancelled"
+UNKNOWN: Final = "unknown"
+
+# No result of a message: says that the task stopped sending to a destination (or altogether, where topic is null), and why.
+# The loop reads it and keeps it out of the ledger.
+STOPPED: Final = "stopped"
+
+# Outcomes after which a delivery is never sent again.
+CLOSING: Final = frozenset({DELIVERED, FAILED, HELD, CANCELLED})
