@@ -1,0 +1,541 @@
+"""A real Kafka broker on this machine, for the demo and the tests: one process, no Docker, no Maven.
+
+Apache Kafka in KRaft mode, broker and controller in one. The jars come from Maven Central the first time (about 40 MB)
+and stay in the cache directory; everything else lives in the broker's own directory::
+
+    <directory>/broker.json    the port, so that the next start is found at the same address
+    <directory>/broker.log     what the process said (warnings and errors)
+    <directory>/data/          topics and metadata; deleting it resets the broker
+
+Two things can end a broker without a word: kill -9, and kill -9 of the Python process that started it. After either, a
+start on the same directory works, and finds what was acknowledged before.
+
+Who is alive is never read from a file but from locks, which the kernel gives back when a process ends:
+
+- ``owner.lock`` is held by the Python process that is in charge of the directory,
+- ``broker.lock`` is inherited by the broker, so it is free only when the broker is gone too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, Final, Self
+
+KAFKA_VERSION: Final = "4.1.1"
+# kafka_2.13 brings an API for logging and nothing behind it: without slf4j-simple a broker that fails says nothing.
+_COORDINATES: Final = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
+_JAVA_AT_LEAST: Final = 17
+_HOST: Final = "127.0.0.1"
+# Below the range that systems hand out to outgoing connections (Linux from 32768, macOS from 49152). A port within it
+# can be taken while the broker is down, even by a client that waits for the broker and connects to itself by chance.
+_PORTS: Final = range(20_000, 30_000)
+_NODE_ID: Final = 1
+_LOG_LINES: Final = 15
+_LOG_BYTES: Final = 4 * 1024 * 1024
+# A broker whose Python parent was killed is given this long to close its logs.
+_ORPHAN_SECONDS: Final = 10
+
+# What the broker is started through. It becomes the broker (same pid, so that its exit code and its end are seen
+# directly) after it has left a child that waits for the end of its standard input: a pipe whose other end only our
+# process holds, so it ends whenever that process does, however it died. PR_SET_PDEATHSIG would be shorter, but is Linux
+# only, and fires when the *thread* that started the broker ends, which need not be the main one. To share our process
+# group would not do either: Ctrl-C would stop the broker while the loop still finishes its step.
+_LAUNCHER: Final = """
+import os, signal, sys, time
+lock, patience, command = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
+broker = os.getpid()
+if os.fork() == 0:
+    os.close(lock)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while os.read(0, 4096):
+        pass
+    deadline = time.monotonic() + patience
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if os.getppid() == broker:
+            os.kill(broker, sign)
+        while os.getppid() == broker and time.monotonic() < deadline:
+            time.sleep(0.05)
+    os._exit(0)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+os.execv(command[0], command)
+"""
+
+
+class BrokerError(Exception):
+    """The broker could not be started, or ended by itself. The text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """What a broker needs to know.
+
+    directory: where its state lives; made when missing.
+    port: where clients reach it, on the loopback address; ``None`` for the one it had before, at first a free one.
+    heap: the Java heap, as ``-Xmx`` takes it.
+    start_seconds, stop_seconds: how long a start may take, and a graceful stop before it is killed.
+    properties: Kafka broker properties over the ones chosen here.
+    """
+
+    directory: Path
+    port: int | None = None
+    heap: str = "512m"
+    start_seconds: float = 60.0
+    stop_seconds: float = 20.0
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Broker:
+    """One broker: ``with Broker(BrokerSettings(directory)) as broker: ... broker.bootstrap_servers``.
+
+    ``start`` after ``stop`` or ``kill`` starts it again, at the same port with the same data. All methods may be called
+    in any state, from any thread, one at a time.
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner_lock: IO[str] | None = None
+        self._port: int | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` for clients. Raises BrokerError before the first start."""
+        if self._port is None:
+            raise BrokerError("the broker has no address yet: it was not started")
+        return f"{_HOST}:{self._port}"
+
+    @property
+    def log_path(self) -> Path:
+        return self.settings.directory / "broker.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the Java process while it runs, else None."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """What the process ended with (negative: the signal); None while it runs and before the first start."""
+        return None if self._process is None else self._process.poll()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the broker and returns when it serves clients; does nothing while it runs.
+
+        Raises BrokerError: Java missing or too old, port taken, directory in use by another broker, download failed,
+        process ended early, not up within ``start_seconds``.
+        """
+        if self.pid is not None:
+            return
+        java = find_java()
+        jars = kafka_jars()
+        directory = self.settings.directory.absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._release()
+        self._owner_lock = _lock_owner(directory)
+        try:
+            with _lock_broker(directory) as broker_lock:
+                self._port = self._choose_port(directory)
+                properties = _write_properties(directory, self._port, self.settings.properties)
+                _format(java, jars, directory, properties)
+                self._process = self._launch(java, jars, directory, properties, broker_lock)
+            self._wait_until_up()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Lets the broker close its logs and end; kills it when that takes longer than ``stop_seconds``."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGCONT)  # a paused process does not see the next one
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(self.settings.stop_seconds)
+        self.kill()
+
+    def kill(self) -> None:
+        """kill -9: the broker is gone at once. What it had acknowledged is still there at the next start."""
+        process = self._process
+        if process is not None:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.stdin is not None and not process.stdin.closed:
+                process.stdin.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._owner_lock is not None:
+            self._owner_lock.close()
+            self._owner_lock = None
+
+    def _choose_port(self, directory: Path) -> int:
+        wanted = self.settings.port
+        # `0` is how every other program spells "a free one".
+        port = wanted or self._port or remembered_port(directory)
+        if port is None:
+            port = _free_port()
+        elif not _is_free(port):
+            had = "" if wanted else " (the one this broker had before)"
+            raise BrokerError(
+                f"port {port}{had} on {_HOST} is taken by another program: end that program, or choose another port"
+            )
+        _write_atomically(directory / "broker.json", json.dumps({"port": port}) + "\n")
+        return port
+
+    def _launch(
+        self, java: Path, jars: Sequence[Path], directory: Path, properties: Path, lock: int
+    ) -> subprocess.Popen[bytes]:
+        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES:
+            self.log_path.replace(self.log_path.with_suffix(".log.1"))
+        command = [
+            *(sys.executable, "-I", "-S", "-c", _LAUNCHER, str(lock), str(_ORPHAN_SECONDS)),
+            *_java_command(java, jars, self.settings.heap, "kafka.Kafka", str(properties)),
+        ]
+        with self.log_path.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=directory,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+
+    def _wait_until_up(self) -> None:
+        # Imported here so that `redrive broker --help` and a check for Java do not load librdkafka.
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        assert self._process is not None
+        deadline = time.monotonic() + self.settings.start_seconds
+        while not _accepts(self._port or 0):
+            self._check_alive(deadline)
+            time.sleep(0.05)
+        # `log_level 0`: until the broker is up, every refused connection would be a line on standard error.
+        admin = AdminClient(
+            {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 200}
+        )
+        while True:
+            with contextlib.suppress(KafkaException):
+                # Listed only once the controller has let it in, which is when topics can be created on it.
+                if _NODE_ID in admin.list_topics(timeout=1).brokers:
+                    return
+            self._check_alive(deadline)
+            time.sleep(0.05)
+
+    def _check_alive(self, deadline: float) -> None:
+        assert self._process is not None
+        code = self._process.poll()
+        if code is not None:
+            raise BrokerError(f"the broker ended with exit code {code} while starting; {_last_lines(self.log_path)}")
+        if time.monotonic() > deadline:
+            raise BrokerError(
+                f"the broker did not come up within {self.settings.start_seconds:g} s; {_last_lines(self.log_path)}"
+            )
+
+
+def serve(directory: Path, port: int | None = None) -> None:
+    """Runs the broker of ``directory`` in the foreground until Ctrl-C or SIGTERM; prints how to reach it.
+
+    Only for the main thread, since it takes over both signals. Raises BrokerError like Broker.start, and when the
+    broker ends by itself.
+    """
+    stopped = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with Broker(BrokerSettings(directory, port=port)) as broker:
+            print(f"Kafka {KAFKA_VERSION} listens on {broker.bootstrap_servers}; its state is in {directory}")
+            print(f"  export REDRIVE_KAFKA__BOOTSTRAP_SERVERS={broker.bootstrap_servers}")
+            print("Ctrl-C stops it; the next start finds the same topics at the same address.", flush=True)
+            while not stopped.wait(0.5):
+                if broker.exit_code is not None:
+                    raise BrokerError(
+                        f"the broker ended by itself with exit code {broker.exit_code}; {_last_lines(broker.log_path)}"
+                    )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def remembered_port(directory: Path) -> int | None:
+    """The port that the broker of this directory had last, whether it runs or not; None when there was none."""
+    try:
+        port = json.loads((directory / "broker.json").read_text())["port"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return port if isinstance(port, int) and 0 < port < 65_536 else None
+
+
+def cache_directory() -> Path:
+    """Where downloads are kept: ``$XDG_CACHE_HOME/redrive``, by default ``~/.cache/redrive``."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "redrive"
+
+
+def find_java() -> Path:
+    """The Java that will be used: of JAVA_HOME, else of the PATH. Raises BrokerError if missing or older than 17."""
+    need = f"the broker needs Java {_JAVA_AT_LEAST} or newer"
+    fix = "install one (any OpenJDK build will do), or point JAVA_HOME at it"
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+    if found is None:
+        where = f"there is no bin/java in JAVA_HOME ({home})" if home else "there is no java on the PATH"
+        raise BrokerError(f"{need}, and {where}: {fix}")
+    try:
+        answer = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BrokerError(f"{need}, and {found} can't be run ({error}): {fix}") from None
+    # `openjdk version "17.0.15" 2025-04-15`, `java version "1.8.0_412"`; environment notices may stand before it
+    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', answer.stderr + answer.stdout)
+    if version is None:
+        raise BrokerError(f"{need}, and {found} does not say which it is (exit code {answer.returncode}): {fix}")
+    if int(version[1]) < _JAVA_AT_LEAST:
+        raise BrokerError(f"{need}, and {found} is Java {version[1]}: {fix}")
+    return Path(found)
+
+
+def kafka_jars() -> list[Path]:
+    """The class path of the broker, downloaded once. Raises BrokerError if that fails."""
+    jars = cache_directory() / f"kafka-{KAFKA_VERSION}"
+    if not jars.is_dir():
+        _download(jars)
+    return sorted(jars.glob("*.jar"))
+
+
+def _download(target: Path) -> None:
+    # Imported here: it takes a while, and is needed once on a machine.
+    from jgo.config import GlobalSettings
+    from jgo.constants import MAVEN_CENTRAL_URL
+    from jgo.env import EnvironmentBuilder
+    from jgo.maven import MavenContext
+
+    print(
+        f"redrive: downloads Apache Kafka {KAFKA_VERSION}, about 45 MB, once (kept in {target.parent})",
+        file=sys.stderr,
+        flush=True,
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Into a directory of its own, renamed when complete: jgo takes a file that an interrupted download left behind for
+    # a whole one. It also keeps poms without their jars out of ~/.m2, where Spark's resolver would stumble over them.
+    with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as scratch:
+        context = MavenContext(
+            repo_cache=Path(scratch) / "maven",
+            # a company's mirror, if jgo's own configuration file names one
+            remote_repos={"central": MAVEN_CENTRAL_URL} | GlobalSettings.load().repositories,
+            timeout=30,
+        )
+        try:
+            environment = EnvironmentBuilder(context, cache_dir=Path(scratch) / "jgo").from_endpoint(_COORDINATES)
+        except Exception as error:
+            raise BrokerError(
+                f"could not download Apache Kafka {KAFKA_VERSION}: {str(error) or type(error).__name__}; "
+                "it needs Maven Central, or a mirror of it named `central` in [repositories] of jgo's configuration"
+            ) from error
+        complete = Path(scratch) / "complete"
+        complete.mkdir()
+        # Both halves: jgo sorts jars into a class path and a module path, and Kafka runs from the class path alone.
+        for jar in environment.all_jars:
+            shutil.copyfile(jar, complete / jar.name)
+        try:
+            complete.rename(target)
+        except OSError as error:
+            # Another process was faster: what it left is as good as ours.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+
+def _java_command(java: Path, jars: Sequence[Path], heap: str, main: str, *arguments: str) -> list[str]:
+    return [
+        str(java),
+        f"-Xmx{heap}",
+        "-Xms64m",
+        # one collector thread and little memory beside the heap: it shares two cores with Spark
+        "-XX:+UseSerialGC",
+        # a broker that can't allocate is better ended, and started again, than half alive
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Djava.awt.headless=true",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+        *("-cp", os.pathsep.join(str(jar) for jar in jars)),
+        main,
+        *arguments,
+    ]
+
+
+def _write_properties(directory: Path, port: int, changes: Mapping[str, str]) -> Path:
+    # The controller is reached by nobody but this process, so its port may be another one at each start.
+    controller = _free_port()
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(_NODE_ID),
+        "controller.quorum.voters": f"{_NODE_ID}@{_HOST}:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{_HOST}:{port},CONTROLLER://{_HOST}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{_HOST}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(directory / "data"),
+        # a topic that nobody made is a mistake, and must be seen as one
+        "auto.create.topics.enable": "false",
+        # one node: nothing can have a second copy; few partitions, since each costs files and start-up time
+        "default.replication.factor": "1",
+        "min.insync.replicas": "1",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        # the waits that make sense for a fleet of consumers, and not for one
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        # how soon a transaction that ran into its timeout is aborted: otherwise up to 10 s later
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        # a start after kill -9 is let in only when the session of the process before has run out: otherwise 9 s
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        # 128 MB otherwise: a quarter of the heap
+        "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "background.threads": "2",
+    }
+    path = directory / "server.properties"
+    # Backslashes start an escape in this format; nothing else in a value needs one.
+    lines = (f"{name}={value}".replace("\\", "\\\\") + "\n" for name, value in {**properties, **changes}.items())
+    _write_atomically(path, "".join(lines))
+    return path
+
+
+def _format(java: Path, jars: Sequence[Path], directory: Path, properties: Path) -> None:
+    """Gives the data directory a cluster id, as KRaft demands before the first start; once in its life."""
+    data = directory / "data"
+    if data.exists():
+        return
+    # Formatted beside and renamed, so that there is no directory that is half formatted, whenever this is interrupted.
+    fresh = directory / "data.formatting"
+    shutil.rmtree(fresh, ignore_errors=True)
+    text = properties.read_text()
+    beside = directory / "format.properties"
+    beside.write_text(re.sub(r"(?m)^log\.dirs=.*$", lambda _: f"log.dirs={fresh}".replace("\\", "\\\\"), text))
+    cluster_id = "redrive-" + "".join(random.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=14))
+    command = _java_command(
+        java, jars, "128m", "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(beside)
+    )
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    beside.unlink()
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip()
+        raise BrokerError(f"could not format the broker's storage in {directory} (exit code {done.returncode}): {said}")
+    fresh.rename(data)
+
+
+def _lock_owner(directory: Path) -> IO[str]:
+    lock = (directory / "owner.lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        port = remembered_port(directory)
+        where = f" (it listens on {_HOST}:{port})" if port else ""
+        raise BrokerError(
+            f"another process runs the broker of {directory}{where}: use that one, end it, or choose another directory"
+        ) from None
+    return lock
+
+
+@contextlib.contextmanager
+def _lock_broker(directory: Path) -> Iterator[int]:
+    """The lock that the broker inherits. Waits for a broker whose Python parent has just died."""
+    deadline = time.monotonic() + _ORPHAN_SECONDS + 5
+    with (directory / "broker.lock").open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise BrokerError(
+                        f"a broker on {directory} is still running although the process that started it has ended: "
+                        "end that Java process (its command line names this directory)"
+                    ) from None
+                time.sleep(0.05)
+        yield lock.fileno()
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def _free_port() -> int:
+    for port in random.sample(_PORTS, k=200):
+        if _is_free(port):
+            return port
+    raise BrokerError(f"found no free port from {_PORTS.start} to {_PORTS.stop - 1} on {_HOST}: choose one yourself")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the broker does it: connections that are only winding down don't count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection((_HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _last_lines(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+    except OSError:
+        lines = []
+    if not lines:
+        return f"it said nothing ({log} is empty)"
+    return f"its last words (all of them: {log}):\n" + "\n".join(f"  {line}" for line in lines)
