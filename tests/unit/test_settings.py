@@ -1,0 +1,357 @@
+"""Settings: which source wins, what is refused and how it is said, and that secrets stay where they are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestration.settings import Settings, SettingsError, load_settings, redacted, to_java
+
+SECRET = "s3cret"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project as the current directory, and an environment without settings."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("REDRIVE_"):
+            monkeypatch.delenv(name)
+    (tmp_path / "dbt_project.yml").write_text("seed-paths: [\"{{ env_var('REDRIVE_SEEDS', 'x') }}\"]")
+    (tmp_path / "profiles.yml").write_text("target: \"{{ env_var('REDRIVE_TARGET', 'local') }}\"")
+    (tmp_path / "dbt_project" / "seeds").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def set_all(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_defaults_need_nothing(project: Path) -> None:
+    settings = load_settings()
+    assert settings.home == project / ".redrive"
+    assert settings.catalog == project / ".redrive" / "catalog.db"
+    assert settings.project == project
+    assert settings.seeds == project / "dbt_project" / "seeds"
+    assert settings.kafka == {}
+    assert (settings.instance, settings.slots, settings.idle_for_seconds) == ("default", 2, 10)
+
+
+def test_without_a_project_here_the_installed_one_is_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = project / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    root = Path(__file__).resolve().parents[2]
+    assert load_settings().project == root
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "options", "expected"),
+    [
+        ("", {}, {}, 2),
+        ("slots = 3", {}, {}, 3),
+        ("slots = 3", {"REDRIVE_SLOTS": "4"}, {}, 4),
+        ("slots = 3", {"REDRIVE_SLOTS": "4"}, {"slots": 5}, 5),
+        ("slots = 3", {"REDRIVE_SLOTS": ""}, {"slots": None}, 3),
+    ],
+)
+def test_options_over_environment_over_file_over_default(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    environment: dict[str, str],
+    options: dict[str, object],
+    expected: int,
+) -> None:
+    (project / "redrive.toml").write_text(file)
+    set_all(monkeypatch, environment)
+    assert load_settings(**options).slots == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "expected"),
+    [
+        ("", {"REDRIVE_KAFKA__BOOTSTRAP_SERVERS": "a:1"}, {"bootstrap.servers": "a:1"}),
+        ("", {"REDRIVE_KAFKA__LOG_LEVEL": "3"}, {"log_level": "3"}),
+        ('[kafka]\n"bootstrap.servers" = "a:1"', {}, {"bootstrap.servers": "a:1"}),
+        ('[kafka]\nbootstrap.servers = "a:1"', {}, {"bootstrap.servers": "a:1"}),
+        (
+            '[kafka]\n"bootstrap.servers" = "a:1"\n"client.id" = "c"',
+            {"REDRIVE_KAFKA__BOOTSTRAP_SERVERS": "b:2"},
+            {"bootstrap.servers": "b:2", "client.id": "c"},
+        ),
+        (
+            '[kafka]\n"enable.ssl.certificate.verification" = false\n"fetch.max.bytes" = 5',
+            {},
+            {"enable.ssl.certificate.verification": "false", "fetch.max.bytes": "5"},
+        ),
+    ],
+)
+def test_kafka_properties_pass_through(
+    project: Path, monkeypatch: pytest.MonkeyPatch, file: str, environment: dict[str, str], expected: dict[str, str]
+) -> None:
+    (project / "redrive.toml").write_text(file)
+    set_all(monkeypatch, environment)
+    assert load_settings().kafka_properties == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "said"),
+    [
+        # wrong values: where, what is allowed, what was there
+        ("", {"REDRIVE_SLOTS": "many"}, ["REDRIVE_SLOTS: must be a whole number from 1 to 256, not 'many'"]),
+        ("slots = 0", {}, ["redrive.toml, slots: must be a whole number from 1 to 256, not '0'"]),
+        ("poll_seconds = 0", {}, ["redrive.toml, poll_seconds: must be a number from 0.01 to 60, not '0'"]),
+        ("", {"REDRIVE_LOG_FORMAT": "xml"}, ["REDRIVE_LOG_FORMAT: must be one of text, json, not 'xml'"]),
+        (
+            "",
+            {"REDRIVE_INSTANCE": "a b"},
+            ["REDRIVE_INSTANCE: must be 1 to 100 letters, digits, dots, hyphens and underscores, not 'a b'"],
+        ),
+        ("kafka = 3", {}, ["redrive.toml, kafka: must be a table of Kafka properties"]),
+        # unknown names
+        ("slot = 3", {}, ["redrive.toml, slot: there is no such setting; did you mean slots?"]),
+        ("", {"REDRIVE_SLOT": "3"}, ["REDRIVE_SLOT: there is no such setting; did you mean REDRIVE_SLOTS?"]),
+        (
+            "",
+            {"REDRIVE_KAFKA_BOOTSTRAP_SERVERS": "a:1"},
+            [
+                "REDRIVE_KAFKA_BOOTSTRAP_SERVERS: there is no such setting; "
+                "did you mean REDRIVE_KAFKA__BOOTSTRAP_SERVERS (two underscores)?"
+            ],
+        ),
+        (
+            "",
+            {"REDRIVE_KAFKA_JAVA_SASL_JAAS_CONFIG": SECRET},
+            [
+                "REDRIVE_KAFKA_JAVA_SASL_JAAS_CONFIG: there is no such setting; "
+                "did you mean REDRIVE_KAFKA_JAVA__SASL_JAAS_CONFIG (two underscores)?"
+            ],
+        ),
+        (
+            "",
+            {"REDRIVE_KAFKA": "{}"},
+            ["REDRIVE_KAFKA: one variable for each Kafka property, as in REDRIVE_KAFKA__BOOTSTRAP_SERVERS"],
+        ),
+        # several at once, and secrets in none of them
+        (
+            "slots = 0\n[kafka]\nsasl.password = ['s3cret']",
+            {"REDRIVE_KAFKA__SASL_USERNAME": "file:/nowhere/at/all"},
+            [
+                'redrive.toml, [kafka] "sasl.password": must be text, a number, true or false',
+                "REDRIVE_KAFKA__SASL_USERNAME: names the file /nowhere/at/all, which can't be read: "
+                "No such file or directory",
+                "redrive.toml, slots: must be a whole number from 1 to 256, not '0'",
+            ],
+        ),
+        (
+            "",
+            {"REDRIVE_PASSWORD": SECRET},
+            ["REDRIVE_PASSWORD: there is no such setting; there are: REDRIVE_CONFIG, REDRIVE_HOME, "],
+        ),
+        ("password = 's3cret'", {}, ["redrive.toml, password: there is no such setting; "]),
+        ("a = = 's3cret'", {}, ["redrive.toml: it is not valid TOML: "]),
+        ("", {"REDRIVE_CONFIG": "no.toml"}, ["REDRIVE_CONFIG names no.toml: there is no such file"]),
+        ("", {"REDRIVE_SEEDS": "nowhere"}, ["REDRIVE_SEEDS: must be a directory with the seed files; "]),
+        ("project = 'nowhere'", {}, ["redrive.toml, project: must be the directory of redrive's dbt_project.yml; "]),
+        ("", {"REDRIVE_HOME": "dbt_project.yml"}, ["REDRIVE_HOME: must be a directory; "]),
+    ],
+)
+def test_what_is_wrong_is_one_line_each(
+    project: Path, monkeypatch: pytest.MonkeyPatch, file: str, environment: dict[str, str], said: list[str]
+) -> None:
+    (project / "redrive.toml").write_text(file)
+    set_all(monkeypatch, environment)
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    problems = sorted(refused.value.problems)
+    assert len(problems) == len(said)
+    for problem, expected in zip(problems, sorted(said), strict=True):
+        assert problem.startswith(expected)
+        assert "\n" not in problem
+    assert refused.value.exit_code == 2
+    # neither in the text nor in what a logged traceback would show
+    assert SECRET not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__context__ is None or SECRET not in str(refused.value.__context__)
+
+
+def test_variables_that_the_projects_own_files_read_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDRIVE_TARGET", "cluster")
+    assert load_settings()
+
+
+def test_another_file_can_be_named_and_its_paths_start_at_its_directory(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "etc").mkdir()
+    (project / "etc" / "mine.toml").write_text("home = 'state'")
+    monkeypatch.setenv("REDRIVE_CONFIG", "etc/mine.toml")
+    assert load_settings().home == project / "etc" / "state"
+
+
+def test_what_dbt_reads_is_what_was_set_anywhere(project: Path) -> None:
+    (project / "redrive.toml").write_text("home = 'elsewhere'")
+    assert load_settings().dbt_environment == {
+        "REDRIVE_HOME": str(project / "elsewhere"),
+        "REDRIVE_SEEDS": str(project / "dbt_project" / "seeds"),
+    }
+
+
+def test_secrets_are_read_and_never_shown(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (project / "token").write_text(f"{SECRET}-from-file\n")
+    (project / "redrive.toml").write_text(f"[kafka]\nsasl.password = '{SECRET}'")
+    set_all(
+        monkeypatch,
+        {
+            # a harmless name: being kept in a file is what makes it secret
+            "REDRIVE_KAFKA__SASL_USERNAME": f"file:{project}/token",
+            "REDRIVE_KAFKA__SASL_MECHANISMS": "PLAIN",
+            "REDRIVE_KAFKA_JAVA__SSL_KEYSTORE_PASSWORD": SECRET,
+            "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": "a:1",
+        },
+    )
+    settings = load_settings()
+    assert settings.kafka_properties["sasl.username"] == f"{SECRET}-from-file"
+    assert settings.kafka_properties["sasl.password"] == SECRET
+    assert f'password="{SECRET}"' in settings.kafka_java_properties["sasl.jaas.config"]
+
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("test").info("%s %r", settings, settings.kafka_java_properties)
+    shown = f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()} {settings.kafka_properties}"
+    assert SECRET not in shown + caplog.text
+    assert "a:1" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hidden"),
+    [
+        ("sasl.password", "x", True),
+        ("sasl.jaas.config", "x", True),
+        ("ssl.key.pem", "x", True),
+        ("ssl.keystore.key", "x", True),
+        ("sasl.oauthbearer.client.secret", "x", True),
+        ("basic.auth.user.info", "u:p", True),
+        ("schema.registry.url", "http://u:p@host", True),
+        ("anything", "-----BEGIN PRIVATE KEY-----", True),
+        ("sasl.oauthbearer.token.endpoint.url", "https://host/token", False),
+        ("ssl.key.location", "/etc/key.pem", False),
+        ("ssl.keystore.location", "/etc/store.p12", False),
+        ("bootstrap.servers", "a:1,b:2", False),
+        ("sasl.username", "me", False),
+    ],
+)
+def test_redacted_hides_by_name_and_by_look(name: str, value: str, hidden: bool) -> None:
+    assert redacted({name: value}) == {name: "***" if hidden else value}
+
+
+@pytest.mark.parametrize(
+    ("librdkafka", "java"),
+    [
+        (
+            {"bootstrap.servers": "a:1", "client.id": "c", "security.protocol": "ssl"},
+            {"bootstrap.servers": "a:1", "client.id": "c", "security.protocol": "SSL"},
+        ),
+        (
+            {"sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": 'a"b\\c'},
+            {
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+                'username="u" password="a\\"b\\\\c";',
+            },
+        ),
+        (
+            {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p"},
+            {
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                'username="u" password="p";',
+            },
+        ),
+        (
+            {"sasl.kerberos.keytab": "/k", "sasl.kerberos.principal": "me@R", "sasl.kerberos.service.name": "kafka"},
+            {
+                "sasl.kerberos.service.name": "kafka",
+                "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required "
+                'useKeyTab="true" storeKey="true" keyTab="/k" principal="me@R";',
+            },
+        ),
+        (
+            {"ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": "none"},
+            {
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": "/ca.pem",
+                "ssl.endpoint.identification.algorithm": "",
+            },
+        ),
+        ({"ssl.ca.location": "probe"}, {}),
+        (
+            {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "p"},
+            {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "p", "ssl.keystore.type": "PKCS12"},
+        ),
+        (
+            {"ssl.certificate.pem": "CERT", "ssl.key.pem": "-----BEGIN PRIVATE KEY-----", "ssl.key.password": "p"},
+            {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": "CERT",
+                "ssl.keystore.key": "-----BEGIN PRIVATE KEY-----",
+                "ssl.key.password": "p",
+            },
+        ),
+        # what means something else in Java, or what Spark refuses
+        (
+            {
+                "group.id": "g",
+                "partition.assignment.strategy": "range",
+                "enable.auto.commit": "false",
+                "transactional.id": "t",
+            },
+            {},
+        ),
+    ],
+)
+def test_librdkafkas_spelling_becomes_javas(librdkafka: dict[str, str], java: dict[str, str]) -> None:
+    assert to_java(librdkafka) == java
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("ssl.key.location", "-----BEGIN RSA PRIVATE KEY-----", "is not PKCS#8"),
+        ("ssl.key.location", None, "can't be read"),
+        ("ssl.ca.location", "directory", "is the directory"),
+    ],
+)
+def test_certificates_that_java_cannot_read_are_refused(
+    project: Path, name: str, content: str | None, said: str
+) -> None:
+    path = project / "pem"
+    if content == "directory":
+        path.mkdir()
+    elif content is not None:
+        path.write_text(content)
+    with pytest.raises(SettingsError, match=said):
+        to_java({"ssl.certificate.pem": "CERT", name: str(path)})
+
+
+def test_own_java_properties_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(
+        monkeypatch,
+        {"REDRIVE_KAFKA__SECURITY_PROTOCOL": "ssl", "REDRIVE_KAFKA_JAVA__SECURITY_PROTOCOL": "SASL_SSL"},
+    )
+    assert load_settings().kafka_java_properties == {"security.protocol": "SASL_SSL"}
+
+
+def test_every_setting_says_what_is_allowed() -> None:
+    from orchestration.settings import _allowed
+
+    for name in Settings.model_fields:
+        assert "None" not in _allowed(name)
