@@ -1,0 +1,36 @@
+{#- The materialization of ledgers and of the wheel: created once, appended to, never replaced.
+
+    - The table is created from the model's query when it doesn't exist, unless `refuse_creation` (a macro's name) objects.
+    - A model with `appends: false` is written outside dbt: when it exists, nothing is done.
+    - A model may say that it has nothing to append by leaving the marker `-- nothing to append` in its SQL. No snapshot is made then:
+      an empty append to an Iceberg table is a commit, and a loop would make thousands.
+    - --full-refresh changes nothing: what is in here can't be computed again. -#}
+{% materialization append_only, adapter='spark' %}
+
+    {%- set target_relation = this -%}
+    {%- set existing_relation = load_relation(this) -%}
+
+    {{ run_hooks(pre_hooks) }}
+
+    {%- if existing_relation is none -%}
+        {%- if config.get('refuse_creation') -%}
+            {%- do context[config.get('refuse_creation')]() -%}
+        {%- endif -%}
+        {%- call statement('main') -%}
+            {{ create_table_as(False, target_relation, sql) }}
+        {%- endcall -%}
+    {%- elif not config.get('appends', true) or '-- nothing to append' in sql -%}
+        {#- a statement named main is owed to dbt; a comment would be sent to Spark, this is not -#}
+        {%- call noop_statement('main', 'nothing to append') -%}{%- endcall -%}
+    {%- else -%}
+        {%- call statement('main') -%}
+            insert into {{ target_relation }} by name
+            {{ sql }}
+        {%- endcall -%}
+    {%- endif -%}
+
+    {{ run_hooks(post_hooks) }}
+
+    {{ return({'relations': [target_relation]}) }}
+
+{% endmaterialization %}

@@ -1,0 +1,10 @@
+{#- One hash over all rows of all seeds that rule a decision: two decisions with the same hash were made by the same rules. -#}
+{% macro rules_hash() -%}
+    select sha2(concat_ws('\n', sort_array(collect_list(rule))), 256) as rules_hash
+    from (
+        {%- for seed in ['sources', 'routes', 'retry_policies', 'error_rules', 'publish_error_kinds'] %}
+        select concat('{{ seed }} ', to_json(struct(*))) as rule from {{ ref(seed) }}
+        {{ 'union all' if not loop.last }}
+        {%- endfor %}
+    )
+{%- endmacro %}

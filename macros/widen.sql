@@ -1,0 +1,8 @@
+{#- Widens the span of dues in the fold's bounds to hold [due_from, due_to] too. -#}
+{% macro widen(bounds, due_from, due_to) %}
+    {%- if due_from is not none -%}
+        {%- set froms = [due_from] + ([bounds.due_from] if bounds.due_from is not none else []) -%}
+        {%- set tos = [due_to] + ([bounds.due_to] if bounds.due_to is not none else []) -%}
+        {%- do bounds.update({'due_from': froms | min, 'due_to': tos | max}) -%}
+    {%- endif -%}
+{% endmacro %}

@@ -1,0 +1,32 @@
+-- stg_failed_sends: sends that Kafka refused for the record's or its topic's sake. Each is an input to decide about, like a report.
+with
+
+publish_results as (
+
+    select * from {{ ref('publish_results') }}
+
+),
+
+failed as (
+
+    select
+        ---------- which
+        {{ result_cause('publish_results') }} as cause,
+        batch,
+        recorded_at,
+        'failed_send' as input_kind,
+
+        ---------- which delivery
+        delivery_id as pointer_delivery,
+        due_at as pointer_due,
+
+        ---------- why
+        error_name as error_class,
+        error_message,
+        error_kind
+    from publish_results
+    where outcome = 'failed'
+
+)
+
+select * from failed

@@ -1,0 +1,8 @@
+-- publish_results: what became of every send. Written by the loop from what the publisher gives back; declared, and created empty, here.
+{{ config(
+    appends=false,
+    partition_by=['hours(due_at)'],
+    tblproperties=ledger_properties(),
+) }}
+
+{{ typed_empty() }}

@@ -1,0 +1,58 @@
+-- messages: where every message stands, by its last decision that did something.
+with
+
+last_decisions as (
+
+    select * from {{ ref('last_decisions') }}
+
+),
+
+results as (
+
+    select * from {{ ref('last_results') }}
+
+),
+
+messages as (
+
+    select
+        ---------- which
+        last_decisions.message_id,
+
+        ---------- where it stands
+        case
+            when last_decisions.kind is null then 'refused'
+            when last_decisions.kind = 'dead_letter' and coalesce(results.outcome = 'delivered', false) then 'dead'
+            when last_decisions.kind = 'dead_letter' then 'dead_letter_pending'
+            when coalesce(results.outcome = 'delivered', false) then 'sent'
+            else 'waiting'
+        end as state,
+        last_decisions.reason,
+        last_decisions.life,
+        last_decisions.attempt as attempts,
+        last_decisions.max_attempts,
+        last_decisions.first_failed_at,
+        last_decisions.failed_at as last_failed_at,
+        case
+            when last_decisions.kind is not null and not coalesce(results.outcome = 'delivered', false)
+                then greatest(last_decisions.due_at, results.not_before)
+        end as next_due,
+        last_decisions.error_class,
+        last_decisions.error_kind,
+
+        ---------- where it came from
+        last_decisions.consumer_group,
+        last_decisions.original_topic,
+        last_decisions.original_partition,
+        last_decisions.original_offset,
+        last_decisions.source,
+        last_decisions.delivery_id
+    from last_decisions
+    left join results
+        on
+            last_decisions.delivery_id = results.delivery_id
+            and last_decisions.due_at = results.due_at
+
+)
+
+select * from messages

@@ -1,0 +1,77 @@
+-- attempts_counted: how many failures each message has now. A delivery has one successor: whatever answers it again charges nothing.
+with
+
+inputs as (
+
+    select * from {{ ref('messages_identified') }}
+
+),
+
+deliveries as (
+
+    select * from {{ wheel() }}
+    where decision in {{ succeeding_decisions() }} and {{ dues_in_bounds('prior_due') }}
+
+),
+
+answered_before as (
+
+    select distinct
+        prior_delivery,
+        prior_due
+    from deliveries
+
+),
+
+ordered as (
+
+    select
+        inputs.*,
+        answered_before.prior_delivery is not null as is_answered,
+        row_number() over (
+            partition by inputs.standing, coalesce(inputs.answered.delivery_id, inputs.cause), inputs.answered.due_at
+            order by
+                inputs.batch,
+                case when inputs.input_kind = 'report' then 0 else 1 end,
+                inputs.report_topic, inputs.report_partition, inputs.report_offset, inputs.report_index
+        ) as turn
+    from inputs
+    left join answered_before
+        on
+            inputs.answered.delivery_id = answered_before.prior_delivery
+            and inputs.answered.due_at = answered_before.prior_due
+
+),
+
+judged as (
+
+    select
+        * except (is_answered, turn, standing),
+        case
+            when standing = 'answer' and (is_answered or turn > 1) then 'answered_already'
+            when standing = 'answer' and input_kind = 'report' and answered.kind = 'dead_letter' then 'answers_a_dead_letter'
+            else standing
+        end as standing
+    from ordered
+
+),
+
+counted as (
+
+    select
+        *,
+        -- a send that failed is no attempt at processing; what can't be counted was tried at least once
+        case
+            when standing = 'answer' and input_kind = 'report' then answered.attempt + 1
+            when standing = 'answer' then answered.attempt
+            when standing in ('first', 'new_life', 'orphan', 'unreadable') then 1
+        end as attempt,
+        case
+            when standing = 'answer' and input_kind = 'failed_send' then answered.publish_attempt + 1
+            else 0
+        end as publish_attempt
+    from judged
+
+)
+
+select * from counted

@@ -1,0 +1,152 @@
+-- decisions_made: what happens to each message now, and the reason in one word. docs/lifecycle.md draws it.
+with
+
+failures as (
+
+    select * from {{ ref('delays_computed') }}
+
+),
+
+wanted as (
+
+    select
+        *,
+        case
+            when standing = 'noted' then input_kind
+            when standing in (
+                'unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'known_already', 'answered_already',
+                'orphan', 'unreadable', 'lost'
+            ) then standing
+            when input_kind = 'failed_send' and answered.kind = 'dead_letter' then 'dead_letter_failed'
+            when input_kind = 'failed_send' then 'send_failed'
+            when policy.policy is null then 'no_route'
+            when error_kind in ('fatal', 'poison') then error_kind
+            when attempt >= policy.max_attempts then 'exhausted'
+            else error_kind
+        end as reason
+    from failures
+
+),
+
+sorted as (
+
+    select
+        *,
+        case
+            when reason in ('start', 'gap') then 'note'
+            when reason in ('known_already', 'answered_already') then 'duplicate'
+            when reason in ('orphan', 'unreadable') then 'orphan'
+            when reason in ('unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'no_route') then 'refused'
+            when reason in ('fatal', 'poison', 'exhausted', 'send_failed', 'dead_letter_failed') then 'dead_letter'
+            when reason = 'retriable' then 'retry'
+        end as decision
+    from wanted
+
+),
+
+addressed as (
+
+    select
+        *,
+        case
+            when reason = 'dead_letter_failed' then answered.topic
+            when decision = 'orphan' then concat(report_topic, '.dlq')
+            when decision = 'retry' and consumer_group is null and contains(retry_topic, '{group}') then original_topic
+            when decision = 'retry'
+                then {{ topic_from_template('retry_topic', 'original_topic', "coalesce(consumer_group, '')", "error_kind") }}
+            when decision = 'dead_letter' and consumer_group is null and contains(dead_letter_topic, '{group}')
+                then concat(original_topic, '.dlq')
+            when decision = 'dead_letter'
+                then {{ topic_from_template('dead_letter_topic', 'original_topic', "coalesce(consumer_group, '')", "error_kind") }}
+        end as destination
+    from sorted
+
+),
+
+sources as (
+
+    select collect_list(topic) as topics from {{ ref('sources') }}
+
+),
+
+checked as (
+
+    -- where it may go: a legal name that no source reads, or what we send would come back as a report
+    select
+        addressed.*,
+        case
+            when addressed.decision not in ('retry', 'dead_letter', 'orphan') then null
+            when addressed.destination is null then 'no_route'
+            when {{ kafka_topic('addressed.destination') }} is null then 'destination_not_legal'
+            when exists(sources.topics, t -> {{ topic_matches('addressed.destination', 't') }}) then 'destination_is_a_source'
+        end as objection
+    from addressed
+    cross join sources
+
+),
+
+made as (
+
+    select
+        ---------- which
+        cause,
+        -- a delivery is named after what caused it; what answers a failed send, after the delivery that failed
+        case when input_kind = 'failed_send' then answered.delivery_id else cause end as named_after,
+        batch,
+        recorded_at,
+        source,
+        message_id,
+        life,
+        attempt,
+        publish_attempt,
+        policy.max_attempts,
+        original_topic,
+        original_partition,
+        original_offset,
+        original_timestamp,
+        consumer_group,
+        report_topic,
+        report_partition,
+        report_offset,
+
+        ---------- what is decided
+        case when objection is not null then 'refused' else decision end as decision,
+        coalesce(objection, reason) as reason,
+        case
+            when objection is not null then null
+            when decision in ('dead_letter', 'orphan') then 'dead_letter'
+            when decision = 'retry' then 'retry'
+        end as kind,
+        case when objection is null then destination end as topic,
+        original_partition as partition,
+        case
+            when objection is null and decision = 'retry' then greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at)
+            when objection is null and reason = 'dead_letter_failed' then recorded_at + make_dt_interval(0, 0, 0, coalesce(delay_ms, 60000) / 1000.0)
+            else recorded_at
+        end as due_at,
+        case when objection is null and (decision = 'retry' or reason = 'dead_letter_failed') then delay_ms end as delay_ms,
+
+        ---------- what it answers
+        answered.delivery_id as prior_delivery,
+        answered.due_at as prior_due,
+        case when standing = 'answer' then answered.headers end as prior_headers,
+
+        ---------- why it failed, and when
+        failed_at,
+        happened_at,
+        coalesce(answered.first_failed_at, failed_at) as first_failed_at,
+        -- a dead letter that is written again keeps the reason of death
+        case when reason = 'dead_letter_failed' then answered.error_class else error_class end as error_class,
+        case when reason = 'dead_letter_failed' then answered.error_message else error_message end as error_message,
+        case when reason = 'dead_letter_failed' then answered.error_stack else error_stack end as error_stack,
+        case when reason = 'dead_letter_failed' then answered.error_kind else error_kind end as error_kind,
+        case when reason = 'dead_letter_failed' then answered.rule else rule end as rule,
+        problems,
+        policy.policy,
+        policy.policy_text,
+        content_hash
+    from checked
+
+)
+
+select * from made

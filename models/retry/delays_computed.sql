@@ -1,0 +1,33 @@
+-- delays_computed: how long each failure waits, before the decision whether it waits at all.
+with
+
+failures as (
+
+    select * from {{ ref('policies_chosen') }}
+
+),
+
+counted as (
+
+    select
+        *,
+        case when input_kind = 'failed_send' then publish_attempt else attempt end as failures_so_far
+    from failures
+
+),
+
+delayed as (
+
+    select
+        * except (failures_so_far, failed_at),
+        -- a failure can't have happened before its delivery was due: a wrong clock neither postpones a retry nor burns attempts
+        greatest(failed_at, answered.due_at) as failed_at,
+        cast(round(
+            {{ backoff_delay_ms('failures_so_far', 'policy.initial_ms', 'policy.factor', 'policy.max_ms') }}
+            * {{ jitter('message_id', 'failures_so_far', 'policy.jitter') }}
+        ) as bigint) as delay_ms
+    from counted
+
+)
+
+select * from delayed

@@ -1,0 +1,161 @@
+-- deliveries: every decision, with its reason; the wheel that the publisher reads. One input, one decision, or the statement stops.
+{{ config(
+    materialized='append_only',
+    refuse_creation='refuse_to_replace_the_wheel',
+    partition_by=['hours(due_at)'],
+    tblproperties=ledger_properties(),
+) }}
+
+{% if execute and load_relation(this) is none %}
+
+{{ typed_empty() }}
+
+{% elif execute and fold_bounds().inputs == 0 %}
+
+-- nothing to append
+{{ typed_empty() }}
+
+{% else %}
+
+with
+
+decisions as (
+
+    select
+        *,
+        count(*) over (partition by cause) as decisions_of_this_input
+    from {{ ref('decisions_made') }}
+
+),
+
+events as (
+
+    select
+        {{ event_cause('events') }} as cause,
+        events.key,
+        events.value,
+        filter(events.headers, h -> not {{ dialect_owns('sources.dialect', 'h.key') }}) as headers
+    from {{ ref('events') }} as events
+    left join {{ ref('sources') }} as sources on events.source = sources.source
+    where {{ in_this_fold('events.batch') }}
+
+),
+
+failed_sends as (
+
+    select
+        {{ result_cause('publish_results') }} as cause,
+        deliveries.key,
+        deliveries.value,
+        deliveries.headers
+    from {{ ref('publish_results') }} as publish_results
+    left join {{ wheel() }} as deliveries
+        on
+            publish_results.delivery_id = deliveries.delivery_id
+            and publish_results.due_at = deliveries.due_at
+            and {{ dues_in_bounds('deliveries.due_at') }}
+    where publish_results.outcome = 'failed' and {{ in_this_fold('publish_results.batch') }}
+
+),
+
+inputs as (
+
+    select * from events
+    union all
+    select * from (select distinct * from failed_sends)
+
+),
+
+rules as (
+
+    {{ rules_hash() }}
+
+),
+
+decided as (
+
+    select
+        ---------- which: an input without a decision, or with two, stops everything, before anything is written
+        {{ stop_unless(
+            'decisions.decisions_of_this_input = 1',
+            'inputs.cause',
+            "concat('the fold made ', coalesce(decisions.decisions_of_this_input, 0), ' decisions for input ', inputs.cause, ', not one: nothing was written. This is a bug in a rule; reports are kept and wait.')",
+        ) }} as cause,
+        decisions.batch,
+        decisions.recorded_at,
+        decisions.source,
+        decisions.message_id,
+        decisions.life,
+        decisions.attempt,
+        decisions.publish_attempt,
+        decisions.max_attempts,
+        decisions.original_topic,
+        decisions.original_partition,
+        decisions.original_offset,
+        decisions.original_timestamp,
+        decisions.consumer_group,
+        decisions.report_topic,
+        decisions.report_partition,
+        decisions.report_offset,
+
+        ---------- what is decided
+        {{ stop_unless(
+            'decisions.decision is not null',
+            'decisions.decision',
+            "concat('no rule decides about input ', inputs.cause, ' (', coalesce(decisions.reason, 'no reason'), '): nothing was written. This is a bug in a rule; reports are kept and wait.')",
+        ) }} as decision,
+        decisions.reason,
+        decisions.kind,
+        case
+            when decisions.kind is not null
+                then concat(decisions.message_id, '#', {{ short_hash('decisions.named_after') }})
+        end as delivery_id,
+        decisions.due_at,
+        decisions.topic,
+        decisions.partition,
+        decisions.delay_ms,
+
+        ---------- what it answers
+        decisions.prior_delivery,
+        decisions.prior_due,
+
+        ---------- why it failed, and when
+        decisions.failed_at,
+        decisions.happened_at,
+        decisions.first_failed_at,
+        decisions.error_class,
+        decisions.error_message,
+        case when decisions.kind = 'dead_letter' then decisions.error_stack end as error_stack,
+        decisions.error_kind,
+        decisions.rule,
+        decisions.problems,
+        decisions.policy,
+        decisions.policy_text,
+        {% if var('rules_hash') is none -%}
+        rules.rules_hash,
+        {%- else -%}
+        {{ stop_unless(
+            "rules.rules_hash = '" ~ var('rules_hash') ~ "'",
+            'rules.rules_hash',
+            "'the rules changed while they were being read (a seed is being loaded?): nothing was written, the fold is tried again'",
+        ) }} as rules_hash,
+        {%- endif %}
+
+        ---------- what is sent: only where something is
+        decisions.content_hash,
+        case when decisions.kind is not null then inputs.key end as key,
+        case when decisions.kind is not null then inputs.value end as value,
+        case when decisions.kind is not null then coalesce(decisions.prior_headers, inputs.headers) end as headers,
+        case
+            when decisions.kind is not null then coalesce(length(inputs.key), 0) + coalesce(length(inputs.value), 0)
+        end as payload_bytes
+    from inputs
+    left join decisions on inputs.cause = decisions.cause
+    cross join rules
+
+)
+
+select * from decided
+order by original_topic, original_partition, original_offset
+
+{% endif %}

@@ -1,0 +1,166 @@
+-- messages_identified: which message each input is about, and in what standing: does it answer a delivery, begin a message, repeat one?
+with
+
+inputs as (
+
+    select * from {{ ref('inputs_gathered') }}
+
+),
+
+answers as (
+
+    select * from {{ ref('answers_found') }}
+
+),
+
+known as (
+
+    select * from {{ ref('messages_known') }}
+
+),
+
+routes as (
+
+    select * from {{ ref('routes_ranked') }}
+
+),
+
+placed as (
+
+    select
+        inputs.*,
+        answers.answered,
+        case
+            when inputs.input_kind in ('start', 'gap') then 'noted'
+            when answers.answered is not null then 'answer'
+            -- our own result always has its delivery; the check at the end stops the fold if it hadn't
+            when inputs.input_kind = 'failed_send' then 'lost'
+            when inputs.speaks_for is null then 'unknown_source'
+            when inputs.named_topic is null or inputs.named_partition is null or inputs.named_offset is null
+                or inputs.origin_topic is null or inputs.origin_partition is null or inputs.origin_offset is null then 'unreadable'
+            when {{ is_our_destination('inputs.named_topic', 'inputs.consumer_group', 'inputs.speaks_for', 'routes.routes') }}
+                then 'orphan'
+            when not {{ is_spoken_for('inputs.origin_topic', 'inputs.speaks_for') }} then 'not_spoken_for'
+            else 'first'
+        end as standing
+    from inputs
+    left join answers on inputs.cause = answers.cause
+    cross join routes
+
+),
+
+candidates as (
+
+    select
+        *,
+        case
+            when standing = 'first'
+                then {{ message_id('consumer_group', 'origin_topic', 'origin_partition', 'origin_offset') }}
+        end as plain_id
+    from placed
+
+),
+
+contents as (
+
+    -- the content that was seen first under some coordinates owns their plain id; another content there is another message
+    select
+        candidates.*,
+        case
+            when candidates.content_hash = coalesce(
+                owners.content_hash,
+                first_value(candidates.content_hash) over (
+                    partition by coalesce(candidates.plain_id, candidates.cause)
+                    order by candidates.batch, candidates.report_topic, candidates.report_partition, candidates.report_offset
+                )
+            ) then candidates.plain_id
+            else concat(candidates.plain_id, '~', left(candidates.content_hash, 8))
+        end as first_id
+    from candidates
+    left join known as owners
+        on
+            candidates.plain_id = owners.plain_id
+            and owners.message_id = owners.plain_id
+
+),
+
+compared as (
+
+    select
+        contents.*,
+        coalesce(known.life, 0) as known_life,
+        known.message_id is null
+        or (
+            -- the message's last delivery has been sent, and this failure happened after it
+            coalesce(known.closed_batch < contents.batch, false)
+            and contents.happened_at > known.quiet_until
+        ) as begins_a_life
+    from contents
+    left join known on contents.first_id = known.message_id
+
+),
+
+ordered as (
+
+    select
+        *,
+        row_number() over (
+            partition by coalesce(first_id, cause), begins_a_life
+            order by batch, report_topic, report_partition, report_offset, report_index
+        ) as turn
+    from compared
+
+),
+
+identified as (
+
+    select
+        ---------- which
+        cause,
+        batch,
+        recorded_at,
+        input_kind,
+        coalesce(source, answered.source) as source,
+        report_topic,
+        report_partition,
+        report_offset,
+        report_index,
+
+        ---------- what it is
+        case
+            when standing = 'first' and not (begins_a_life and turn = 1) then 'known_already'
+            when standing = 'first' and known_life > 0 then 'new_life'
+            else standing
+        end as standing,
+        case
+            when standing = 'answer' then answered.message_id
+            when standing = 'first' then first_id
+            when standing = 'noted' then concat('loop:', cause)
+            else {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
+        end as message_id,
+        case when standing = 'answer' then answered.life when begins_a_life then known_life + 1 else known_life end as life,
+        answered,
+
+        ---------- where the message came from
+        case standing when 'answer' then answered.original_topic when 'first' then origin_topic else report_topic end as original_topic,
+        case standing when 'answer' then answered.original_partition when 'first' then origin_partition else report_partition end
+            as original_partition,
+        case standing when 'answer' then answered.original_offset when 'first' then origin_offset else report_offset end as original_offset,
+        case standing when 'answer' then answered.original_timestamp when 'first' then origin_timestamp end as original_timestamp,
+        case standing when 'answer' then answered.consumer_group else consumer_group end as consumer_group,
+        coalesce(content_hash, answered.content_hash) as content_hash,
+        named_topic,
+
+        ---------- why it failed, and when
+        error_class,
+        error_message,
+        error_stack,
+        sent_error_kind,
+        problems,
+        least(failed_at, recorded_at) as failed_at,
+        least(happened_at, recorded_at) as happened_at
+    from ordered
+
+)
+
+select * from identified

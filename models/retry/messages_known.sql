@@ -1,0 +1,62 @@
+-- messages_known: what is already on record about the original coordinates that this fold's inputs name. Grain: one row per message id.
+with
+
+deliveries as (
+
+    select * from {{ wheel() }}
+    where
+        kind is not null
+        and {{ coordinates_in_bounds('original_topic', 'original_offset', fold_bounds().origin) }}
+
+),
+
+closing_results as (
+
+    select
+        delivery_id,
+        due_at,
+        min(batch) as closed_batch
+    from {{ ref('publish_results') }}
+    where
+        outcome in {{ closing_outcomes() }}
+        and {{ coordinates_in_bounds('original_topic', 'original_offset', fold_bounds().origin) }}
+    group by delivery_id, due_at
+
+),
+
+last_deliveries as (
+
+    select
+        message_id,
+        any_value({{ message_id('consumer_group', 'original_topic', 'original_partition', 'original_offset') }}) as plain_id,
+        any_value(content_hash) as content_hash,
+        max(life) as life,
+        max(happened_at) as last_happened_at,
+        max_by(delivery_id, struct(batch, due_at, cause)) as delivery_id,
+        max_by(due_at, struct(batch, due_at, cause)) as due_at
+    from deliveries
+    group by message_id
+
+),
+
+known as (
+
+    select
+        last_deliveries.message_id,
+        last_deliveries.plain_id,
+        last_deliveries.content_hash,
+        last_deliveries.life,
+        last_deliveries.delivery_id,
+        last_deliveries.due_at,
+        -- a failure that happened before this is one that we have been told about
+        greatest(last_deliveries.last_happened_at, last_deliveries.due_at) as quiet_until,
+        closing_results.closed_batch
+    from last_deliveries
+    left join closing_results
+        on
+            last_deliveries.delivery_id = closing_results.delivery_id
+            and last_deliveries.due_at = closing_results.due_at
+
+)
+
+select * from known

@@ -1,0 +1,42 @@
+-- routes_ranked: all routes in one row, the most specific first, each with its policies: the first that matches is the one.
+with
+
+routes as (
+
+    select * from {{ ref('routes') }}
+
+),
+
+policies as (
+
+    select
+        *,
+        {{ policy_text('policies') }} as policy_text
+    from {{ ref('retry_policies') }} as policies
+
+),
+
+ranked as (
+
+    select
+        {{ route_rank('routes.topic', 'routes.consumer_group') }} as rank,
+        routes.topic,
+        routes.consumer_group,
+        routes.retry_topic,
+        routes.dead_letter_topic,
+        struct(processing.*) as processing,
+        struct(publishing.*) as publishing
+    from routes
+    inner join policies as processing on routes.retry_policy = processing.policy
+    inner join policies as publishing on routes.publish_policy = publishing.policy
+
+),
+
+gathered as (
+
+    select sort_array(collect_list(struct(*))) as routes
+    from ranked
+
+)
+
+select * from gathered
