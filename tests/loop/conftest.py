@@ -1,0 +1,52 @@
+"""One real broker for all tests of a session; each test makes its own topics on it, so none sees another's records."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from orchestration.broker import Broker, BrokerSettings
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A running broker. A test that stops or kills one starts its own."""
+    with Broker(BrokerSettings(tmp_path_factory.mktemp("broker"))) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(broker: Broker) -> dict[str, str]:
+    """Properties for a Kafka client: start from these."""
+    return {"bootstrap.servers": broker.bootstrap_servers}
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """What the topics and groups of this test begin with: no other test has the same."""
+    return f"t{uuid.uuid4().hex[:8]}-"
+
+
+@pytest.fixture
+def create_topic(kafka: dict[str, str], topic_prefix: str) -> Iterator[Callable[..., str]]:
+    """``create_topic("orders", partitions=3, **{"max.message.bytes": "2000000"})`` returns the topic's whole name.
+
+    Deleted after the test: each partition keeps files open in the broker.
+    """
+    admin = AdminClient({**kafka})
+    created: list[str] = []
+
+    def create(name: str, partitions: int = 1, **config: str) -> str:
+        topic = f"{topic_prefix}{name}"
+        admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+        created.append(topic)
+        return topic
+
+    yield create
+    if created:
+        for deleted in admin.delete_topics(created).values():
+            deleted.result()
