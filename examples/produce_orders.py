@@ -1,0 +1,89 @@
+"""Writes orders whose values say what will happen to them in flaky_consumer.
+
+python -m examples.produce_orders --bootstrap localhost:9092 --count 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of order: how many of it among the others, and what it has beside its number."""
+
+    name: str
+    weight: int
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+
+MIX: tuple[Kind, ...] = (
+    Kind("fine", 6, {"amount": 120}),
+    Kind("times out once", 3, {"amount": 120, "fails": 1}),
+    Kind("times out three times", 1, {"amount": 120, "fails": 3}),
+    Kind("always times out", 1, {"amount": 120, "fails": "always"}),
+    Kind("bug: no amount", 1),
+    Kind("bug: no number", 1, {"amount": "twelve"}),
+)
+
+
+def orders(count: int, mix: Sequence[Kind] = MIX) -> Iterator[dict[str, Any]]:
+    """``{"order": 17, "kind": "times out once", "amount": 120, "fails": 1}``: the same ones each time, well mixed."""
+    deck = [kind for kind in mix for _ in range(kind.weight)]
+    random.Random(1).shuffle(deck)
+    for number in range(count):
+        kind = deck[number % len(deck)]
+        yield {"order": number, "kind": kind.name, **kind.content}
+
+
+def produce_orders(
+    kafka: Mapping[str, str], count: int, mix: Sequence[Kind] = MIX, topic: str = "orders"
+) -> list[dict[str, Any]]:
+    """Writes ``count`` orders, keyed by customer; returns them. Raises KafkaException unless all were acknowledged."""
+    producer = Producer(
+        {
+            **kafka,
+            "enable.idempotence": True,
+            # Java's way to choose a partition, so that a key lies where every other client would put it
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": max(count, 1),
+        }
+    )
+    written = list(orders(count, mix))
+    problems: list[object] = []
+    for order in written:
+        producer.produce(
+            topic,
+            json.dumps(order),
+            f"customer-{order['order'] % 20}",
+            headers=[("content-type", b"application/json"), ("trace-id", f"{order['order']:032x}".encode())],
+            on_delivery=lambda problem, _: problems.append(problem) if problem else None,
+        )
+        producer.poll(0)
+    producer.flush()
+    if problems:
+        raise KafkaException(problems[0])
+    return written
+
+
+def main() -> None:
+    """Writes orders once."""
+    parser = argparse.ArgumentParser(description="Writes orders for examples.flaky_consumer.")
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="the Kafka brokers")
+    parser.add_argument("--count", type=int, default=100, help="how many orders (default: %(default)s)")
+    parser.add_argument("--topic", default="orders", help="the topic they go to (default: %(default)s)")
+    options = parser.parse_args()
+    written = produce_orders({"bootstrap.servers": options.bootstrap}, options.count, topic=options.topic)
+    for kind in MIX:
+        print(f"{sum(order['kind'] == kind.name for order in written):6} {kind.name}")
+
+
+if __name__ == "__main__":
+    main()
