@@ -161,7 +161,8 @@ def run(stop: threading.Event, kafka: Mapping[str, str], done: Done, topics: Top
             "enable.idempotence": True,
             # A record of the largest size has to fit with the headers of the report. The topic must allow it as well.
             "message.max.bytes": 2_000_000,
-        }
+        },
+        logger=log,
     )
     consumer = Consumer(
         {
@@ -173,7 +174,8 @@ def run(stop: threading.Event, kafka: Mapping[str, str], done: Done, topics: Top
             "auto.commit.interval.ms": 1000,
             # how soon a retry topic is noticed that is created later
             "topic.metadata.refresh.interval.ms": 5000,
-        }
+        },
+        logger=log,
     )
     consumer.subscribe([topics.orders, topics.retries])
     try:

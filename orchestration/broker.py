@@ -266,17 +266,17 @@ class Broker:
 def serve(directory: Path, port: int | None = None) -> None:
     """Runs the broker of ``directory`` in the foreground until Ctrl-C or SIGTERM; prints how to reach it.
 
-    Only for the main thread, since it takes over both signals. Raises BrokerError like Broker.start, and when the
-    broker ends by itself.
+    Only for the main thread, since it takes over both signals while the broker runs. Raises BrokerError like
+    Broker.start, and when the broker ends by itself; KeyboardInterrupt before it is up.
     """
     stopped = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         stopped.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with Broker(BrokerSettings(directory, port=port)) as broker:
+    with Broker(BrokerSettings(directory, port=port)) as broker:
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
             print(f"Kafka {KAFKA_VERSION} listens on {broker.bootstrap_servers}; its state is in {directory}")
             print(f"  export REDRIVE_KAFKA__BOOTSTRAP_SERVERS={broker.bootstrap_servers}")
             print("Ctrl-C stops it; the next start finds the same topics at the same address.", flush=True)
@@ -285,9 +285,10 @@ def serve(directory: Path, port: int | None = None) -> None:
                     raise BrokerError(
                         f"the broker ended by itself with exit code {broker.exit_code}; {_last_lines(broker.log_path)}"
                     )
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            broker.stop()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def remembered_port(directory: Path) -> int | None:
