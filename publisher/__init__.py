@@ -1,0 +1,45 @@
+"""Sends what is due to Kafka, and says what became of it: record batches of `ready` in, record batches of results out.
+
+It knows Kafka and Arrow, nothing of SQL, Spark or the rules of retrying. The flow of one call:
+
+1. `publishing`   takes batches, gives results, and never raises once something is committed
+2. `ready`        checks the columns and cuts the rows into loads that fit into one transaction
+3. `task`         keeps what is settled: destinations that are stopped, topics that refuse, rows still to be tried
+4. `destinations` asks which topics exist, with how many partitions and which size limit
+5. `fitting`      charges records that are certain to be refused, before they cost the others their transaction
+6. `transaction`  hands rows over (`handover`), waits for reports (`reports`), commits: for all rows or none
+7. `splitting`    after a refusal: by topic first, then in halves, until the refused record stands alone
+8. `results`      builds the result columns
+
+A row is `delivered` once its transaction's commit has returned; after an abort nothing is. `unknown` is a commit
+without an answer. `failed` charges a record that was refused for what it is. A `stopped` row is nobody's result: it
+says why the rows that have none were left alone. `guarantees` lists the Kafka properties that all this rests on.
+"""
+
+from publisher.contract import READY, RESULTS
+from publisher.error_kinds import ErrorKind, Scope, classify, error_kinds_from_rows
+from publisher.errors import (
+    ContractError,
+    ContradictedPropertyError,
+    PublisherError,
+    RejectedPropertiesError,
+    SettingsError,
+)
+from publisher.publishing import publish
+from publisher.settings import PublisherSettings
+
+__all__ = [
+    "READY",
+    "RESULTS",
+    "ContractError",
+    "ContradictedPropertyError",
+    "ErrorKind",
+    "PublisherError",
+    "PublisherSettings",
+    "RejectedPropertiesError",
+    "Scope",
+    "SettingsError",
+    "classify",
+    "error_kinds_from_rows",
+    "publish",
+]

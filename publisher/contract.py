@@ -1,8 +1,8 @@
 """What the publisher is given and what it gives back: the two Arrow schemas between SQL and Kafka.
 
 ``READY`` is what the dbt view `ready` shows, one row per delivery that is due. ``RESULTS`` is what the ledger
-`publish_results` keeps, one row per send, less the columns that the ledger itself adds (batch, generation, recorded_at).
-Timestamps are UTC with whole milliseconds.
+`publish_results` keeps, one row per send, less the columns that the ledger itself adds (batch, generation,
+recorded_at). Timestamps are UTC with whole milliseconds.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ HELD: Final = "held"
 CANCELLED: Final = "cancelled"
 UNKNOWN: Final = "unknown"
 
-# No result of a message: says that the task stopped sending to a destination (or altogether, where topic is null), and why.
-# The loop reads it and keeps it out of the ledger.
+# No result of a message: says that the task stopped sending to a destination (or altogether, where topic is null), and
+# why. The loop reads it and keeps it out of the ledger.
 STOPPED: Final = "stopped"
 
 # Outcomes after which a delivery is never sent again.

@@ -1,0 +1,104 @@
+"""Makes the Kafka clients: the properties of each, and what they say in the background when something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from publisher.errors import RejectedPropertiesError
+from publisher.guarantees import guarantees
+from publisher.redaction import redact
+from publisher.settings import PublisherSettings
+from publisher.trouble import kafka_error
+
+_Client = TypeVar("_Client")
+
+# librdkafka's own default; the largest batch for destinations without a smaller limit.
+DEFAULT_BATCH_SIZE: Final = 1_000_000
+
+# The broker knows its limits and says so for each topic; the client's own only has to be out of the way.
+_MESSAGE_MAX_BYTES: Final = 1_000_000_000
+
+# What settings may override.
+_TUNING: Final = {
+    # Long enough to fill batches at 100k rows/s, short against the 50 ms that a small task takes.
+    "linger.ms": "5",
+    # A transaction is bounded already; a second bound would only make the loop wait for room.
+    "queue.buffering.max.messages": "0",
+    "queue.buffering.max.kbytes": "2097151",
+    "message.max.bytes": str(_MESSAGE_MAX_BYTES),
+    # Commits are small requests that somebody waits for.
+    "socket.nagle.disable": "true",
+    # How long a topic that the admin client has just seen may be missing from another broker's metadata.
+    "topic.metadata.propagation.max.ms": "5000",
+}
+
+# Errors that waiting does not cure.
+_HOPELESS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL})
+
+
+class Background:
+    """What a client reported outside any call: a failed login is told here, while the calls merely time out."""
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+        self.hopeless: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        self.last = error
+        if error.code() in _HOPELESS:
+            self.hopeless = error
+
+    def explain(self, error: KafkaError) -> KafkaError:
+        """The better reason for a call that only timed out."""
+        if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+            return self.hopeless or self.last or error
+        return error
+
+
+def batch_size_of(settings: PublisherSettings) -> int:
+    """The largest batch in bytes that the settings allow."""
+    return int(settings.kafka.get("batch.size", DEFAULT_BATCH_SIZE))
+
+
+def largest_message(settings: PublisherSettings) -> int:
+    """The largest message in bytes that the client itself lets pass."""
+    return int(settings.kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES))
+
+
+def make_producer(settings: PublisherSettings, slot: int, batch_size: int, background: Background) -> Producer:
+    """A transactional producer, not yet initialised. Raises RejectedPropertiesError."""
+    properties: dict[str, Any] = {
+        **_TUNING,
+        **settings.kafka,
+        **guarantees(settings.transaction_timeout_ms),
+        "transactional.id": settings.transactional_id(slot),
+        "batch.size": batch_size,
+        # The one property that confluent-kafka reads itself, and not as text.
+        "delivery.report.only.error": False,
+        "error_cb": background,
+    }
+    for alias in ("request.required.acks", "delivery.timeout.ms"):
+        properties.pop(alias, None)
+    return _made(Producer, properties, settings)
+
+
+def make_admin(settings: PublisherSettings, background: Background) -> AdminClient:
+    """An admin client. Raises RejectedPropertiesError."""
+    return _made(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings)
+
+
+def _made(
+    client: Callable[[dict[str, Any]], _Client], properties: dict[str, Any], settings: PublisherSettings
+) -> _Client:
+    try:
+        return client(properties)
+    except KafkaException as error:
+        reason = kafka_error(error).str()
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+    # Raised out here, so that the text with the rejected value does not travel along as the cause.
+    raise RejectedPropertiesError(redact(f"the Kafka client does not take its properties: {reason}", settings.kafka))

@@ -1,0 +1,57 @@
+"""What can go wrong, and who should hear of it.
+
+What Kafka does to a send is never an exception of `publish`: it is an outcome in a result row. Exceptions are for what
+only a person can put right.
+
+PublisherError
+├── SettingsError               the settings cannot work; nothing was sent
+│   ├── ContradictedPropertyError    a Kafka property would undo a guarantee of the publisher
+│   └── RejectedPropertiesError      the Kafka client does not take the properties
+├── ContractError               the rows are not rows of `ready`; nothing of them was sent
+└── SessionLostError                 no further transaction is possible in this call; never leaves `publish`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from publisher.trouble import Trouble
+
+
+class PublisherError(Exception):
+    """The base of every exception that the publisher raises itself."""
+
+
+class SettingsError(PublisherError):
+    """The settings cannot work: a bound is out of range, or the table of error kinds is unreadable."""
+
+
+class ContradictedPropertyError(SettingsError):
+    """A Kafka property would undo a guarantee of the publisher."""
+
+    def __init__(self, name: str, value: str, needed: str) -> None:
+        super().__init__(
+            f"Kafka property {name} = {value!r} would undo a guarantee of the publisher, which needs {needed}"
+        )
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[SettingsError], tuple[str]]:
+        # Executors send exceptions to the driver pickled, and the default replays __init__ with the text alone.
+        return SettingsError, (str(self),)
+
+
+class RejectedPropertiesError(SettingsError):
+    """The Kafka client does not take the properties."""
+
+
+class ContractError(PublisherError):
+    """The rows are not rows of `ready`: a column is missing or cannot be read as its type."""
+
+
+class SessionLostError(PublisherError):
+    """No further transaction is possible in this call."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble

@@ -1,0 +1,53 @@
+"""The flow: rows of `ready` in, results out. What a task of Spark calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+from confluent_kafka import KafkaError
+
+from publisher.errors import SessionLostError
+from publisher.ready import loads
+from publisher.session import Session
+from publisher.settings import PublisherSettings
+from publisher.task import Task
+from publisher.trouble import trouble
+
+
+def epoch_ms() -> int:
+    """The wall clock, in whole milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def publish(batches: Iterator[pa.RecordBatch], settings: PublisherSettings, slot: int) -> Iterator[pa.RecordBatch]:
+    """Sends every row of `batches` (schema `READY`) in order and yields what became of them (schema `RESULTS`).
+
+    A row without a result was not sent and stays due; a result with the outcome `stopped` then says why. Rows of one
+    destination partition arrive in their order. One slot must not be used by two calls at the same time: the later one
+    fences the earlier.
+
+    Raises SettingsError or ContractError, only before anything was committed. What Kafka does is never raised.
+    """
+    return publish_at(batches, settings, slot, epoch_ms)
+
+
+def publish_at(
+    batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int]
+) -> Iterator[pa.RecordBatch]:
+    """`publish` with the clock given, in epoch milliseconds."""
+    with Session(settings, slot) as session:
+        task = Task(session, settings, slot, clock)
+        try:
+            for load in loads(batches, settings.max_rows, settings.max_bytes):
+                task.send(load)
+                yield from task.take_results()
+        except SessionLostError as lost:
+            task.stop(None, lost.trouble)
+        except Exception as error:
+            # Raising would lose the results of what is committed, and it would be sent again.
+            if not task.committed:
+                raise
+            task.stop(None, trouble(KafkaError._APPLICATION, f"{type(error).__name__}: {error}", settings))
+        yield from task.take_results()

@@ -1,0 +1,54 @@
+"""Takes in rows of `ready`: checks their shape and cuts them into loads, each small enough for one transaction."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from publisher.contract import READY
+from publisher.errors import ContractError
+from publisher.sizes import upper_bounds
+
+
+def as_ready(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with exactly the columns and types of `READY`; further columns are dropped. Raises ContractError."""
+    missing = [name for name in READY.names if name not in batch.schema.names]
+    if missing:
+        raise ContractError(f"rows of ready lack the columns {', '.join(missing)}")
+    try:
+        return batch.select(READY.names).cast(READY)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError) as error:
+        raise ContractError(f"rows of ready have other types than agreed: {error}") from error
+
+
+def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, as batches of at most so many rows and wire bytes, and at least one row."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in map(as_ready, batches):
+        ends: list[int] = pc.cumulative_sum(upper_bounds(batch)).to_pylist()
+        start = before = 0
+        while start < batch.num_rows:
+            # As many rows as there is room for; a row too large for any load goes as a load of its own.
+            stop = min(bisect_right(ends, before + max_bytes - size), start + max_rows - rows)
+            if stop <= start and not held:
+                stop = start + 1
+            if stop > start:
+                held.append(batch.slice(start, stop - start))
+                rows += stop - start
+                size += ends[stop - 1] - before
+                start, before = stop, ends[stop - 1]
+            if start < batch.num_rows or rows >= max_rows:
+                yield _joined(held)
+                held, rows, size = [], 0, 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -1,0 +1,153 @@
+"""Sends one load after another, and knows what is settled: which destinations take nothing, and which refuse all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from publisher import results
+from publisher.destinations import Destination, describe, forget
+from publisher.error_kinds import Scope
+from publisher.errors import SessionLostError
+from publisher.fitting import by_batch_size, misfits, with_partitions
+from publisher.session import Session
+from publisher.settings import PublisherSettings
+from publisher.splitting import halves, not_of_topics, of_topics, topics_in
+from publisher.transaction import Aborted, Committed, Unanswered, attempt
+from publisher.trouble import Trouble
+
+
+class Task:
+    """The work of one call of `publish`. Results wait in it until they are taken."""
+
+    def __init__(self, session: Session, settings: PublisherSettings, slot: int, clock: Callable[[], int]) -> None:
+        self._session = session
+        self._settings = settings
+        self._slot = slot
+        self._clock = clock
+        self._results: list[pa.RecordBatch] = []
+        self._stopped: set[str] = set()
+        self._refused: dict[str, Trouble] = {}
+        self._splits_left = settings.max_splits
+        self.committed = False
+        """Whether any commit was asked for: from then on Kafka may hold what only the results tell of."""
+
+    def take_results(self) -> Iterator[pa.RecordBatch]:
+        """The results since the last time, in one batch; none when there are none."""
+        if self._results:
+            yield results.joined(self._results)
+            self._results.clear()
+
+    def send(self, load: pa.RecordBatch) -> None:
+        """Sends the rows of a load. Raises SessionLostError when no other load can be sent."""
+        rows = self._unsettled(load)
+        destinations = self._described(rows)
+        rows = with_partitions(self._fitting(self._unsettled(rows), destinations), destinations)
+        for batch_size, topics in by_batch_size(destinations, self._settings).items():
+            self._send(of_topics(rows, topics) if len(topics) < len(destinations) else rows, batch_size)
+
+    def stop(self, topic: str | None, trouble: Trouble) -> None:
+        """Leaves a destination alone for the rest of the call, or all of them where `topic` is None."""
+        if topic is not None:
+            self._stopped.add(topic)
+        self._results.append(results.stopped(topic, trouble, self._slot))
+
+    def _described(self, rows: pa.RecordBatch) -> dict[str, Destination]:
+        """The destinations of the rows that can be sent to; the others are settled."""
+        found: dict[str, Destination] = {}
+        for topic, said in describe(topics_in(rows), self._settings).items():
+            if isinstance(said, Destination):
+                found[topic] = said
+            elif said.scope == Scope.CONNECTION:
+                self.stop(topic, said)
+            else:
+                self._refused[topic] = said
+        return found
+
+    def _unsettled(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows whose destination is neither stopped nor refusing; refused ones are charged."""
+        if self._stopped or self._refused:
+            for topic, trouble in self._refused.items():
+                self._fail(of_topics(rows, [topic]), trouble)
+            rows = not_of_topics(rows, [*self._stopped, *self._refused])
+        return rows
+
+    def _fitting(self, rows: pa.RecordBatch, destinations: dict[str, Destination]) -> pa.RecordBatch:
+        """The rows that their destinations may take; the others are charged."""
+        refused = misfits(rows, destinations, self._settings)
+        if not refused:
+            return rows
+        for row, trouble in refused.items():
+            self._settle(rows.slice(row, 1), trouble)
+        kept = [row for row in range(rows.num_rows) if row not in refused]
+        return self._unsettled(rows.take(pa.array(kept, pa.int64())))
+
+    def _send(self, group: pa.RecordBatch, batch_size: int) -> None:
+        """Sends rows that suit one batch size, in as many transactions as their refusals make necessary."""
+        # A stack, the earliest rows on top: the two halves of a topic's rows stay in their order.
+        waiting = [group]
+        while waiting:
+            rows = self._unsettled(waiting.pop())
+            if rows.num_rows == 0:
+                continue
+            match attempt(self._session, rows, batch_size, self._settings, self._clock):
+                case Committed(sent_at, places):
+                    self.committed = True
+                    sent = rows.slice(0, len(sent_at))
+                    self._results.append(results.delivered(sent, sent_at, places, self._slot))
+                    waiting.append(rows.slice(len(sent_at)))
+                case Unanswered(sent_at, trouble):
+                    self.committed = True
+                    not_before = self._clock() + self._settings.transaction_timeout_ms
+                    sent = rows.slice(0, len(sent_at))
+                    self._results.append(results.unknown(sent, sent_at, trouble, not_before, self._slot))
+                    raise SessionLostError(trouble)
+                case Aborted() as aborted:
+                    waiting += self._again(rows, aborted)
+
+    def _again(self, rows: pa.RecordBatch, aborted: Aborted) -> Iterator[pa.RecordBatch]:
+        """After an abort: settles what is to blame, and gives what to try again, last what comes first."""
+        topics = topics_in(rows)
+        blamed = aborted.blamed
+        if not blamed:
+            if aborted.trouble.scope == Scope.CONNECTION:
+                raise SessionLostError(aborted.trouble)
+            if len(topics) > 1:
+                for topic in topics:
+                    yield of_topics(rows, [topic])
+                return
+            blamed = {topics[0]: aborted.trouble}
+        for topic, trouble in blamed.items():
+            yield from self._narrowed(of_topics(rows, [topic]), trouble)
+        yield not_of_topics(rows, blamed)
+
+    def _narrowed(self, rows: pa.RecordBatch, trouble: Trouble) -> Iterator[pa.RecordBatch]:
+        """What is left to try of a topic's rows; nothing once it is clear whom the refusal concerns."""
+        if trouble.scope != Scope.RECORD or rows.num_rows == 1:
+            self._settle(rows, trouble)
+        elif self._splits_left == 0:
+            self.stop(topics_in(rows)[0], trouble)
+        else:
+            self._splits_left -= 1
+            first, second = halves(rows)
+            yield second
+            yield first
+
+    def _settle(self, rows: pa.RecordBatch, trouble: Trouble) -> None:
+        """Charges rows of one topic that are refused, or stops their destination."""
+        topic = topics_in(rows)[0]
+        forget(topic, self._settings)
+        match trouble.scope:
+            case Scope.RECORD:
+                self._fail(rows, trouble)
+            case Scope.TOPIC:
+                self._refused[topic] = trouble
+                self._fail(rows, trouble)
+            case Scope.CONNECTION:
+                if topic not in self._stopped:
+                    self.stop(topic, trouble)
+
+    def _fail(self, rows: pa.RecordBatch, trouble: Trouble) -> None:
+        if rows.num_rows:
+            self._results.append(results.failed(rows, trouble, self._slot))

@@ -1,0 +1,158 @@
+"""One transaction: hand rows over, wait for their reports, commit. Says what became of all of them together.
+
+The outcome belongs to the transaction. Reports of single rows only tell where a row lies once the commit has returned,
+and whom to blame when it can't be made: a report of success inside an aborted transaction means nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from publisher.errors import SessionLostError
+from publisher.handover import HandedOver, hand_over
+from publisher.reports import Place, Reports
+from publisher.session import Session
+from publisher.settings import PublisherSettings
+from publisher.trouble import Trouble, kafka_error, trouble_of
+
+# How often a wait for reports looks whether the transaction has failed already, in seconds.
+_GLANCE: Final = 0.02
+
+# Errors that only say that time has passed: every topic that still waits is in the same position.
+_TIMEOUTS: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
+
+# What a call says when the reason is the state of the transaction, which knows it better.
+_ASK_THE_TRANSACTION: Final = frozenset({KafkaError._STATE, KafkaError._FATAL})
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The first `len(sent_at)` rows are delivered."""
+
+    sent_at: list[int]
+    places: list[Place | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Nothing is delivered."""
+
+    trouble: Trouble
+    blamed: Mapping[str, Trouble] = field(default_factory=dict)
+    """The topics at fault; empty when only the transaction as a whole is known to have failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The first `len(sent_at)` rows may or may not be delivered, and no further transaction is possible."""
+
+    sent_at: list[int]
+    trouble: Trouble
+
+
+Verdict = Committed | Aborted | Unanswered
+
+
+def attempt(
+    session: Session,
+    rows: pa.RecordBatch,
+    batch_size: int,
+    settings: PublisherSettings,
+    clock: Callable[[], int],
+) -> Verdict:
+    """Sends rows in one transaction. Raises SessionLostError when it failed in a way that allows no other."""
+    producer = session.producer(batch_size)
+    reports = Reports(settings.error_kinds)
+    try:
+        producer.begin_transaction()
+    except KafkaException as exception:
+        raise session.lost(kafka_error(exception)) from None
+
+    phase = settings.phase_ms / 1000
+    handed = hand_over(producer, rows, reports, time.monotonic() + phase, clock)
+    # Flushed before the commit: its own flush would leave reports unread.
+    complete = handed.refusal is None and _flushed(producer, reports, time.monotonic() + phase)
+    if not complete or reports.errors:
+        return _abort(session, producer, rows, handed, reports, settings)
+
+    error = _commit(producer, time.monotonic() + phase)
+    if error is None:
+        topics, partitions = (rows.column(name).slice(0, handed.rows).to_pylist() for name in ("topic", "partition"))
+        return Committed(handed.sent_at, reports.places(topics, partitions))
+    trouble = session.lost(error).trouble
+    if error.txn_requires_abort():
+        try:
+            session.abort()
+        except SessionLostError:
+            # The abort may have failed because the commit had not.
+            return Unanswered(handed.sent_at, trouble)
+        return Aborted(trouble)
+    return Unanswered(handed.sent_at, trouble)
+
+
+def _flushed(producer: Producer, reports: Reports, deadline: float) -> bool:
+    """Whether every row has reported; gives up at the first sign that the transaction has failed."""
+    while producer.flush(_GLANCE):
+        if reports.errors or _standing_error(producer) or time.monotonic() >= deadline:
+            return False
+    return True
+
+
+def _standing_error(producer: Producer) -> KafkaError | None:
+    """The error that the open transaction is already known to end with, if any.
+
+    The client tells it to whoever tries to begin another; a transaction in good order merely refuses that.
+    """
+    try:
+        producer.begin_transaction()
+    except KafkaException as exception:
+        error = kafka_error(exception)
+        return None if error.code() == KafkaError._STATE else error
+    raise AssertionError("a transaction began inside another")
+
+
+def _abort(
+    session: Session,
+    producer: Producer,
+    rows: pa.RecordBatch,
+    handed: HandedOver,
+    reports: Reports,
+    settings: PublisherSettings,
+) -> Aborted:
+    """Aborts, and finds out whom to blame.
+
+    Raises SessionLostError for what concerns every transaction, a fence for instance.
+    """
+    standing = _standing_error(producer)
+    if standing is not None and standing.fatal():
+        raise session.lost(standing)
+    if handed.refusal is not None and handed.refusal[1].code() not in _ASK_THE_TRANSACTION:
+        reports.refused(*handed.refusal)
+    errors = dict(reports.errors)
+    late = KafkaError(KafkaError._MSG_TIMED_OUT, "no report in a third of the transaction's timeout")
+    if (not errors and standing is None) or any(error.code() in _TIMEOUTS for error in errors.values()):
+        for topic in reports.outstanding(rows.column("topic").slice(0, handed.rows).to_pylist()):
+            errors.setdefault(topic, late)
+    blamed = {topic: trouble_of(error, settings) for topic, error in errors.items()}
+    whole = trouble_of(standing or next(iter(errors.values()), late), settings)
+    session.abort()
+    return Aborted(whole, blamed)
+
+
+def _commit(producer: Producer, deadline: float) -> KafkaError | None:
+    """None when the commit returned. Repeats it while the client says that it may still be answered."""
+    while True:
+        try:
+            producer.commit_transaction(max(deadline - time.monotonic(), _GLANCE))
+        except KafkaException as exception:
+            error = kafka_error(exception)
+            if not error.retriable() or time.monotonic() >= deadline:
+                return error
+        else:
+            return None
