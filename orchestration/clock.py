@@ -1,0 +1,45 @@
+"""The loop's clock: never runs backwards, UTC, whole milliseconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+
+def whole_ms(moment: datetime) -> datetime:
+    """The same moment without what is smaller than a millisecond."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def wall_clock() -> datetime:
+    """The machine's time, UTC, whole milliseconds."""
+    return whole_ms(datetime.now(UTC))
+
+
+class LoopClock:
+    """Loop time = max(wall clock, last loop time + time elapsed since).
+
+    A wall clock that is set back neither sends a message early nor lets the loop wait: time goes on from where it was.
+    One that jumps ahead is followed.
+    """
+
+    def __init__(
+        self,
+        last: datetime | None = None,
+        *,
+        wall: Callable[[], datetime] = wall_clock,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """last: loop time of the last row in `ticks`, where a start goes on from."""
+        self._wall = wall
+        self._monotonic = monotonic
+        self._last = max(last, wall()) if last else wall()
+        self._at = monotonic()
+
+    def now(self) -> datetime:
+        """Loop time, UTC, whole milliseconds."""
+        at = self._monotonic()
+        self._last = whole_ms(max(self._wall(), self._last + timedelta(seconds=at - self._at)))
+        self._at = at
+        return self._last

@@ -1,0 +1,69 @@
+"""dbt in this process: parsed once, then warm. A subprocess per run would start a JVM each time."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dbt.cli.main import dbtRunner, dbtRunnerResult
+
+from orchestration.settings import Settings
+
+
+class DbtError(Exception):
+    """A dbt command failed: its message is what the failed nodes said."""
+
+
+def dbt_args(
+    command: str, settings: Settings, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None
+) -> list[str]:
+    """The arguments of a dbt command, as data.
+
+    Nothing is cached or written that a later command in this process would not need, so that a fold's time is the fold's. Target and logs
+    lie in the loop's home: a `dbt run` in the project beside it has its own.
+    """
+    return [
+        command,
+        *("--project-dir", str(settings.project)),
+        *("--profiles-dir", str(settings.project)),
+        *("--target-path", str(settings.home / "dbt")),
+        *("--log-path", str(settings.home / "logs")),
+        *("--log-level-file", "none", "--quiet", "--no-use-colors"),
+        *(() if command == "parse" else ("--no-populate-cache", "--no-write-json")),
+        *(("--select", *select) if select else ()),
+        *(("--vars", json.dumps(dict(variables))) if variables else ()),
+    ]
+
+
+@dataclass
+class Dbt:
+    """dbt for one project. Not for two commands at once."""
+
+    settings: Settings
+    _manifest: Any = None
+
+    def run(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> None:
+        """Runs a command. Raises DbtError with what went wrong, in one text."""
+        if self._manifest is None:
+            os.environ.update(self.settings.dbt_environment)
+            self._manifest = self._invoke(dbtRunner(), dbt_args("parse", self.settings)).result
+        # dbt changes the manifest that it is given
+        runner = dbtRunner(manifest=copy.deepcopy(self._manifest))
+        self._invoke(runner, dbt_args(command, self.settings, select=select, variables=variables))
+
+    @staticmethod
+    def _invoke(runner: dbtRunner, args: list[str]) -> dbtRunnerResult:
+        outcome = runner.invoke(args)
+        if outcome.success:
+            return outcome
+        messages = [str(outcome.exception)] if outcome.exception else []
+        messages += [
+            f"{node.node.name}: {node.message}"
+            for node in getattr(outcome.result, "results", [])
+            if node.status in ("error", "fail", "runtime error")
+        ]
+        raise DbtError("\n".join(messages) or f"dbt {args[0]} failed")

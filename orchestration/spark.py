@@ -1,0 +1,55 @@
+"""The Spark session, with the configuration that dbt uses: profiles.yml is read by both, so there is one of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, StrictUndefined
+from pyspark.sql import SparkSession
+
+from orchestration.settings import Settings
+
+
+def start_session(settings: Settings) -> SparkSession:
+    """The session of this process, started if there is none. dbt's session method then picks it up."""
+    os.environ.update(settings.dbt_environment)
+    settings.home.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder
+    for name, value in session_configuration(settings.project).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def session_configuration(project: Path) -> dict[str, str]:
+    """The server_side_parameters of profiles.yml's target, with its env_var calls filled in."""
+    return {str(name): str(value) for name, value in _target(project)["server_side_parameters"].items()}
+
+
+def schema(project: Path) -> str:
+    """The schema that the tables live in."""
+    return str(_target(project)["schema"])
+
+
+def _target(project: Path) -> dict[str, Any]:
+    profile = yaml.safe_load((project / "profiles.yml").read_text(encoding="utf-8"))["redrive"]
+    rendered: dict[str, Any] = _rendered(profile)
+    target: dict[str, Any] = rendered["outputs"][rendered["target"]]
+    return target
+
+
+def _rendered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rendered(inner) for name, inner in value.items()}
+    if isinstance(value, str):
+        return Environment(undefined=StrictUndefined, autoescape=False).from_string(value).render(env_var=_env_var)
+    return value
+
+
+def _env_var(name: str, default: str | None = None) -> str:
+    value = os.environ.get(name, default)
+    if value is None:
+        raise KeyError(f"profiles.yml needs the environment variable {name}, which is not set")
+    return value
