@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import repeat, starmap
+from itertools import islice, starmap
 from operator import length_hint
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.headers import headers_of
-from publisher.reports import Report, Reports
+from publisher.reports import Reports
 from publisher.trouble import kafka_error
 
 # Rows between two looks at the clock and the reports: about 10 ms at full speed.
@@ -50,53 +51,48 @@ def hand_over(
     for start in range(0, rows.num_rows, CHUNK):
         if start and time.monotonic() >= deadline:
             break
-        messages = list(_messages(rows.slice(start, CHUNK), reports, start))
-        taken, error = _produce_all(producer, messages, deadline)
+        chunk = rows.slice(start, CHUNK)
+        taken, error = _produce_all(producer, _arguments(chunk, reports, start), deadline)
         sent_at += [clock()] * taken
         if error is not None:
-            return HandedOver(len(sent_at), sent_at, (messages[taken][0], error))
-        if taken < len(messages):
+            return HandedOver(len(sent_at), sent_at, (chunk.column("topic")[taken].as_py(), error))
+        if taken < chunk.num_rows:
             break
         producer.poll(0)
     return HandedOver(len(sent_at), sent_at, None)
 
 
-_Message = tuple[Any, ...]
-
-
-def _messages(rows: pa.RecordBatch, reports: Reports, first: int) -> Iterator[_Message]:
-    """The arguments of `Producer.produce` for each row, in the order of its parameters."""
-    partitions: list[int | None] = rows.column("partition").to_pylist()
-    callbacks: Iterator[Report] = (
-        reports.of_row(row) if partition is None else reports.in_order
-        for row, partition in enumerate(partitions, start=first)
-    )
-    return zip(
+def _arguments(rows: pa.RecordBatch, reports: Reports, first: int) -> list[list[Any]]:
+    """The arguments of `Producer.produce`, a column for each parameter, in the parameters' order."""
+    count = rows.num_rows
+    return [
         rows.column("topic").to_pylist(),
         rows.column("value").to_pylist(),
         rows.column("key").to_pylist(),
-        [_BY_KEY if partition is None else partition for partition in partitions],
-        callbacks,
-        repeat(None),  # on_delivery, the callback's other name
-        repeat(0),  # the timestamp: librdkafka's clock
+        pc.fill_null(rows.column("partition"), _BY_KEY).to_pylist(),
+        list(islice(reports.callbacks(first), count)),
+        [None] * count,  # on_delivery, the callback's other name
+        [0] * count,  # the timestamp: librdkafka's clock
         headers_of(rows),
-    )
+    ]
 
 
-def _produce_all(producer: Producer, messages: list[_Message], deadline: float) -> tuple[int, KafkaError | None]:
+def _produce_all(producer: Producer, arguments: list[list[Any]], deadline: float) -> tuple[int, KafkaError | None]:
     """How many messages the client took, and why not the next; no error when only the time was up."""
-    waiting = iter(messages)
+    count, taken = len(arguments[0]), 0
     while True:
+        first, *others = (column[taken:] for column in arguments)
+        waiting = iter(first)
         try:
-            # Runs without a step of Python for each row, which is worth a tenth of the speed.
-            deque(starmap(producer.produce, waiting), maxlen=0)
+            # Runs without a step of Python for each row.
+            deque(starmap(producer.produce, zip(waiting, *others, strict=True)), maxlen=0)
         except (BufferError, KafkaException) as exception:
-            taken = len(messages) - length_hint(waiting) - 1
+            # What the iterator has given out was taken, but for the last.
+            taken = count - length_hint(waiting) - 1
             if isinstance(exception, KafkaException):
                 return taken, kafka_error(exception)
             if time.monotonic() >= deadline:
                 return taken, None
             producer.poll(_PATIENCE)
-            waiting = iter(messages[taken:])
         else:
-            return len(messages), None
+            return count, None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 from confluent_kafka import KafkaError, Message
@@ -12,8 +12,6 @@ from confluent_kafka import KafkaError, Message
 from publisher.error_kinds import ErrorKind, Scope, classify
 
 Report = Callable[[KafkaError | None, Message], None]
-Place = tuple[int, int]
-"""Partition and offset."""
 
 # What librdkafka says of rows that were fine themselves, when the transaction or the batch around them was not.
 _CONSEQUENCES: Final = frozenset(
@@ -31,38 +29,26 @@ _WEIGHT: Final = {Scope.CONNECTION: 0, Scope.RECORD: 1, Scope.TOPIC: 2}
 
 
 class Reports:
-    """Delivery reports carry no row id. Two ways lead back to the row:
+    """The reports for `rows` rows, known by their position.
 
-    - `in_order`, one shared callback: for rows whose partition is given. An idempotent producer appends the rows of one
-      partition in the order in which it got them, so the n-th offset belongs to the n-th row.
-    - `of_row`, a callback for each row: for rows whose partition the key decides. It costs more.
+    Reports carry no row id, so each row has a callback of its own. As a `partial`, made without a step of Python, it
+    costs 0.4 of about 4 microseconds a row more than one callback for all rows, whose reports could only be told apart
+    by their order.
     """
 
-    def __init__(self, kinds: Mapping[int, ErrorKind]) -> None:
-        self._kinds = kinds
-        self._offsets: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-        self._places: dict[int, Place] = {}
-        self._delivered: Counter[str] = Counter()
+    def __init__(self, rows: int, kinds: Mapping[int, ErrorKind]) -> None:
+        self.partitions: list[int | None] = [None] * rows
+        """Where each row lies; None until its report says so. Holds only once the transaction is committed."""
+        self.offsets: list[int | None] = [None] * rows
+
         self.errors: dict[str, KafkaError] = {}
         """For each topic that refused something, the refusal that explains most."""
 
-    def in_order(self, error: KafkaError | None, message: Message) -> None:
-        """The shared callback."""
-        if error is None:
-            self._offsets[message.topic(), message.partition()].append(message.offset())  # type: ignore[index, arg-type]
-        else:
-            self.refused(str(message.topic()), error)
+        self._kinds = kinds
 
-    def of_row(self, row: int) -> Report:
-        """The callback for one row."""
-        return partial(self._of_row, row)
-
-    def _of_row(self, row: int, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._places[row] = (message.partition(), message.offset())  # type: ignore[assignment]
-            self._delivered[str(message.topic())] += 1
-        else:
-            self.refused(str(message.topic()), error)
+    def callbacks(self, first: int) -> Iterator[Report]:
+        """The callbacks of the rows from position `first` on."""
+        return map(partial, repeat(self._report), range(first, len(self.offsets)))
 
     def refused(self, topic: str, error: KafkaError) -> None:
         """Notes a refusal; of several for a topic the farther-reaching one is kept, of equal ones the first."""
@@ -72,33 +58,12 @@ class Reports:
         if before is None or self._weight(error) > self._weight(before):
             self.errors[topic] = error
 
-    def outstanding(self, topics: Sequence[str]) -> set[str]:
-        """Those topics of the rows handed over so far (one entry for each row) that have not reported all of them."""
-        reported = self._delivered.copy()
-        for (topic, _), offsets in self._offsets.items():
-            reported[topic] += len(offsets)
-        return {topic for topic, handed in Counter(topics).items() if reported[topic] < handed}
-
-    def places(self, topics: Sequence[str], partitions: Sequence[int | None]) -> list[Place | None]:
-        """Where each row lies; `partitions` says which were given. None where the reports don't tell.
-
-        Only for a committed transaction. Where a partition has another number of reports than of rows, none of its
-        offsets can be trusted to be the row's own.
-        """
-        given = Counter(zip(topics, partitions, strict=True))
-        # Sorted: the order of the log, whatever the order in which the reports were read.
-        offsets = {
-            where: iter(sorted(reported)) for where, reported in self._offsets.items() if len(reported) == given[where]
-        }
-        found: list[Place | None] = []
-        for row, (topic, partition) in enumerate(zip(topics, partitions, strict=True)):
-            if partition is None:
-                found.append(self._places.get(row))
-            elif (topic, partition) in offsets:
-                found.append((partition, next(offsets[topic, partition])))
-            else:
-                found.append(None)
-        return found
+    def _report(self, row: int, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.partitions[row] = message.partition()
+            self.offsets[row] = message.offset()
+        else:
+            self.refused(str(message.topic()), error)
 
     def _weight(self, error: KafkaError) -> int:
         return _WEIGHT[classify(error.code(), self._kinds).scope]

@@ -8,7 +8,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from publisher.contract import DELIVERED, FAILED, RESULTS, STOPPED, UNKNOWN
-from publisher.reports import Place
 from publisher.trouble import Trouble
 
 _CARRIED: Final = (
@@ -25,15 +24,19 @@ _MS: Final = pa.timestamp("ms", tz="UTC")
 
 
 def delivered(
-    rows: pa.RecordBatch, sent_at: Sequence[int], places: Sequence[Place | None], slot: int
+    rows: pa.RecordBatch,
+    sent_at: Sequence[int],
+    partitions: Sequence[int | None],
+    offsets: Sequence[int | None],
+    slot: int,
 ) -> pa.RecordBatch:
     """Results of rows whose transaction is committed. Times are epoch milliseconds."""
     return _results(
         rows,
         DELIVERED,
         slot,
-        partition=pa.array([place and place[0] for place in places], pa.int32()),
-        offset=pa.array([place and place[1] for place in places], pa.int64()),
+        partition=pa.array(partitions, pa.int32()),
+        offset=pa.array(offsets, pa.int64()),
         sent_at=_times(sent_at),
     )
 

@@ -92,10 +92,10 @@ class Task:
             if rows.num_rows == 0:
                 continue
             match attempt(self._session, rows, batch_size, self._settings, self._clock):
-                case Committed(sent_at, places):
+                case Committed(sent_at, partitions, offsets):
                     self.committed = True
                     sent = rows.slice(0, len(sent_at))
-                    self._results.append(results.delivered(sent, sent_at, places, self._slot))
+                    self._results.append(results.delivered(sent, sent_at, partitions, offsets, self._slot))
                     waiting.append(rows.slice(len(sent_at)))
                 case Unanswered(sent_at, trouble):
                     self.committed = True

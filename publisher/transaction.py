@@ -15,10 +15,12 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.errors import SessionLostError
+from publisher.gc_pause import collector_paused
 from publisher.handover import HandedOver, hand_over
-from publisher.reports import Place, Reports
+from publisher.reports import Reports
 from publisher.session import Session
 from publisher.settings import PublisherSettings
+from publisher.splitting import topics_in
 from publisher.trouble import Trouble, kafka_error, trouble_of
 
 # How often a wait for reports looks whether the transaction has failed already, in seconds.
@@ -36,7 +38,8 @@ class Committed:
     """The first `len(sent_at)` rows are delivered."""
 
     sent_at: list[int]
-    places: list[Place | None]
+    partitions: list[int | None]
+    offsets: list[int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +71,23 @@ def attempt(
 ) -> Verdict:
     """Sends rows in one transaction. Raises SessionLostError when it failed in a way that allows no other."""
     producer = session.producer(batch_size)
-    reports = Reports(settings.error_kinds)
     try:
         producer.begin_transaction()
     except KafkaException as exception:
         raise session.lost(kafka_error(exception)) from None
 
     phase = settings.phase_ms / 1000
-    handed = hand_over(producer, rows, reports, time.monotonic() + phase, clock)
-    # Flushed before the commit: its own flush would leave reports unread.
-    complete = handed.refusal is None and _flushed(producer, reports, time.monotonic() + phase)
+    reports = Reports(rows.num_rows, settings.error_kinds)
+    with collector_paused():
+        handed = hand_over(producer, rows, reports, time.monotonic() + phase, clock)
+        # Flushed before the commit: its own flush would leave reports unread.
+        complete = handed.refusal is None and _flushed(producer, reports, time.monotonic() + phase)
     if not complete or reports.errors:
         return _abort(session, producer, rows, handed, reports, settings)
 
     error = _commit(producer, time.monotonic() + phase)
     if error is None:
-        topics, partitions = (rows.column(name).slice(0, handed.rows).to_pylist() for name in ("topic", "partition"))
-        return Committed(handed.sent_at, reports.places(topics, partitions))
+        return Committed(handed.sent_at, reports.partitions[: handed.rows], reports.offsets[: handed.rows])
     trouble = session.lost(error).trouble
     if error.txn_requires_abort():
         try:
@@ -137,12 +140,16 @@ def _abort(
     errors = dict(reports.errors)
     late = KafkaError(KafkaError._MSG_TIMED_OUT, "no report in a third of the transaction's timeout")
     if (not errors and standing is None) or any(error.code() in _TIMEOUTS for error in errors.values()):
-        for topic in reports.outstanding(rows.column("topic").slice(0, handed.rows).to_pylist()):
+        for topic in topics_in(_without_report(rows, handed, reports)):
             errors.setdefault(topic, late)
     blamed = {topic: trouble_of(error, settings) for topic, error in errors.items()}
     whole = trouble_of(standing or next(iter(errors.values()), late), settings)
     session.abort()
     return Aborted(whole, blamed)
+
+
+def _without_report(rows: pa.RecordBatch, handed: HandedOver, reports: Reports) -> pa.RecordBatch:
+    return rows.slice(0, handed.rows).filter(pa.array([offset is None for offset in reports.offsets[: handed.rows]]))
 
 
 def _commit(producer: Producer, deadline: float) -> KafkaError | None:
