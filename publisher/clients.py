@@ -32,6 +32,8 @@ _TUNING: Final = {
     "message.max.bytes": str(_MESSAGE_MAX_BYTES),
     # Commits are small requests that somebody waits for.
     "socket.nagle.disable": "true",
+    # librdkafka pauses half of it between its first connections, and each task and each abort makes new ones.
+    "reconnect.backoff.ms": "20",
     # How long a topic that the admin client has just seen may be missing from another broker's metadata.
     "topic.metadata.propagation.max.ms": "5000",
 }

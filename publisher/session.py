@@ -40,15 +40,16 @@ class Session:
     ) -> None:
         self._close()
 
-    def producer(self, batch_size: int) -> Producer:
+    def producer(self, batch_size: int, topic: str) -> Producer:
         """An initialised producer whose batches are at most so many bytes; the one before is closed if it differs.
 
-        Raises SessionLostError when Kafka doesn't let it start.
+        `topic` is one that is about to be sent to. Raises SessionLostError when Kafka doesn't let it start.
         """
         if self._producer is None or self._batch_size != batch_size:
             self._close()
             self._producer = make_producer(self._settings, self._slot, batch_size, self._background)
             self._batch_size = batch_size
+            self._connect(self._producer, topic)
             self._initialise(self._producer)
             # Here, between the init that fences older tasks and the first send, is where a task must find out whether
             # its generation is still in charge: earlier, and a newer one could start unseen; later, and it has sent.
@@ -56,6 +57,9 @@ class Session:
 
     def abort(self) -> None:
         """Ends the open transaction so that nothing of it is delivered.
+
+        The next transaction gets a new producer: librdkafka counts on after a refused batch, and brokers then refuse
+        the next one for its skipped sequence numbers (seen with librdkafka 2.16 and Kafka 4.1).
 
         Raises SessionLostError when Kafka doesn't confirm.
         """
@@ -69,11 +73,23 @@ class Session:
                 if not error.retriable() or time.monotonic() >= deadline:
                     raise self.lost(error) from None
             else:
+                self._close()
                 return
 
     def lost(self, error: KafkaError) -> SessionLostError:
         """The exception that says that no further transaction is possible, for the best reason that is known."""
         return SessionLostError(trouble_of(self._background.explain(error), self._settings))
+
+    @staticmethod
+    def _connect(producer: Producer, topic: str) -> None:
+        """Waits for a connection to a broker, in vain if need be: whoever initialises then hears the reason.
+
+        An init that begins while the bootstrap connection is being exchanged for one to a known broker sleeps for half
+        a second, which happens every third time. The second answer comes from a known broker.
+        """
+        with contextlib.suppress(KafkaException):
+            for _ in range(2):
+                producer.list_topics(topic, timeout=_GLANCE)
 
     def _initialise(self, producer: Producer) -> None:
         deadline = time.monotonic() + self._settings.phase_ms / 1000

@@ -70,7 +70,7 @@ def attempt(
     clock: Callable[[], int],
 ) -> Verdict:
     """Sends rows in one transaction. Raises SessionLostError when it failed in a way that allows no other."""
-    producer = session.producer(batch_size)
+    producer = session.producer(batch_size, rows.column("topic")[0].as_py())
     try:
         producer.begin_transaction()
     except KafkaException as exception:
