@@ -1,24 +1,8 @@
-{#- The batches to decide, as (watermark, upto): given by the loop, which knows them, or read from the ends of the tables, which Iceberg
-    answers from metadata. Appends are strictly one after another, so everything up to `upto` is complete. -#}
+{#- The batches to decide, as (watermark, upto). -#}
 {% macro fold_batches() %}
-
-    {%- if var('watermark') is not none and var('upto') is not none -%}
-        {{ return([var('watermark') | int, var('upto') | int]) }}
+    {%- set reads = [ref('events'), ref('publish_results'), ref('ticks')] -%}
+    {%- if not execute or flags.WHICH not in ('run', 'build') -%}
+        {{ return([0, 0]) }}
     {%- endif -%}
-
-    {%- set ends -%}
-        select
-            greatest(
-                (select coalesce(max(batch), 0) from {{ wheel_relation() }}),
-                (select coalesce(max(watermark), 0) from {{ ref('ticks') }}), 0
-            ) as watermark,
-            greatest(
-                (select coalesce(max(batch), 0) from {{ ref('events') }}),
-                (select coalesce(max(batch), 0) from {{ ref('publish_results') }}),
-                (select coalesce(max(batch), 0) from {{ ref('ticks') }})
-            ) as upto
-    {%- endset -%}
-    {%- set row = run_query(ends)[0] -%}
-    {{ return([row['watermark'] | int, [row['upto'] | int, row['watermark'] | int] | max]) }}
-
+    {{ return(once('fold_batches', read_fold_batches)) }}
 {% endmacro %}

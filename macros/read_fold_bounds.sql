@@ -1,41 +1,13 @@
 {#- Reads what fold_bounds returns. -#}
 {% macro read_fold_bounds() %}
 
+    {%- set bounds = {'inputs': 0, 'due_from': none, 'due_to': none, 'named': [], 'origin': []} -%}
     {%- set watermark, upto = fold_batches() -%}
-    {%- set bounds = {'watermark': watermark, 'upto': upto, 'inputs': 0, 'due_from': none, 'due_to': none, 'named': [], 'origin': []} -%}
     {%- if watermark == upto -%}
         {{ return(bounds) }}
     {%- endif -%}
 
     {%- set inputs -%}
-        with
-
-        reports as (
-
-            select * from {{ ref('stg_reports') }}
-            where batch > {{ watermark }} and batch <= {{ upto }}
-
-        ),
-
-        failed_sends as (
-
-            select * from {{ ref('stg_failed_sends') }}
-            where batch > {{ watermark }} and batch <= {{ upto }}
-
-        ),
-
-        coordinates as (
-
-            select
-                explode(array(
-                    struct('named' as role, named_topic as topic, named_offset as offset),
-                    struct('origin' as role, origin_topic as topic, origin_offset as offset)
-                )) as coordinate,
-                case when {{ pointer_in_time('reports') }} then pointer_due end as pointer_due
-            from reports
-
-        )
-
         select
             coordinate.role,
             coordinate.topic,
@@ -44,19 +16,22 @@
             min(pointer_due) as due_from,
             max(pointer_due) as due_to,
             count(*) as inputs
-        from coordinates
+        from (
+            select
+                pointer_due,
+                explode(array(
+                    struct('named' as role, named_topic as topic, named_offset as offset),
+                    struct('origin' as role, origin_topic as topic, origin_offset as offset)
+                )) as coordinate
+            from {{ in_session('inputs_gathered') }}
+        )
         group by coordinate.role, coordinate.topic
-
-        union all
-
-        select 'send', null, null, null, min(pointer_due), max(pointer_due), count(*)
-        from failed_sends
     {%- endset -%}
     {%- for row in run_query(inputs) -%}
-        {%- if row['role'] in ('named', 'origin') and row['topic'] is not none and row['offset_from'] is not none -%}
+        {%- if row['topic'] is not none and row['offset_from'] is not none -%}
             {%- do bounds[row['role']].append({'topic': row['topic'], 'from': row['offset_from'] | int, 'to': row['offset_to'] | int}) -%}
         {%- endif -%}
-        {%- if row['role'] != 'origin' -%}
+        {%- if row['role'] == 'named' -%}
             {%- do bounds.update({'inputs': bounds.inputs + row['inputs'] | int}) -%}
         {%- endif -%}
         {%- do widen(bounds, row['due_from'], row['due_to']) -%}

@@ -3,6 +3,6 @@
 {% macro wheel() -%}
     (
         select * from {{ wheel_relation() }}
-        where batch <= {{ fold_bounds().watermark }}
+        where batch <= {{ fold_batches()[0] }}
     )
 {%- endmacro %}

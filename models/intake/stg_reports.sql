@@ -1,4 +1,6 @@
 -- stg_reports: each event, decoded as its source's dialect says. Narrow: payloads are joined at the very end of the fold.
+{%- set fields = dialect('redrive').fields.keys() %}
+
 with
 
 events as (
@@ -25,19 +27,38 @@ attributed as (
 
 ),
 
-decoded as (
+extracted as (
 
     select
         *,
-        case dialect
-            {%- for name in var('dialects') %}
-            when '{{ name }}' then {{ dialect_struct(name, 'headers') }}
+        struct(
+            {%- for field in fields %}
+            {{ dialect_field(field, 'headers') }} as {{ field }}{{ ',' if not loop.last }}
             {%- endfor %}
-        end as says,
+        ) as said,
         {{ utf8_text(header_bytes('headers', 'redrive-delivery')) }} as pointer_delivery,
-        {{ utf8_text(header_bytes('headers', 'redrive-due')) }} as pointer_due_text,
+        {{ utf8_text(header_bytes('headers', 'redrive-due')) }} as pointer_due,
         {{ content_hash('key', 'value') }} as content_hash
     from attributed
+
+),
+
+decoded as (
+
+    -- foreign bytes become values only after a check of their form and range; what fails is null, and named among the problems
+    select
+        *,
+        struct(
+            {%- for hop in ['named', 'origin'] %}
+            {{ kafka_topic(utf8_text('said.' ~ hop ~ '_topic')) }} as {{ hop }}_topic,
+            cast({{ dialect_number('said.' ~ hop ~ '_partition', 'partition') }} as int) as {{ hop }}_partition,
+            {{ dialect_number('said.' ~ hop ~ '_offset', 'offset') }} as {{ hop }}_offset,
+            {%- endfor %}
+            timestamp_millis({{ dialect_number('said.origin_timestamp', 'epoch_ms') }}) as origin_timestamp,
+            {{ known_group(utf8_text('said.consumer_group')) }} as consumer_group,
+            {{ point_in_time(utf8_text('said.failed_at')) }} as failed_at
+        ) as read
+    from extracted
 
 ),
 
@@ -58,28 +79,32 @@ reports as (
         index as report_index,
 
         ---------- what failed
-        says.named_topic,
-        says.named_partition,
-        says.named_offset,
-        says.origin_topic,
-        says.origin_partition,
-        says.origin_offset,
-        says.origin_timestamp,
-        {{ known_group('coalesce(declared_group, says.consumer_group)') }} as consumer_group,
+        read.named_topic,
+        read.named_partition,
+        read.named_offset,
+        read.origin_topic,
+        read.origin_partition,
+        read.origin_offset,
+        read.origin_timestamp,
+        coalesce({{ known_group('declared_group') }}, read.consumer_group) as consumer_group,
         content_hash,
 
         ---------- which delivery it says that it answers
         case when length(pointer_delivery) <= 1024 then pointer_delivery end as pointer_delivery,
-        {{ point_in_time('pointer_due_text') }} as pointer_due,
+        {{ point_in_time('pointer_due') }} as pointer_due,
 
         ---------- why it failed, and when
-        says.error_class,
-        says.error_message,
-        says.error_stack,
-        says.problems,
-        says.failed_at as stated_at,
-        coalesce(says.failed_at, case when stamped_by_broker then record_timestamp end, recorded_at) as failed_at,
-        coalesce(says.failed_at, record_timestamp, recorded_at) as happened_at
+        {{ utf8_repaired('said.error_class', 512) }} as error_class,
+        {{ utf8_repaired('said.error_message', var('max_error_message_bytes')) }} as error_message,
+        {{ utf8_repaired('said.error_stack', var('max_error_stack_bytes')) }} as error_stack,
+        array_compact(array(
+            {%- for field in fields if not field.startswith('error_') %}
+            case when said.{{ field }} is not null and read.{{ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}
+            {%- endfor %}
+        )) as problems,
+        read.failed_at as stated_at,
+        coalesce(read.failed_at, case when stamped_by_broker then record_timestamp end, recorded_at) as failed_at,
+        coalesce(read.failed_at, record_timestamp, recorded_at) as happened_at
     from decoded
 
 )

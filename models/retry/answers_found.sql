@@ -3,7 +3,7 @@ with
 
 inputs as (
 
-    select * from {{ ref('inputs_gathered') }}
+    select * from {{ in_session('inputs_gathered') }}
 
 ),
 

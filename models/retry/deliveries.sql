@@ -62,7 +62,7 @@ inputs as (
 
     select * from events
     union all
-    select * from (select distinct * from failed_sends)
+    select distinct * from failed_sends
 
 ),
 

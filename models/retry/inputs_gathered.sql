@@ -1,4 +1,7 @@
 -- inputs_gathered: everything that this fold has to decide about, in one shape: reports, failed sends, and what is only noted.
+-- Computed once per fold, and read by the steps that follow.
+{{ config(materialized='session_table') }}
+
 with
 
 reports as (

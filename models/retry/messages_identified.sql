@@ -3,7 +3,7 @@ with
 
 inputs as (
 
-    select * from {{ ref('inputs_gathered') }}
+    select * from {{ in_session('inputs_gathered') }}
 
 ),
 
@@ -61,14 +61,15 @@ candidates as (
 
 ),
 
-contents as (
+named as (
 
     -- the content that was seen first under some coordinates owns their plain id; another content there is another message
     select
         candidates.*,
+        known.messages,
         case
             when candidates.content_hash = coalesce(
-                owners.content_hash,
+                known.content_hash,
                 first_value(candidates.content_hash) over (
                     partition by coalesce(candidates.plain_id, candidates.cause)
                     order by candidates.batch, candidates.report_topic, candidates.report_partition, candidates.report_offset
@@ -77,26 +78,22 @@ contents as (
             else concat(candidates.plain_id, '~', left(candidates.content_hash, 8))
         end as first_id
     from candidates
-    left join known as owners
-        on
-            candidates.plain_id = owners.plain_id
-            and owners.message_id = owners.plain_id
+    left join known on candidates.plain_id = known.plain_id
 
 ),
 
 compared as (
 
     select
-        contents.*,
-        coalesce(known.life, 0) as known_life,
-        known.message_id is null
+        * except (messages),
+        coalesce(messages[first_id].life, 0) as known_life,
+        messages[first_id] is null
         or (
             -- the message's last delivery has been sent, and this failure happened after it
-            coalesce(known.closed_batch < contents.batch, false)
-            and contents.happened_at > known.quiet_until
+            coalesce(messages[first_id].closed_batch < batch, false)
+            and happened_at > messages[first_id].quiet_until
         ) as begins_a_life
-    from contents
-    left join known on contents.first_id = known.message_id
+    from named
 
 ),
 

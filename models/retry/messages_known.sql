@@ -1,4 +1,4 @@
--- messages_known: what is already on record about the original coordinates that this fold's inputs name. Grain: one row per message id.
+-- messages_known: what is already on record about the original coordinates that this fold's inputs name. Grain: one row per coordinates and group.
 with
 
 deliveries as (
@@ -42,20 +42,24 @@ last_deliveries as (
 known as (
 
     select
-        last_deliveries.message_id,
         last_deliveries.plain_id,
-        last_deliveries.content_hash,
-        last_deliveries.life,
-        last_deliveries.delivery_id,
-        last_deliveries.due_at,
-        -- a failure that happened before this is one that we have been told about
-        greatest(last_deliveries.last_happened_at, last_deliveries.due_at) as quiet_until,
-        closing_results.closed_batch
+        -- the content that was seen first there owns the plain id
+        max(case when last_deliveries.message_id = last_deliveries.plain_id then last_deliveries.content_hash end) as content_hash,
+        map_from_entries(collect_list(struct(
+            last_deliveries.message_id,
+            struct(
+                last_deliveries.life,
+                -- a failure that happened before this is one that we have been told about
+                greatest(last_deliveries.last_happened_at, last_deliveries.due_at) as quiet_until,
+                closing_results.closed_batch
+            )
+        ))) as messages
     from last_deliveries
     left join closing_results
         on
             last_deliveries.delivery_id = closing_results.delivery_id
             and last_deliveries.due_at = closing_results.due_at
+    group by last_deliveries.plain_id
 
 )
 

@@ -1,0 +1,13 @@
+{#- A number of a report, as the row's dialect writes numbers: decimal text, or big-endian with the width that Kafka's clients use. -#}
+{% macro dialect_number(bytes, limit) -%}
+    case dialect
+        {%- for name in var('dialects') %}
+        when '{{ name }}' then
+            {% if dialect(name).numbers == 'decimal' -%}
+            {{ whole_number(utf8_text(bytes), limits(limit)) }}
+            {%- else -%}
+            {{ big_endian(bytes, {'partition': 4}.get(limit, 8), limits(limit)) }}
+            {%- endif %}
+        {%- endfor %}
+    end
+{%- endmacro %}
