@@ -91,7 +91,7 @@ def _partitions(
 ) -> dict[str, int | Trouble]:
     asked = admin.describe_topics(TopicCollection(topics), request_timeout=settings.metadata_timeout_ms / 1000)
     found: dict[str, int | Trouble] = {}
-    for topic, answer in _answers(asked, settings, background).items():
+    for topic, answer in _answers(admin, asked, settings, background).items():
         if not isinstance(answer, KafkaError):
             found[topic] = len(answer.partitions)
         elif answer.code() < 0:
@@ -110,7 +110,8 @@ def _limits(
         return {}
     resources = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in topics}
     asked = admin.describe_configs(list(resources), request_timeout=settings.metadata_timeout_ms / 1000)
-    answers = _answers({resources[resource]: future for resource, future in asked.items()}, settings, background)
+    futures = {resources[resource]: future for resource, future in asked.items()}
+    answers = _answers(admin, futures, settings, background)
     return {
         topic: int(answer["max.message.bytes"].value)
         for topic, answer in answers.items()
@@ -119,13 +120,14 @@ def _limits(
 
 
 def _answers(
-    futures: Mapping[str, Future[Any]], settings: PublisherSettings, background: Background
+    admin: AdminClient, futures: Mapping[str, Future[Any]], settings: PublisherSettings, background: Background
 ) -> dict[str, Any | KafkaError]:
     """What each future says, or the error why it says nothing."""
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     waiting = set(futures.values())
     while waiting and background.hopeless is None and time.monotonic() < deadline:
         waiting = wait(waiting, timeout=_GLANCE).not_done
+        admin.poll(0)  # hears what happened in the background
     return {topic: _answer(future, background) for topic, future in futures.items()}
 
 

@@ -50,6 +50,11 @@ class Reports:
         """The callbacks of the rows from position `first` on."""
         return map(partial, repeat(self._report), range(first, len(self.offsets)))
 
+    def all_delivered(self, rows: int) -> bool:
+        """Whether each of the first `rows` rows was reported as delivered."""
+        # By partition: the offset of a row whose first acknowledgement got lost stays unknown.
+        return None not in self.partitions[:rows]
+
     def refused(self, topic: str, error: KafkaError) -> None:
         """Notes a refusal; of several for a topic the farther-reaching one is kept, of equal ones the first."""
         if error.code() in _CONSEQUENCES:

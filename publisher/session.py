@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,6 +21,10 @@ from publisher.trouble import kafka_error, trouble_of
 
 # How often a wait looks whether it has become pointless, in seconds.
 _GLANCE: Final = 0.5
+
+
+# What a producer is told when a newer one with its transactional.id has begun.
+_FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
 class Session:
@@ -55,26 +60,22 @@ class Session:
             # its generation is still in charge: earlier, and a newer one could start unseen; later, and it has sent.
         return self._producer
 
-    def abort(self) -> None:
-        """Ends the open transaction so that nothing of it is delivered.
+    def abort(self) -> bool:
+        """Ends the open transaction; says whether Kafka confirmed that nothing of it is delivered.
 
-        The next transaction gets a new producer: librdkafka counts on after a refused batch, and brokers then refuse
+        Without a commit before it nothing is delivered either way: the next init ends what is still open.
+
+        The next transaction gets a new producer: librdkafka counts on after a refused batch, and brokers would refuse
         the next one for its skipped sequence numbers (seen with librdkafka 2.16 and Kafka 4.1).
 
-        Raises SessionLostError when Kafka doesn't confirm.
+        Raises SessionLostError when Kafka doesn't answer, or when a newer producer holds the transactional.id.
         """
         assert self._producer is not None, "there is no transaction to abort"
-        deadline = time.monotonic() + self._settings.phase_ms / 1000
-        while True:
-            try:
-                self._producer.abort_transaction(max(deadline - time.monotonic(), _GLANCE))
-            except KafkaException as exception:
-                error = kafka_error(exception)
-                if not error.retriable() or time.monotonic() >= deadline:
-                    raise self.lost(error) from None
-            else:
-                self._close()
-                return
+        error = self._repeated(self._producer.abort_transaction)
+        self._close()
+        if error is not None and (error.retriable() or error.code() in _FENCED):
+            raise self.lost(error)
+        return error is None
 
     def lost(self, error: KafkaError) -> SessionLostError:
         """The exception that says that no further transaction is possible, for the best reason that is known."""
@@ -92,23 +93,32 @@ class Session:
                 producer.list_topics(topic, timeout=_GLANCE)
 
     def _initialise(self, producer: Producer) -> None:
+        error = self._repeated(producer.init_transactions)
+        if error is not None:
+            raise self.lost(error)
+
+    def _repeated(self, call: Callable[[float], None]) -> KafkaError | None:
+        """Calls with a short timeout until it returns, fails for good, or a third of the transaction timeout is up."""
+        assert self._producer is not None, "nobody to call"
         deadline = time.monotonic() + self._settings.phase_ms / 1000
         while True:
             try:
-                producer.init_transactions(_GLANCE)
+                call(_GLANCE)
+                return None
             except KafkaException as exception:
                 error = kafka_error(exception)
-                hopeless = self._background.hopeless is not None or not error.retriable()
-                if hopeless or time.monotonic() >= deadline:
-                    raise self.lost(error) from None
-            else:
-                return
+            with contextlib.suppress(KafkaException):
+                self._producer.poll(0)  # hears what happened in the background
+            if not error.retriable() or self._background.hopeless is not None or time.monotonic() >= deadline:
+                return error
 
     def _close(self) -> None:
         if self._producer is None:
             return
-        # Closing flushes first, and rows of a transaction that can no longer end must not hold it up.
+        # Not by its close(): that aborts an open transaction and waits without end for a broker that is gone (seen with
+        # confluent-kafka 2.16). Without its last reference the producer ends at once. Rows that it still holds are
+        # thrown away first, and their reports read, since unread ones would leak their callbacks.
         with contextlib.suppress(KafkaException):
             self._producer.purge()
-        self._producer.close()
+            self._producer.poll(0)
         self._producer = None

@@ -78,33 +78,39 @@ def attempt(
 
     phase = settings.phase_ms / 1000
     reports = Reports(rows.num_rows, settings.error_kinds)
-    with collector_paused():
-        handed = hand_over(producer, rows, reports, time.monotonic() + phase, clock)
-        # Flushed before the commit: its own flush would leave reports unread.
-        complete = handed.refusal is None and _flushed(producer, reports, time.monotonic() + phase)
-    if not complete or reports.errors:
+    try:
+        with collector_paused():
+            handed = hand_over(producer, rows, reports, time.monotonic() + phase, clock)
+            # Flushed before the commit: its own flush would leave reports unread.
+            _flush(producer, reports, time.monotonic() if handed.refusal else time.monotonic() + phase)
+    except KafkaException as exception:
+        # Reading reports raises only what is fatal to the producer.
+        raise session.lost(kafka_error(exception)) from None
+    if handed.refusal or not reports.all_delivered(handed.rows):
         return _abort(session, producer, rows, handed, reports, settings)
 
     error = _commit(producer, time.monotonic() + phase)
     if error is None:
         return Committed(handed.sent_at, reports.partitions[: handed.rows], reports.offsets[: handed.rows])
     trouble = session.lost(error).trouble
-    if error.txn_requires_abort():
-        try:
-            session.abort()
-        except SessionLostError:
-            # The abort may have failed because the commit had not.
-            return Unanswered(handed.sent_at, trouble)
+    if error.txn_requires_abort() and _aborted(session):
         return Aborted(trouble)
     return Unanswered(handed.sent_at, trouble)
 
 
-def _flushed(producer: Producer, reports: Reports, deadline: float) -> bool:
-    """Whether every row has reported; gives up at the first sign that the transaction has failed."""
+def _aborted(session: Session) -> bool:
+    """Whether an abort after a failed commit is confirmed; it may have failed because the commit had not."""
+    try:
+        return session.abort()
+    except SessionLostError:
+        return False
+
+
+def _flush(producer: Producer, reports: Reports, deadline: float) -> None:
+    """Waits until every row has reported, or until the first sign that the transaction has failed."""
     while producer.flush(_GLANCE):
         if reports.errors or _standing_error(producer) or time.monotonic() >= deadline:
-            return False
-    return True
+            return
 
 
 def _standing_error(producer: Producer) -> KafkaError | None:
@@ -149,7 +155,8 @@ def _abort(
 
 
 def _without_report(rows: pa.RecordBatch, handed: HandedOver, reports: Reports) -> pa.RecordBatch:
-    return rows.slice(0, handed.rows).filter(pa.array([offset is None for offset in reports.offsets[: handed.rows]]))
+    silent = [partition is None for partition in reports.partitions[: handed.rows]]
+    return rows.slice(0, handed.rows).filter(pa.array(silent, pa.bool_()))
 
 
 def _commit(producer: Producer, deadline: float) -> KafkaError | None:
