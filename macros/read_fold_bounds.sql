@@ -8,6 +8,34 @@
     {%- endif -%}
 
     {%- set inputs -%}
+        with
+
+        reports as (
+
+            select * from {{ ref('stg_reports') }}
+            where batch > {{ watermark }} and batch <= {{ upto }}
+
+        ),
+
+        failed_sends as (
+
+            select * from {{ ref('stg_failed_sends') }}
+            where batch > {{ watermark }} and batch <= {{ upto }}
+
+        ),
+
+        coordinates as (
+
+            select
+                case when {{ pointer_in_time('reports') }} then pointer_due end as pointer_due,
+                explode(array(
+                    struct('named' as role, named_topic as topic, named_offset as offset),
+                    struct('origin' as role, origin_topic as topic, origin_offset as offset)
+                )) as coordinate
+            from reports
+
+        )
+
         select
             coordinate.role,
             coordinate.topic,
@@ -16,22 +44,19 @@
             min(pointer_due) as due_from,
             max(pointer_due) as due_to,
             count(*) as inputs
-        from (
-            select
-                pointer_due,
-                explode(array(
-                    struct('named' as role, named_topic as topic, named_offset as offset),
-                    struct('origin' as role, origin_topic as topic, origin_offset as offset)
-                )) as coordinate
-            from {{ in_session('inputs_gathered') }}
-        )
+        from coordinates
         group by coordinate.role, coordinate.topic
+
+        union all
+
+        select 'send', null, null, null, min(pointer_due), max(pointer_due), count(*)
+        from failed_sends
     {%- endset -%}
     {%- for row in run_query(inputs) -%}
         {%- if row['topic'] is not none and row['offset_from'] is not none -%}
             {%- do bounds[row['role']].append({'topic': row['topic'], 'from': row['offset_from'] | int, 'to': row['offset_to'] | int}) -%}
         {%- endif -%}
-        {%- if row['role'] == 'named' -%}
+        {%- if row['role'] != 'origin' -%}
             {%- do bounds.update({'inputs': bounds.inputs + row['inputs'] | int}) -%}
         {%- endif -%}
         {%- do widen(bounds, row['due_from'], row['due_to']) -%}

@@ -1,23 +1,23 @@
--- answers_found: which of our deliveries an input answers, at most one. Headers are only a pointer: what counts is the row in our table.
+-- answers_found: which of our deliveries each input answers, if any. Headers are only a pointer: what counts is the row in our table.
 with
 
 inputs as (
 
-    select * from {{ in_session('inputs_gathered') }}
+    select * from {{ ref('inputs_gathered') }}
 
 ),
 
 delivered as (
 
+    -- what lies where; under coordinates of a topic that was created again, the last
     select
-        delivery_id,
-        due_at,
         topic,
         partition,
         offset,
-        batch
+        max_by(struct(delivery_id, due_at), batch) as delivery
     from {{ ref('publish_results') }}
     where outcome = 'delivered' and {{ coordinates_in_bounds('topic', 'offset', fold_bounds().named) }}
+    group by topic, partition, offset
 
 ),
 
@@ -30,112 +30,102 @@ deliveries as (
 
 pointers as (
 
-    -- the report says so itself, or the input is our own result
+    -- the report says so itself (or the input is our own result); and, as frameworks drop headers, what we know to lie where it failed
     select
-        cause,
-        pointer_delivery as delivery_id,
-        pointer_due as due_at,
-        case when input_kind = 'failed_send' then 1 else 2 end as preference,
-        cast(null as bigint) as result_batch,
-        named_topic,
-        named_partition,
-        named_offset,
-        consumer_group,
-        content_hash
+        inputs.*,
+        explode_outer(array_compact(array(
+            case
+                when inputs.pointer_delivery is not null and inputs.pointer_due is not null
+                    then struct(1 as preference, inputs.pointer_delivery as delivery_id, inputs.pointer_due as due_at)
+            end,
+            case
+                when delivered.delivery is not null
+                    then struct(2 as preference, delivered.delivery.delivery_id, delivered.delivery.due_at)
+            end
+        ))) as pointer
     from inputs
-    where pointer_delivery is not null and pointer_due is not null
-
-    union all
-
-    -- frameworks that drop headers: we know what we put there
-    select
-        inputs.cause,
-        delivered.delivery_id,
-        delivered.due_at,
-        3 as preference,
-        delivered.batch as result_batch,
-        inputs.named_topic,
-        inputs.named_partition,
-        inputs.named_offset,
-        inputs.consumer_group,
-        inputs.content_hash
-    from inputs
-    inner join delivered
+    left join delivered
         on
             inputs.named_topic = delivered.topic
             and inputs.named_partition = delivered.partition
             and inputs.named_offset = delivered.offset
-            and inputs.batch > delivered.batch
-    where inputs.input_kind = 'report'
 
 ),
 
 verified as (
 
     select
-        pointers.cause as input_cause,
-        deliveries.*,
-        -- copies from a repeated fold are identical: any of them will do
-        row_number() over (
-            partition by pointers.cause order by pointers.preference asc, pointers.result_batch desc
-        ) as choice
+        pointers.*,
+        case
+            when deliveries.delivery_id is not null
+                then struct(
+                    deliveries.delivery_id,
+                    deliveries.due_at,
+                    deliveries.kind,
+                    deliveries.message_id,
+                    deliveries.life,
+                    deliveries.attempt,
+                    deliveries.publish_attempt,
+                    deliveries.original_topic,
+                    deliveries.original_partition,
+                    deliveries.original_offset,
+                    deliveries.original_timestamp,
+                    deliveries.consumer_group,
+                    deliveries.content_hash,
+                    deliveries.headers,
+                    deliveries.topic,
+                    deliveries.source,
+                    deliveries.first_failed_at,
+                    deliveries.error_class,
+                    deliveries.error_message,
+                    deliveries.error_stack,
+                    deliveries.error_kind,
+                    deliveries.rule
+                )
+        end as answered
     from pointers
-    inner join deliveries
+    left join deliveries
         on
-            pointers.delivery_id = deliveries.delivery_id
-            and pointers.due_at = deliveries.due_at
-    where
-        pointers.preference = 1
-        or (
-            -- same content, and no other group's message
-            pointers.content_hash = deliveries.content_hash
-            and coalesce(pointers.consumer_group = deliveries.consumer_group, true)
+            pointers.pointer.delivery_id = deliveries.delivery_id
+            and pointers.pointer.due_at = deliveries.due_at
             and (
-                pointers.preference = 3
-                -- the report names where the delivery went
-                or pointers.named_topic = deliveries.topic
-                -- or the original coordinates that it carried
+                pointers.input_kind = 'failed_send'
                 or (
-                    pointers.named_topic = deliveries.original_topic
-                    and pointers.named_partition = deliveries.original_partition
-                    and pointers.named_offset = deliveries.original_offset
+                    -- same content, and no other group's message
+                    pointers.content_hash = deliveries.content_hash
+                    and coalesce(pointers.consumer_group = deliveries.consumer_group, true)
+                    and (
+                        pointers.pointer.preference = 2
+                        -- the report names where the delivery went
+                        or pointers.named_topic = deliveries.topic
+                        -- or the original coordinates that it carried
+                        or (
+                            pointers.named_topic = deliveries.original_topic
+                            and pointers.named_partition = deliveries.original_partition
+                            and pointers.named_offset = deliveries.original_offset
+                        )
+                    )
                 )
             )
-        )
+
+),
+
+ranked as (
+
+    -- copies from a repeated fold are identical: any of them will do
+    select
+        *,
+        row_number() over (
+            partition by cause
+            order by case when answered is null then 1 else 0 end, pointer.preference
+        ) as choice
+    from verified
 
 ),
 
 found as (
 
-    select
-        input_cause as cause,
-        struct(
-            delivery_id,
-            due_at,
-            kind,
-            message_id,
-            life,
-            attempt,
-            publish_attempt,
-            original_topic,
-            original_partition,
-            original_offset,
-            original_timestamp,
-            consumer_group,
-            content_hash,
-            headers,
-            topic,
-            partition,
-            source,
-            first_failed_at,
-            failed_at,
-            error_class,
-            error_message,
-            error_stack,
-            error_kind,
-            rule
-        ) as answered
-    from verified
+    select * except (choice, pointer, pointer_delivery, pointer_due) from ranked
     where choice = 1
 
 )

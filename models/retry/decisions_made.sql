@@ -95,6 +95,7 @@ made as (
         batch,
         recorded_at,
         source,
+        dialect,
         message_id,
         life,
         attempt,

@@ -32,12 +32,11 @@ events as (
 
     select
         {{ event_cause('events') }} as cause,
-        events.key,
-        events.value,
-        filter(events.headers, h -> not {{ dialect_owns('sources.dialect', 'h.key') }}) as headers
+        key,
+        value,
+        headers
     from {{ ref('events') }} as events
-    left join {{ ref('sources') }} as sources on events.source = sources.source
-    where {{ in_this_fold('events.batch') }}
+    where {{ in_this_fold('batch') }}
 
 ),
 
@@ -145,7 +144,9 @@ decided as (
         decisions.content_hash,
         case when decisions.kind is not null then inputs.key end as key,
         case when decisions.kind is not null then inputs.value end as value,
-        case when decisions.kind is not null then coalesce(decisions.prior_headers, inputs.headers) end as headers,
+        case when decisions.kind is not null then 
+            coalesce(decisions.prior_headers, filter(inputs.headers, h -> not {{ dialect_owns('decisions.dialect', 'h.key') }}))
+        end as headers,
         case
             when decisions.kind is not null then coalesce(length(inputs.key), 0) + coalesce(length(inputs.value), 0)
         end as payload_bytes

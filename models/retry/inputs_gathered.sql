@@ -1,7 +1,4 @@
 -- inputs_gathered: everything that this fold has to decide about, in one shape: reports, failed sends, and what is only noted.
--- Computed once per fold, and read by the steps that follow.
-{{ config(materialized='session_table') }}
-
 with
 
 reports as (
@@ -27,6 +24,7 @@ gathered as (
         recorded_at,
         input_kind,
         source,
+        dialect,
         speaks_for,
         report_topic,
         report_partition,
@@ -67,6 +65,7 @@ gathered as (
         recorded_at,
         input_kind,
         null as source,
+        null as dialect,
         null as speaks_for,
         null as report_topic,
         null as report_partition,

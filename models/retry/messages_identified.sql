@@ -3,12 +3,6 @@ with
 
 inputs as (
 
-    select * from {{ in_session('inputs_gathered') }}
-
-),
-
-answers as (
-
     select * from {{ ref('answers_found') }}
 
 ),
@@ -29,10 +23,9 @@ placed as (
 
     select
         inputs.*,
-        answers.answered,
         case
             when inputs.input_kind in ('start', 'gap') then 'noted'
-            when answers.answered is not null then 'answer'
+            when inputs.answered is not null then 'answer'
             -- our own result always has its delivery; the check at the end stops the fold if it hadn't
             when inputs.input_kind = 'failed_send' then 'lost'
             when inputs.speaks_for is null then 'unknown_source'
@@ -44,7 +37,6 @@ placed as (
             else 'first'
         end as standing
     from inputs
-    left join answers on inputs.cause = answers.cause
     cross join routes
 
 ),
@@ -102,7 +94,7 @@ ordered as (
     select
         *,
         row_number() over (
-            partition by coalesce(first_id, cause), begins_a_life
+            partition by coalesce(plain_id, cause), first_id, begins_a_life
             order by batch, report_topic, report_partition, report_offset, report_index
         ) as turn
     from compared
@@ -118,6 +110,7 @@ identified as (
         recorded_at,
         input_kind,
         coalesce(source, answered.source) as source,
+        dialect,
         report_topic,
         report_partition,
         report_offset,
