@@ -114,7 +114,7 @@ class Task:
             if aborted.trouble.scope == Scope.CONNECTION:
                 raise SessionLostError(aborted.trouble)
             if len(topics) > 1:
-                for topic in topics:
+                for topic in reversed(topics):
                     yield of_topics(rows, [topic])
                 return
             blamed = {topics[0]: aborted.trouble}

@@ -1,7 +1,8 @@
 """librdkafka's mock cluster: brokers in this process, real on the wire, that fail on command.
 
-It ships inside confluent-kafka's wheel and is driven through ctypes; confluent-kafka itself only starts one. It knows no
-configs of topics (so size limits are unknown to the publisher), no authorisation, and shows aborted records to consumers.
+It ships inside confluent-kafka's wheel and is driven through ctypes; confluent-kafka itself only starts one. It knows
+no configs of topics (so size limits are unknown to the publisher) and no authorisation, and shows aborted records to
+consumers.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def settings_for(bootstrap: str, **changes: Any) -> PublisherSettings:
-    """Settings against a mock cluster: short waits, quiet clients, and a linger that keeps a topic's rows in one batch."""
-    kafka = {"bootstrap.servers": bootstrap, "linger.ms": "500", "log_level": "0", **changes.pop("kafka", {})}
+    """Settings for a mock cluster: short waits, quiet clients, a linger that keeps a partition's rows in one batch."""
+    kafka = {"bootstrap.servers": bootstrap, "linger.ms": "200", "log_level": "0", **changes.pop("kafka", {})}
     defaults: dict[str, Any] = {
         "error_kinds": ERROR_KINDS,
         "transaction_timeout_ms": 3_000,
