@@ -140,9 +140,7 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -204,15 +202,11 @@ class Broker:
             port = _free_port()
         elif not _is_free(port):
             had = "" if wanted else " (the one this broker had before)"
-            raise BrokerError(
-                f"port {port}{had} on {_HOST} is taken by another program: end that program, or choose another port"
-            )
+            raise BrokerError(f"port {port}{had} on {_HOST} is taken by another program: end that program, or choose another port")
         _write_atomically(directory / "broker.json", json.dumps({"port": port}) + "\n")
         return port
 
-    def _launch(
-        self, java: Path, jars: Sequence[Path], directory: Path, properties: Path, lock: int
-    ) -> subprocess.Popen[bytes]:
+    def _launch(self, java: Path, jars: Sequence[Path], directory: Path, properties: Path, lock: int) -> subprocess.Popen[bytes]:
         if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES:
             self.log_path.replace(self.log_path.with_suffix(".log.1"))
         command = [
@@ -241,9 +235,7 @@ class Broker:
             self._check_alive(deadline)
             time.sleep(0.05)
         # `log_level 0`: until the broker is up, every refused connection would be a line on standard error.
-        admin = AdminClient(
-            {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 200}
-        )
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 200})
         while True:
             with contextlib.suppress(KafkaException):
                 # Listed only once the controller has let it in, which is when topics can be created on it.
@@ -258,9 +250,7 @@ class Broker:
         if code is not None:
             raise BrokerError(f"the broker ended with exit code {code} while starting; {_last_lines(self.log_path)}")
         if time.monotonic() > deadline:
-            raise BrokerError(
-                f"the broker did not come up within {self.settings.start_seconds:g} s; {_last_lines(self.log_path)}"
-            )
+            raise BrokerError(f"the broker did not come up within {self.settings.start_seconds:g} s; {_last_lines(self.log_path)}")
 
 
 def serve(directory: Path, port: int | None = None) -> None:
@@ -282,9 +272,7 @@ def serve(directory: Path, port: int | None = None) -> None:
             print("Ctrl-C stops it; the next start finds the same topics at the same address.", flush=True)
             while not stopped.wait(0.5):
                 if broker.exit_code is not None:
-                    raise BrokerError(
-                        f"the broker ended by itself with exit code {broker.exit_code}; {_last_lines(broker.log_path)}"
-                    )
+                    raise BrokerError(f"the broker ended by itself with exit code {broker.exit_code}; {_last_lines(broker.log_path)}")
             broker.stop()
         finally:
             for number, handler in before.items():
@@ -455,9 +443,7 @@ def _format(java: Path, jars: Sequence[Path], directory: Path, properties: Path)
     beside = directory / "format.properties"
     beside.write_text(re.sub(r"(?m)^log\.dirs=.*$", lambda _: f"log.dirs={fresh}".replace("\\", "\\\\"), text))
     cluster_id = "redrive-" + "".join(random.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=14))
-    command = _java_command(
-        java, jars, "128m", "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(beside)
-    )
+    command = _java_command(java, jars, "128m", "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(beside))
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     beside.unlink()
     if done.returncode != 0:

@@ -18,9 +18,7 @@ class DbtError(Exception):
     """A dbt command failed: its message is what the failed nodes said."""
 
 
-def dbt_args(
-    command: str, settings: Settings, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None
-) -> list[str]:
+def dbt_args(command: str, settings: Settings, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> list[str]:
     """The arguments of a dbt command, as data.
 
     Nothing is cached or written that a later command in this process would not need, so that a fold's time is the fold's. Target and logs
@@ -54,6 +52,13 @@ class Dbt:
         # dbt changes the manifest that it is given
         runner = dbtRunner(manifest=copy.deepcopy(self._manifest))
         self._invoke(runner, dbt_args(command, self.settings, select=select, variables=variables))
+
+    def compiled(self, inline: str) -> str:
+        """The SQL that a piece of Jinja becomes in this project."""
+        if self._manifest is None:
+            self.run("parse")
+        outcome = self._invoke(dbtRunner(manifest=copy.deepcopy(self._manifest)), [*dbt_args("compile", self.settings), "--log-level", "none", "--inline", inline])
+        return str(outcome.result.results[0].node.compiled_code)
 
     @staticmethod
     def _invoke(runner: dbtRunner, args: list[str]) -> dbtRunnerResult:

@@ -128,9 +128,7 @@ def _absolute(path: Path) -> Path:
 
 # A validator that gives back the value itself, so that a _FromFile stays one.
 _Property = Annotated[Any, BeforeValidator(_property_value)]
-_KafkaProperties = Annotated[
-    dict[str, _Property], AfterValidator(Properties), PlainSerializer(redacted, return_type=dict[str, str])
-]
+_KafkaProperties = Annotated[dict[str, _Property], AfterValidator(Properties), PlainSerializer(redacted, return_type=dict[str, str])]
 _AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 # Parts of a transactional.id and of metric and file names: what Kafka allows in a topic's name is safe in all of them.
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
@@ -146,9 +144,7 @@ def _find_project() -> Path:
 class Settings(BaseSettings):
     """Everything that can be set. Read with load_settings, which turns what is wrong into lines a user can act on."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=_PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True
-    )
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
     home: _AbsolutePath = Path(".redrive")
     """Where the state lives: catalog, warehouse, status, the demo's broker."""
@@ -389,11 +385,7 @@ def _origin(name: str, key: str | None, changes: Mapping[str, object]) -> str:
         variable
         for variable in os.environ
         if variable == f"{_PREFIX}{name.upper()}"
-        or (
-            key
-            and variable.startswith(f"{_PREFIX}{name.upper()}__")
-            and _property_name(variable.partition("__")[2]) == key
-        )
+        or (key and variable.startswith(f"{_PREFIX}{name.upper()}__") and _property_name(variable.partition("__")[2]) == key)
     ]
     if variables and os.environ[variables[0]]:
         return variables[0]
@@ -552,10 +544,7 @@ def _key_store(kafka: Mapping[str, str]) -> dict[str, str]:
     if not re.search("-----BEGIN (ENCRYPTED )?PRIVATE KEY-----", key):
         where = kafka.get("ssl.key.location", "ssl.key.pem")
         raise SettingsError(
-            [
-                f"the key in {where} is not PKCS#8, which Java needs: "
-                "convert it with `openssl pkcs8 -topk8 -in OLD -out NEW`"
-            ]
+            [f"the key in {where} is not PKCS#8, which Java needs: convert it with `openssl pkcs8 -topk8 -in OLD -out NEW`"]
         )
     # As text: Java wants both in one file, and librdkafka has them in two.
     return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": _FromFile(key)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from orchestration.settings import Settings
 def start_session(settings: Settings) -> SparkSession:
     """The session of this process, started if there is none. dbt's session method then picks it up."""
     os.environ.update(settings.dbt_environment)
+    # the publisher runs in Spark's Python workers: they need what is installed here, not what `python3` happens to be
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings.home.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder
     for name, value in session_configuration(settings.project).items():

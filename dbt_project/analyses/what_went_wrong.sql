@@ -1,0 +1,58 @@
+-- Was anything lost, sent early, or sent twice? Every number must be 0.
+with
+
+events as (
+
+    select
+        {{ event_cause('events') }} as cause
+    from {{ ref('events') }} as events
+
+),
+
+decisions as (
+
+    select * from {{ ref('decisions') }}
+
+),
+
+results as (
+
+    select * from {{ ref('publish_results') }}
+    where outcome = 'delivered'
+
+),
+
+counted as (
+
+    select
+        'events without a decision' as what,
+        count(*) as rows
+    from events
+    left anti join decisions on events.cause = decisions.cause
+
+    union all
+
+    select
+        'sent before they were due',
+        count(*)
+    from results
+    where sent_at < due_at
+
+    union all
+
+    select
+        'sent twice',
+        count(*)
+    from (select delivery_id from results group by delivery_id having count(*) > 1)
+
+    union all
+
+    select
+        'dead without a dead letter',
+        count(*)
+    from {{ ref('messages') }}
+    where state = 'dead_letter_pending'
+
+)
+
+select * from counted

@@ -1,0 +1,177 @@
+"""The command line. Results go to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from orchestration.settings import Settings, SettingsError, load_settings
+
+app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
+_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_Home = Annotated[Path | None, typer.Option("--home", help="Where the state lives. REDRIVE_HOME says the same.")]
+
+
+def main() -> None:
+    """Entry point: a user's mistake is told in a line or a few, never as a traceback."""
+    try:
+        app()
+    except Exception as error:
+        if logging.getLogger().isEnabledFor(logging.DEBUG):
+            raise
+        _errors.print(f"[red]{type(error).__name__.removesuffix('Error') or 'Error'}:[/red] {_plain(error)}", style="")
+        raise SystemExit(getattr(error, "exit_code", 1)) from None
+
+
+@app.command()
+def run(
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing waits and nothing came for --idle-for.")] = False,
+    idle_for: Annotated[int | None, typer.Option("--idle-for", help="Seconds.")] = None,
+    home: _Home = None,
+) -> None:
+    """Turn the loop until it is stopped: intake, fold, publish. SIGTERM and Ctrl-C end it after the current step."""
+    settings = _settings(home=home, idle_for_seconds=idle_for)
+    _with_loop(settings, until_idle=until_idle)
+
+
+@app.command()
+def tick(home: _Home = None) -> None:
+    """Turn the loop once."""
+    from orchestration.loop import Loop
+
+    loop = Loop(_settings(home=home))
+    _stop_on_signals(loop.stopping.set)
+    loop.start()
+    done = loop.tick()
+    loop.close()
+    print(json.dumps({"counts": done.counts, "step_ms": done.step_ms}))
+
+
+@app.command()
+def check(
+    create: Annotated[bool, typer.Option("--create", help="Make the topics that are missing.")] = False,
+    home: _Home = None,
+) -> None:
+    """Say what would keep the loop from working: seeds, brokers, topics, catalog. Exits with 1 if anything would."""
+    from orchestration.check import run_checks
+
+    findings = run_checks(_settings(home=home), create=create)
+    table = Table("", "what", "found", box=None, pad_edge=False)
+    for finding in findings:
+        table.add_row("[green]ok[/green]" if finding.ok else "[red]bad[/red]", finding.what, finding.found)
+    Console().print(table)
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@app.command()
+def sql(
+    statement: Annotated[str, typer.Argument(help="One select. Tables need no schema: select * from messages")],
+    output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table",
+    limit: Annotated[int, typer.Option("--limit", help="At most so many rows.")] = 1000,
+    home: _Home = None,
+) -> None:
+    """Ask the tables something."""
+    from orchestration.query import print_rows, select
+
+    print_rows(select(_settings(home=home), statement, limit), output)
+
+
+@app.command()
+def status(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: _Home = None) -> None:
+    """Say how the loop is, from the small file that it writes: needs neither Spark nor Kafka."""
+    from dataclasses import asdict
+
+    from orchestration.status import is_alive, read_status
+
+    settings = _settings(home=home)
+    found = read_status(settings.status_file)
+    if found is None:
+        _errors.print(f"no loop has run yet with its state under {settings.home}")
+        raise typer.Exit(1)
+    if output == "json":
+        print(json.dumps({**asdict(found), "alive": is_alive(found)}))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row(
+        "loop",
+        found.state
+        if is_alive(found)
+        else f"{found.state}, but its process {found.pid} is gone"
+        if found.state != "stopped"
+        else "stopped",
+    )
+    for name, value in (
+        ("generation", f"{found.generation} of instance {found.instance}"),
+        ("last tick", f"{found.tick} at {found.at}"),
+        ("did", " ".join(f"{name}={count}" for name, count in found.counts.items()) or "nothing"),
+        ("took", " ".join(f"{step}={ms}ms" for step, ms in found.step_ms.items()) or "-"),
+        ("next due", found.next_due or "-"),
+        ("floor", found.floor),
+        ("decided", f"up to batch {found.watermark} of {found.batch}"),
+    ):
+        table.add_row(name, str(value))
+    for what, why in found.trouble.items():
+        table.add_row(f"[red]{what}[/red]", why)
+    Console().print(table)
+
+
+@app.command()
+def demo(
+    port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: a free one.")] = None,
+    seconds: Annotated[int, typer.Option("--seconds", help="How long it goes on.")] = 120,
+    home: _Home = None,
+) -> None:
+    """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for two minutes."""
+    from orchestration.demo import run_demo
+
+    raise typer.Exit(run_demo(_settings(home=home), port=port, seconds=seconds))
+
+
+@app.command()
+def broker(
+    port: Annotated[int | None, typer.Option("--port", help="Default: the one it had before.")] = None,
+    home: _Home = None,
+) -> None:
+    """Start the demo's broker again, on the state that it left, until Ctrl-C."""
+    from orchestration.broker import serve
+
+    serve(_settings(home=home).broker_directory, port)
+
+
+def _settings(**options: object) -> Settings:
+    settings = load_settings(**options)
+    level = getattr(logging, settings.log_level.upper())
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s", force=True)
+    for noisy in ("py4j", "pyspark"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    return settings
+
+
+def _with_loop(settings: Settings, *, until_idle: bool) -> None:
+    from orchestration.loop import Loop
+
+    if not settings.kafka_properties.get("bootstrap.servers"):
+        raise SettingsError(["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"])
+    loop = Loop(settings)
+    _stop_on_signals(loop.stopping.set)
+    loop.start()
+    loop.run(until_idle=until_idle)
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
+
+
+def _plain(error: Exception) -> str:
+    return str(error).replace("[", r"\[")

@@ -1,0 +1,150 @@
+"""What the loop asks Kafka about topics: which there are, their ids, and where their partitions begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
+
+_TIMEOUT_SECONDS = 10.0
+
+
+class ClusterError(Exception):
+    """Kafka did not answer, or refused to: the loop waits and asks again."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic that exists: its name, Kafka's id of it (another one when it is created again), and its number of partitions."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition of a topic, by the topic's id: what a position belongs to."""
+
+    topic: str
+    topic_id: str
+    number: int
+
+    @property
+    def key(self) -> str:
+        """The partition as the positions in `ticks` name it."""
+        return f"{self.topic_id}/{self.number}"
+
+
+class Cluster:
+    """A Kafka cluster, asked through one admin client. Every method raises ClusterError when Kafka gives no answer."""
+
+    def __init__(self, kafka: Mapping[str, str], timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+        self._timeout = timeout_seconds
+        # its own complaints about a broker that is away would come every second, between the loop's own lines
+        self._admin = AdminClient({"log_level": "0", **kafka}, logger=_Silent())
+
+    def topic_names(self) -> list[str]:
+        """All topics that may be seen, without Kafka's internal ones."""
+        try:
+            topics = self._admin.list_topics(timeout=self._timeout).topics
+        except KafkaException as error:
+            raise _unanswered("list its topics", error) from error
+        return sorted(name for name in topics if not name.startswith("__"))
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics of these names that exist."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        found: dict[str, Topic] = {}
+        try:
+            futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
+            for name, future in futures.items():
+                try:
+                    description = future.result()
+                except KafkaException as error:
+                    if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                        continue
+                    raise
+                found[name] = Topic(name, str(description.topic_id), len(description.partitions))
+        except KafkaException as error:
+            raise _unanswered(f"describe {', '.join(wanted[:3])}", error) from error
+        return found
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The last stable offset of each partition: what may be read without seeing a transaction that is still open."""
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The first offset of each partition that retention has left."""
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        wanted = {TopicPartition(partition.topic, partition.number): partition for partition in partitions}
+        if not wanted:
+            return {}
+        try:
+            futures = self._admin.list_offsets(
+                dict.fromkeys(wanted, spec),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self._timeout,
+            )
+            return {partition: futures[where].result().offset for where, partition in wanted.items()}
+        except KafkaException as error:
+            raise _unanswered("say where its partitions end", error) from error
+
+    def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:
+        """The largest record that each topic takes; a topic whose configuration may not be read is left out."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+        if not resources:
+            return {}
+        sizes: dict[str, int] = {}
+        for resource, future in self._admin.describe_configs(resources, request_timeout=self._timeout).items():
+            try:
+                sizes[str(resource.name)] = int(future.result()["max.message.bytes"].value)
+            except (KafkaException, KeyError, TypeError, ValueError):
+                continue
+        return sizes
+
+    def groups(self) -> dict[str, set[str]]:
+        """The consumer groups that have committed offsets, and the topics they read."""
+        try:
+            names = [group.group_id for group in self._admin.list_consumer_groups(request_timeout=self._timeout).result().valid]
+            read: dict[str, set[str]] = {}
+            for name in names:
+                # one request takes one group
+                asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=self._timeout)
+                read[name] = {where.topic for where in asked[name].result().topic_partitions}
+        except KafkaException as error:
+            raise _unanswered("list its consumer groups", error) from error
+        return read
+
+    def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
+        """Makes topics (NewTopic); by name, what Kafka said against it, or None."""
+        wanted = list(topics)
+        said: dict[str, str | None] = {}
+        if not wanted:
+            return said
+        for name, future in self._admin.create_topics(wanted, request_timeout=self._timeout).items():
+            try:
+                future.result()
+                said[name] = None
+            except KafkaException as error:
+                said[name] = str(error.args[0].str())
+        return said
+
+
+class _Silent:
+    """A logger that says nothing."""
+
+    def log(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def _unanswered(what: str, error: KafkaException) -> ClusterError:
+    reason = error.args[0]
+    return ClusterError(f"Kafka did not {what}: {reason.str() if isinstance(reason, KafkaError) else reason}")

@@ -1,0 +1,276 @@
+"""`redrive demo`: a real broker, a consumer that fails now and then, and the loop, for two minutes; then what the tables say about it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.cimpl import NewTopic
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from orchestration.broker import Broker, BrokerSettings
+from orchestration.cluster import Cluster, Partition
+from orchestration.loop import Loop, Tick
+from orchestration.query import print_rows, query
+from orchestration.settings import Settings, load_settings
+
+_TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
+_PARTITIONS = 3
+_ORDERS = 240
+_SETTLE_SECONDS = 60
+
+_say = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@dataclass
+class Progress:
+    """What the live table shows."""
+
+    began: float
+    seconds: int
+    written: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    last: Tick = field(default_factory=Tick)
+    ticks: int = 0
+
+    def table(self) -> Table:
+        """The state of things, as a table."""
+        table = Table(box=None, pad_edge=False, show_header=False)
+        left = max(0, round(self.began + self.seconds - time.monotonic()))
+        table.add_row("orders written", str(self.written), f"{left} s to go")
+        table.add_row("consumer", f"{self.outcomes['processed']} processed", f"{self.outcomes['failed']} failed and reported")
+        table.add_row("loop", f"{self.counts['events']} reports in", f"{self.counts['delivered']} sent (retries and dead letters)")
+        table.add_row("waiting", str(self.waiting), f"{self.counts['dead']} dead")
+        steps = " ".join(f"{step} {ms} ms" for step, ms in self.last.step_ms.items())
+        table.add_row("last tick", f"no. {self.ticks}", steps or "idle")
+        if self.last.lateness_ms:
+            table.add_row("late", f"p50 {self.last.lateness_ms[0]} ms", f"p99 {self.last.lateness_ms[1]} ms")
+        return table
+
+    @property
+    def waiting(self) -> int:
+        """Deliveries that are decided and not sent."""
+        return max(0, self.counts["events"] - self.counts["delivered"])
+
+
+def run_demo(settings: Settings, *, port: int | None, seconds: int) -> int:
+    """Runs the demo; returns the exit code: 1 if anything was lost, early, or twice."""
+    examples = settings.project
+    if str(examples) not in sys.path:
+        sys.path.insert(0, str(examples))
+    _quiet(settings.home)
+    _say.print(f"state goes to {settings.home}")
+    with Broker(BrokerSettings(settings.broker_directory, port=port)) as broker:
+        _say.print(f"a Kafka broker is up at {broker.bootstrap_servers}")
+        kafka = {"bootstrap.servers": broker.bootstrap_servers}
+        begins = _make_topics(kafka)
+        loop = Loop(load_settings(home=settings.home, kafka=kafka))
+        _say.print("Spark starts, and dbt makes tables and views (the first time it downloads jars) ...")
+        loop.start()
+        progress = Progress(time.monotonic(), seconds)
+        orders = _turn(loop, kafka, progress)
+        findings = _audit(kafka, begins, orders)
+        clean = _tell(loop, findings, progress)
+    return 0 if clean else 1
+
+
+def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[str, Any]]:
+    """The demo proper: writer and consumer in threads, the loop here. Returns the orders that were written."""
+    from examples.flaky_consumer import Done, Outcome
+    from examples.flaky_consumer import run as consume
+    from examples.produce_orders import produce_orders
+
+    stop = threading.Event()
+    orders: list[dict[str, Any]] = []
+    problems: list[BaseException] = []
+
+    def on_outcome(outcome: Outcome) -> None:
+        progress.outcomes[outcome.outcome] += 1
+
+    def write() -> None:
+        rounds = 12
+        for _ in range(rounds):
+            orders.extend(produce_orders(kafka, _ORDERS // rounds))
+            progress.written = len(orders)
+            if stop.wait(max(0.0, progress.seconds - _SETTLE_SECONDS) / rounds):
+                return
+
+    def guarded(what: Any, *arguments: Any) -> None:
+        try:
+            what(*arguments)
+        except BaseException as error:
+            problems.append(error)
+            loop.stopping.set()
+
+    threads = [
+        threading.Thread(target=guarded, args=(consume, stop, kafka, Done(on_outcome=on_outcome)), name="consumer"),
+        threading.Thread(target=guarded, args=(write,), name="writer"),
+    ]
+    for thread in threads:
+        thread.start()
+    deadline = threading.Timer(progress.seconds, loop.stopping.set)
+    deadline.daemon = True
+    deadline.start()
+    try:
+        _show(loop, progress)
+    except KeyboardInterrupt:
+        _say.print("stopped")
+    finally:
+        loop.stopping.set()
+        deadline.cancel()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        loop.close()
+    if problems:
+        raise problems[0]
+    return orders
+
+
+def _show(loop: Loop, progress: Progress) -> None:
+    """Turns the loop, with a live table where there is a terminal and a line now and then where there is none."""
+    console = Console()
+
+    def on_tick(tick: Tick) -> None:
+        progress.ticks += 1
+        progress.counts.update(tick.counts)
+        progress.last = tick if tick.did_something else progress.last
+
+    loop.on_tick = on_tick
+    if console.is_terminal:
+        with Live(get_renderable=progress.table, console=console, refresh_per_second=4):
+            loop.run()
+        return
+    last = 0.0
+
+    def say(tick: Tick) -> None:
+        nonlocal last
+        on_tick(tick)
+        if time.monotonic() - last >= 10:
+            last = time.monotonic()
+            _say.print(
+                f"{progress.written} orders, {progress.outcomes['processed']} processed, {progress.outcomes['failed']} failures reported, "
+                f"{progress.counts['delivered']} sent, {progress.waiting} waiting"
+            )
+
+    loop.on_tick = say
+    loop.run()
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the topics themselves say, read without the loop's tables."""
+
+    orders: int
+    lost: list[int]
+    early: int
+    twice: int
+    retries: int
+    dead: int
+
+
+def _audit(kafka: dict[str, str], begins: dict[TopicPartition, int], orders: list[dict[str, Any]]) -> Findings:
+    """Counts in Kafka: every order that always fails must be dead or still have a retry to come, nothing early, nothing twice."""
+    records = list(_read(kafka, begins, ("orders-billing-retry", "orders.dlq")))
+    deliveries = Counter(headers["redrive-delivery"] for _, headers, _, _ in records)
+    dead = [json.loads(value or b"{}").get("order") for topic, _, _, value in records if topic == "orders.dlq"]
+    reported = {json.loads(value or b"{}").get("order") for _, _, _, value in _read(kafka, begins, ("redrive.failures",))}
+    retried = Counter(json.loads(value or b"{}").get("order") for topic, _, _, value in records if topic != "orders.dlq")
+    doomed = [order["order"] for order in orders if order.get("fails") == "always" or "amount" not in order or order["amount"] == "twelve"]
+    return Findings(
+        orders=len(orders),
+        lost=sorted(number for number in doomed if number in reported and number not in dead and number not in retried),
+        early=sum(timestamp < int(headers["redrive-due"]) for _, headers, timestamp, _ in records),
+        twice=sum(count - 1 for count in deliveries.values()),
+        retries=sum(retried.values()),
+        dead=len(dead),
+    )
+
+
+def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
+    """Prints the three questions and their answers, and what to do next; returns whether nothing went wrong."""
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    settings = loop.settings
+    clean = not findings.lost and not findings.early and not findings.twice
+    for question, analysis in (
+        ("What was retried, and how often?", "what_was_retried"),
+        ("What is dead, and why?", "what_is_dead"),
+        ("Was anything lost, early or sent twice?", "what_went_wrong"),
+    ):
+        text = (settings.project / "dbt_project" / "analyses" / f"{analysis}.sql").read_text(encoding="utf-8")
+        rows = query(loop.spark, loop.schema, loop.dbt.compiled(text), 100)
+        console.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
+        print_rows(rows, "table", console)
+        if analysis == "what_went_wrong":
+            clean = clean and all(int(count) == 0 for what, count in rows.rows if what != "dead without a dead letter")
+    console.print(
+        f"\nIn the topics themselves: {findings.orders} orders, {findings.retries} retries, {findings.dead} dead letters; "
+        f"lost {len(findings.lost)}, early {findings.early}, twice {findings.twice}."
+    )
+    home = "" if settings.home == Path.cwd() / ".redrive" else f" --home {settings.home}"
+    console.print(
+        f"""
+[bold]Next[/bold], on the state that is left:
+  uv run redrive sql{home} "select state, count(*) from messages group by state"
+  uv run redrive sql{home} "select * from attempts where message_id = 'billing:orders/0/0'"
+  uv run redrive broker{home}        starts this broker again; then, beside it:
+  uv run redrive run{home}           goes on where the demo stopped (REDRIVE_KAFKA__BOOTSTRAP_SERVERS as it says)
+  uv run dbt build            tests and views, on the same tables"""
+    )
+    if not clean:
+        _say.print(f"[red]something was lost, early or sent twice[/red]: orders {findings.lost}")
+    return clean
+
+
+def _make_topics(kafka: dict[str, str]) -> dict[TopicPartition, int]:
+    """Makes the topics that are missing; returns where each partition ends now: what the demo writes comes after that."""
+    cluster = Cluster(kafka)
+    there = cluster.describe(set(_TOPICS) & set(cluster.topic_names()))
+    ends = cluster.ends(Partition(topic.name, topic.id, number) for topic in there.values() for number in range(topic.partitions))
+    room = {"max.message.bytes": "2097152"}
+    missing = sorted(set(_TOPICS) - there.keys())
+    cluster.create(NewTopic(name, num_partitions=_PARTITIONS, replication_factor=1, config=room) for name in missing)
+    return {
+        **{TopicPartition(partition.topic, partition.number): end for partition, end in ends.items()},
+        **{TopicPartition(name, number): 0 for name in missing for number in range(_PARTITIONS)},
+    }
+
+
+def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Any:
+    """The committed records of topics since the demo began: topic, headers, timestamp in ms, value."""
+    consumer = Consumer({**kafka, "group.id": "redrive.demo", "isolation.level": "read_committed", "enable.partition.eof": True})
+    partitions = [TopicPartition(where.topic, where.partition, offset) for where, offset in begins.items() if where.topic in topics]
+    consumer.assign(partitions)
+    open_partitions = len(partitions)
+    try:
+        while open_partitions:
+            record = consumer.poll(10)
+            if record is None:
+                raise KafkaException("the topics could not be read back within 10 s")
+            if record.error():
+                open_partitions -= 1
+                continue
+            pairs: Any = record.headers() or []
+            headers = {name: value.decode() for name, value in pairs if name.startswith("redrive-") and value is not None}
+            yield record.topic(), headers, record.timestamp()[1], record.value()
+    finally:
+        consumer.close()
+
+
+def _quiet(home: Path) -> None:
+    """The loop's own lines go to a file: the terminal belongs to the table."""
+    home.mkdir(parents=True, exist_ok=True)
+    root = logging.getLogger()
+    root.handlers = [logging.FileHandler(home / "demo.log")]
+    root.handlers[0].setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))

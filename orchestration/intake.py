@@ -1,0 +1,267 @@
+"""Intake: from the sources' topics into the ledger `events`, each record exactly once.
+
+The next position of a partition is what the ledger and `ticks` say, the higher; the offsets that are committed to Kafka are for people
+and lag tools, and are never read back.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from orchestration.cluster import Cluster, ClusterError, Partition, Topic
+from orchestration.ledgers import Ledgers
+from orchestration.positions import Gap, Range, share
+from orchestration.seeds import Row, topic_matches
+from orchestration.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# A topic that was never read: its records' size is not known yet, so the first step takes few.
+_FIRST_BYTES_PER_ROW = 16_384
+_DISCOVER_SECONDS = 5.0
+
+
+@dataclass
+class Intake:
+    """Reads the sources.
+
+    `positions`: the next offset by partition (`Partition.key`), and `source:<name>` for each source that was started.
+    """
+
+    spark: SparkSession
+    settings: Settings
+    cluster: Cluster
+    ledgers: Ledgers
+    sources: tuple[Row, ...]
+    positions: dict[str, int]
+    _partitions: dict[str, list[Partition]] = field(default_factory=dict)
+    _discovered: float = -1e9
+    _bytes_per_row: dict[str, float] = field(default_factory=dict)
+    _missing: set[str] = field(default_factory=set)
+    _committer: Consumer | None = None
+    _gaps: list[Gap] = field(default_factory=list)
+
+    def available(self, now: float) -> list[Range]:
+        """What can be read now: from each partition's position to its last stable offset. Asks Kafka once, topics more rarely.
+
+        now: a monotonic time in seconds. Raises ClusterError when Kafka gives no answer.
+        """
+        if now - self._discovered >= _DISCOVER_SECONDS:
+            self._discover()
+            self._discovered = now
+        partitions = [(source, partition) for source, found in self._partitions.items() for partition in found]
+        ends = self.cluster.ends(partition for _, partition in partitions)
+        return [
+            Range(source, partition, self.positions[partition.key], ends[partition])
+            for source, partition in partitions
+            if ends[partition] > self.positions[partition.key]
+        ]
+
+    def take(self, available: Iterable[Range], recorded_at: datetime) -> int:
+        """Reads one step of what is available into `events`; returns the number of events, gaps included.
+
+        A source that can't be read stops no other: it is named in the log and read again with the next step.
+        """
+        taken = self._bounded(list(available))
+        gaps, taken = self._gaps_in(taken)
+        if not taken and not gaps:
+            return 0
+        try:
+            return self._append(taken, gaps, recorded_at)
+        except _UnreadableError as error:
+            sources = sorted({part.source for part in taken})
+            if len(sources) == 1:
+                log.warning("source %s can't be read, and is tried again: %s", sources[0], error)
+                return 0
+            events = 0
+            for source in sources:
+                try:
+                    events += self._append(
+                        [part for part in taken if part.source == source],
+                        [gap for gap in gaps if gap.source == source],
+                        recorded_at,
+                    )
+                except _UnreadableError as reason:
+                    log.warning("source %s can't be read, and is tried again: %s", source, reason)
+            return events
+
+    def commit_offsets(self) -> None:
+        """Commits the positions to the consumer group, for lag tools. Nothing depends on it, so a failure is only logged."""
+        offsets = [
+            TopicPartition(partition.topic, partition.number, self.positions[partition.key])
+            for found in self._partitions.values()
+            for partition in found
+        ]
+        if not offsets:
+            return
+        if self._committer is None:
+            self._committer = Consumer({**self.settings.kafka_properties, "group.id": self.settings.group})
+        try:
+            self._committer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            log.debug("offsets were not committed: %s", error)
+
+    def close(self) -> None:
+        """Closes the Kafka client that commits offsets."""
+        if self._committer is not None:
+            self._committer.close()
+            self._committer = None
+
+    def _discover(self) -> None:
+        names = self.cluster.topic_names()
+        wanted = {row["source"]: [name for name in names if topic_matches(name, row["topic"])] for row in self.sources}
+        topics = self.cluster.describe(name for found in wanted.values() for name in found)
+        for row in self.sources:
+            source = row["source"]
+            found = [topics[name] for name in wanted[source] if name in topics]
+            self._say_what_is_missing(row, found)
+            self._partitions[source] = [Partition(topic.name, topic.id, number) for topic in found for number in range(topic.partitions)]
+            self._start(row, self._partitions[source])
+
+    def _say_what_is_missing(self, row: Row, found: list[Topic]) -> None:
+        if not found and row["source"] not in self._missing:
+            self._missing.add(row["source"])
+            log.warning("source %s: no topic matches %s yet; it is read as soon as there is one", row["source"], row["topic"])
+        elif found and row["source"] in self._missing:
+            self._missing.discard(row["source"])
+            log.warning("source %s: %s is there now", row["source"], ", ".join(topic.name for topic in found))
+
+    def _start(self, row: Row, partitions: list[Partition]) -> None:
+        """Gives each partition without a position one: the first start of a source as it says, later ones at 0."""
+        new = [partition for partition in partitions if partition.key not in self.positions]
+        started = f"source:{row['source']}"
+        if new and started not in self.positions:
+            where = self.cluster.ends(new) if row["start"] == "latest" else self.cluster.starts(new)
+            self.positions.update({partition.key: where[partition] for partition in new})
+        else:
+            self.positions.update({partition.key: 0 for partition in new})
+        if partitions:
+            self.positions.setdefault(started, 1)
+
+    def _bounded(self, available: list[Range]) -> list[Range]:
+        heaviest = max((self._bytes_per_row.get(part.source, _FIRST_BYTES_PER_ROW) for part in available), default=1.0)
+        return share(available, max(1, min(self.settings.intake_max_rows, int(self.settings.intake_max_bytes / heaviest))))
+
+    def _gaps_in(self, taken: list[Range]) -> tuple[list[Gap], list[Range]]:
+        """Moves ranges that retention has overtaken up to what is left, and says what is missing."""
+        starts = self.cluster.starts(part.partition for part in taken)
+        gaps: list[Gap] = []
+        kept: list[Range] = []
+        for part in taken:
+            start = starts[part.partition]
+            if start > part.begin:
+                gaps.append(Gap(part.source, part.partition, part.begin, start))
+                log.warning(
+                    "source %s: offsets %d to %d of %s/%d were removed by retention before they were read",
+                    part.source, part.begin, start - 1, part.partition.topic, part.partition.number,
+                )  # fmt: skip
+            if part.end > start:
+                kept.append(Range(part.source, part.partition, max(part.begin, start), part.end))
+        return gaps, kept
+
+    def _append(self, taken: list[Range], gaps: list[Gap], recorded_at: datetime) -> int:
+        seen = Observation()
+        frames = [self._records(taken).observe(seen, *_measures())] if taken else []
+        if gaps:
+            frames.append(self._gap_events(gaps))
+        rows = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+        try:
+            self.ledgers.append("events", rows, recorded_at)
+        except Exception as error:
+            if _comes_from_kafka(error):
+                raise _UnreadableError(str(error).splitlines()[0]) from error
+            raise
+        for part in taken:
+            self.positions[part.partition.key] = part.end
+        for gap in gaps:
+            self.positions[gap.partition.key] = max(self.positions[gap.partition.key], gap.end)
+        count = 0
+        if taken:
+            measured = seen.get
+            count = int(measured["rows"])
+            if count:
+                for source in {part.source for part in taken}:
+                    self._bytes_per_row[source] = max(64.0, float(measured["bytes"]) / count)
+        return count + len(gaps)
+
+    def _records(self, taken: list[Range]) -> DataFrame:
+        def offsets(of: Mapping[Partition, int]) -> str:
+            by_topic: dict[str, dict[str, int]] = {}
+            for partition, offset in of.items():
+                by_topic.setdefault(partition.topic, {})[str(partition.number)] = offset
+            return json.dumps(by_topic)
+
+        begin = {part.partition: part.begin for part in taken}
+        topics = {part.partition.topic: (part.source, part.partition.topic_id) for part in taken}
+        reader = self.spark.read.format("kafka")
+        for name, value in self.settings.kafka_java_properties.items():
+            reader = reader.option(f"kafka.{name}", value)
+        records = (
+            reader.option("kafka.isolation.level", "read_committed")
+            .option("assign", json.dumps({t: [p.number for p in begin if p.topic == t] for t in topics}))
+            .option("startingOffsets", offsets(begin))
+            .option("endingOffsets", offsets({part.partition: part.end for part in taken}))
+            .option("includeHeaders", "true")
+            .option("failOnDataLoss", "true")
+            .load()
+        )
+        source = F.create_map(*[F.lit(text) for topic, (name, _) in topics.items() for text in (topic, name)])
+        topic_id = F.create_map(*[F.lit(text) for topic, (_, tid) in topics.items() for text in (topic, tid)])
+        return records.select(
+            topic_id[F.col("topic")].alias("topic_id"),
+            "partition",
+            "offset",
+            F.lit(0).alias("index"),
+            F.lit("report").alias("kind"),
+            source[F.col("topic")].alias("source"),
+            "topic",
+            "key",
+            "value",
+            "headers",
+            # -1 is how a record says that it has no timestamp
+            F.when(F.unix_millis("timestamp") >= 0, F.col("timestamp")).alias("record_timestamp"),
+            (F.col("timestampType") == 1).alias("stamped_by_broker"),
+            F.lit(None).cast("string").alias("detail"),
+        )
+
+    def _gap_events(self, gaps: list[Gap]) -> DataFrame:
+        batch = self.ledgers.batch + 1
+        rows = [
+            ("loop", 0, batch, index, "gap", gap.source, gap.partition.topic,
+             f"{gap.partition.topic}/{gap.partition.number} {gap.begin}-{gap.end - 1}")
+            for index, gap in enumerate(gaps)
+        ]  # fmt: skip
+        schema = "topic_id string, partition int, offset bigint, index int, kind string, source string, topic string, detail string"
+        return self.spark.createDataFrame(rows, schema).select(
+            "*",
+            F.lit(None).cast("binary").alias("key"),
+            F.lit(None).cast("binary").alias("value"),
+            F.lit(None).cast("array<struct<key: string, value: binary>>").alias("headers"),
+            F.lit(None).cast("timestamp").alias("record_timestamp"),
+            F.lit(None).cast("boolean").alias("stamped_by_broker"),
+        )
+
+
+class _UnreadableError(Exception):
+    """Spark could not read from Kafka."""
+
+
+def _measures() -> list[F.Column]:  # type: ignore[name-defined]
+    size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0)) + F.lit(512)
+    return [F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(size), F.lit(0)).alias("bytes")]
+
+
+def _comes_from_kafka(error: BaseException) -> bool:
+    text = f"{error} {error.__cause__}"
+    return "org.apache.kafka" in text or "spark.sql.kafka010" in text or "KAFKA" in text
+
+
+__all__ = ["ClusterError", "Intake"]

@@ -1,0 +1,463 @@
+"""The loop: intake, fold, publish, strictly one after another; between them it sleeps until something is due or has come.
+
+No retry rule is here: what is decided, and why, is SQL. What is here is the order of steps that makes it safe: an input is in a ledger
+before it is decided, a decision is committed before it is sent, and a result is committed before the floor moves over it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from orchestration.clock import LoopClock
+from orchestration.cluster import Cluster, ClusterError
+from orchestration.dbt import Dbt, DbtError
+from orchestration.intake import Intake
+from orchestration.ledgers import AppendError, Ledgers
+from orchestration.publish import HORIZON, Published, PublishStep, Waiting
+from orchestration.seeds import SeedError, Seeds, read_seeds
+from orchestration.settings import Settings
+from orchestration.spark import schema as schema_of
+from orchestration.spark import start_session
+from orchestration.status import Status, text, write_status
+from publisher import PublisherSettings, error_kinds_from_rows
+
+log = logging.getLogger(__name__)
+
+# The first pause after trouble, and the longest: doubled in between.
+_PAUSE = timedelta(seconds=1)
+_LONGEST_PAUSE = timedelta(seconds=60)
+
+
+@dataclass
+class Pause:
+    """Something that doesn't work at the moment: not tried before `until`, and each time after a longer pause."""
+
+    why: str
+    until: datetime
+    pause: timedelta = _PAUSE
+
+    def prolonged(self, why: str, now: datetime) -> Pause:
+        """The pause after the next failure."""
+        longer = min(self.pause * 2, _LONGEST_PAUSE)
+        return Pause(why, now + longer, longer)
+
+
+@dataclass
+class Tick:
+    """What one tick did: rows by what happened to them, and milliseconds by step."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    step_ms: dict[str, int] = field(default_factory=dict)
+    lateness_ms: tuple[int, int] | None = None
+    rest: bool = False
+
+    @property
+    def did_something(self) -> bool:
+        """Whether it is worth a row in `ticks`."""
+        return any(self.counts.values())
+
+
+class Loop:
+    """One loop: `start` takes the generation, `tick` turns once, `run` turns until it is stopped."""
+
+    def __init__(self, settings: Settings, on_tick: Callable[[Tick], None] | None = None) -> None:
+        self.settings = settings
+        self.stopping = threading.Event()
+        self.on_tick = on_tick
+        self._trouble: dict[str, Pause] = {}
+        self._set_aside: dict[str, Pause] = {}
+        self._postponed_since: datetime | None = None
+        self._next_due: datetime | None = None
+        self._fold_at_once = True
+        self._undecided = 0
+        self._tick = 0
+        self._last_status: Tick = Tick()
+
+    # ---------- start
+
+    def start(self) -> None:
+        """Goes on from the last row of `ticks`, takes the next generation, and decides what was left undecided.
+
+        Raises SeedError, DbtError.
+        """
+        self.seeds = read_seeds(self.settings.seeds)
+        self.spark: SparkSession = start_session(self.settings)
+        self.schema = schema_of(self.settings.project)
+        self.dbt = Dbt(self.settings)
+        self._prepare_tables()
+        last = self._last_tick()
+        self.clock = LoopClock(last["loop_time"].astimezone(UTC) if last else None)
+        self.ledgers = Ledgers(self.spark, self.schema, generation=(last["generation"] if last else 0) + 1)
+        self.ledgers.read_end()
+        self.floor: datetime = last["floor"].astimezone(UTC) if last else self.clock.now()
+        self.watermark = int(last["watermark"]) if last else 0
+        self.watermark = max(self.watermark, self._max_batch("deliveries"))
+        self.cluster = Cluster(self.settings.kafka_properties)
+        self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
+        self.publisher = self._publish_step()
+        self._rules_hash: str | None = None
+        self._append_tick("start", Tick())
+        self._fold(Tick())
+        self._load_seeds()
+        log.info("generation %d of instance %s is in charge", self.ledgers.generation, self.settings.instance)
+
+    def _prepare_tables(self) -> None:
+        """Makes tables and views where they are missing or the project has changed since they were made."""
+        stamp = self.settings.home / "project.digest"
+        digest = _digest(self.settings.project)
+        made = stamp.read_text(encoding="utf-8") if stamp.exists() else ""
+        self.spark.sql(f"create namespace if not exists {self.schema}")
+        tables = {row["tableName"] for row in self.spark.sql(f"show tables in {self.schema}").collect()}
+        if not set(self.seeds.rows) <= tables:
+            self.dbt.run("seed")
+        if made != digest or "deliveries" not in tables:
+            log.info("preparing tables and views")
+            self.dbt.run("run", variables={"watermark": 0, "upto": 0})
+            stamp.write_text(digest, encoding="utf-8")
+
+    def _last_tick(self) -> SparkRow | None:
+        rows = self.spark.sql(f"select * from {self.schema}.ticks order by batch desc limit 1").collect()
+        return rows[0] if rows else None
+
+    def _positions(self, last: SparkRow | None) -> dict[str, int]:
+        """Next offsets: what `ticks` says, raised by what was appended to `events` after that."""
+        positions = dict(last["positions"]) if last else {}
+        since = int(last["batch"]) if last else 0
+        appended = self.spark.sql(
+            f"""
+            select topic_id, partition, max(offset) + 1 as next, any_value(source) as source from {self.schema}.events
+            where batch > {since} and kind = 'report' group by topic_id, partition
+            """
+        ).collect()
+        for row in appended:
+            key = f"{row['topic_id']}/{row['partition']}"
+            positions[key] = max(positions.get(key, 0), int(row["next"]))
+            positions.setdefault(f"source:{row['source']}", 1)
+        return positions
+
+    def _max_batch(self, table: str) -> int:
+        return int(self.spark.sql(f"select coalesce(max(batch), 0) as batch from {self.schema}.{table}").collect()[0]["batch"])
+
+    def _publish_step(self) -> PublishStep:
+        kinds = error_kinds_from_rows(row.values for row in self.seeds.rows["publish_error_kinds"])
+        return PublishStep(
+            spark=self.spark,
+            schema=self.schema,
+            ledgers=self.ledgers,
+            settings=PublisherSettings(
+                kafka=dict(self.settings.kafka_properties),
+                error_kinds=kinds,
+                transactional_prefix=self.settings.transactional_prefix,
+                instance=self.settings.instance,
+                generation=self.ledgers.generation,
+            ),
+            slots=self.settings.slots,
+            max_rows=self.settings.publish_max_rows,
+            max_bytes=self.settings.publish_max_bytes,
+        )
+
+    # ---------- rules
+
+    def _load_seeds(self) -> None:
+        """Loads the seeds and takes the hash that every fold from now on must find."""
+        self.dbt.run("seed")
+        compiled = self.dbt.compiled("{{ rules_hash() }}")
+        self._rules_hash = str(self.spark.sql(compiled).collect()[0]["rules_hash"])
+        self.intake.sources = self.seeds.rows["sources"]
+        self.publisher = self._publish_step()
+
+    def _reload_changed_seeds(self) -> None:
+        try:
+            seeds: Seeds = read_seeds(self.settings.seeds)
+        except SeedError as error:
+            self._say("seeds", f"the seeds have changed and can't be used; the old rules stay in force:\n{error}")
+            return
+        self._well("seeds")
+        if seeds.digest != self.seeds.digest:
+            log.info("the seeds have changed: loading them")
+            self.seeds = seeds
+            self._load_seeds()
+
+    # ---------- one tick
+
+    def tick(self) -> Tick:
+        """Intake, fold, publish: what there is of each. A step that can't be done now is left for later, and said."""
+        self._tick += 1
+        tick = Tick()
+        self._reload_changed_seeds()
+        self._take_in(tick)
+        if not self.stopping.is_set():
+            self._fold(tick)
+        if not self.stopping.is_set():
+            self._publish(tick)
+        if tick.did_something:
+            self._append_tick("tick", tick)
+            _log_tick(self._tick, tick)
+        self._last_status = tick
+        self._write_status("running")
+        if self.on_tick:
+            self.on_tick(tick)
+        return tick
+
+    def _take_in(self, tick: Tick) -> None:
+        if not self._may("kafka") or not self._may("ledgers"):
+            return
+        if self._trouble.get("fold") and self._undecided > 4 * self.settings.intake_max_rows:
+            return
+        began = time.monotonic()
+        try:
+            available = self.intake.available(began)
+            self._well("kafka")
+        except ClusterError as error:
+            self._say("kafka", str(error))
+            return
+        if not available:
+            return
+        recorded_at = self.clock.now()
+        try:
+            events = self.intake.take(available, recorded_at)
+        except ClusterError as error:
+            self._say("kafka", str(error))
+            return
+        except AppendError as error:
+            self._after_failed_append(error)
+            return
+        if events:
+            self.floor = min(self.floor, recorded_at)
+            self._undecided += events
+        tick.counts["events"] = events
+        tick.rest = tick.rest or events >= self.settings.intake_max_rows
+        tick.step_ms["intake"] = _ms_since(began)
+        self.intake.commit_offsets()
+
+    def _fold(self, tick: Tick) -> None:
+        upto = self.ledgers.batch
+        if (self._undecided == 0 and not self._fold_at_once) or not self._may("fold"):
+            return
+        began = time.monotonic()
+        variables: dict[str, object] = {"watermark": self.watermark, "upto": upto}
+        variables["pointer_retention_days"] = self.settings.pointer_retention_days
+        if self._rules_hash:
+            variables["rules_hash"] = self._rules_hash
+        try:
+            self.dbt.run("run", select=["deliveries"], variables=variables)
+        except DbtError as error:
+            self._say("fold", f"nothing was decided, and reports wait: {error}")
+            # the rules may have changed under it: look at the files again with the next tick
+            self.seeds = Seeds(self.seeds.rows, "") if "rules changed" in str(error) else self.seeds
+            return
+        self._well("fold")
+        tick.counts["decisions"] = self._undecided
+        tick.step_ms["fold"] = _ms_since(began)
+        self.watermark = upto
+        self._undecided = 0
+        self._fold_at_once = False
+        self._next_due = None
+
+    def _publish(self, tick: Tick) -> None:
+        now = self.clock.now()
+        if not self._may("ledgers") or not self._may("sends"):
+            return
+        if self._next_due is not None and now < self._next_due:
+            return
+        began = time.monotonic()
+        waiting = self.publisher.waiting(self.floor, now)
+        self._next_due = waiting.next_due or now + HORIZON
+        if waiting.rows == 0:
+            self._move_floor(now)
+            return
+        set_aside = tuple(topic for topic, pause in self._set_aside.items() if pause.until > now)
+        try:
+            published = self.publisher.run(self.floor, now, set_aside, self.clock.now, waiting)
+        except AppendError as error:
+            self._after_failed_append(error)
+            self._next_due = None
+            return
+        tick.counts.update(delivered=published.delivered, failed=published.failed, unknown=published.unknown)
+        tick.lateness_ms = published.lateness_ms
+        if published.sent:
+            tick.step_ms["publish"] = _ms_since(began)
+        if published.failed:
+            self._undecided += published.failed
+            self.floor = min(self.floor, now)
+        tick.rest = tick.rest or not published.complete or published.failed > 0
+        self._after_sending(published, set_aside, now, waiting)
+
+    def _after_sending(self, published: Published, set_aside: tuple[str, ...], now: datetime, waiting: Waiting) -> None:
+        """Moves the floor over what is closed, and sets aside what took nothing."""
+        stopped = {stop.topic for stop in published.stops}
+        for stop in published.stops:
+            if stop.topic is None:
+                self._say("sends", f"nothing can be sent, and nothing is charged for it: {stop.reason}")
+            else:
+                before = self._set_aside.get(stop.topic)
+                self._set_aside[stop.topic] = before.prolonged(stop.reason, now) if before else Pause(stop.reason, now + _PAUSE)
+                if before is None:
+                    log.warning("destination %s is set aside, its messages wait: %s", stop.topic, stop.reason)
+        if None not in stopped:
+            self._well("sends")
+        for topic in [topic for topic in self._set_aside if topic not in stopped and topic not in set_aside]:
+            log.warning("destination %s takes messages again", topic)
+            del self._set_aside[topic]
+        if published.unknown and published.open_since:
+            self._postponed_since = min(filter(None, (self._postponed_since, published.open_since)))
+            log.warning(
+                "the outcome of %d sends is unknown: they are sent again when Kafka has forgotten the first",
+                published.unknown,
+            )
+        if not published.sent and not published.stops:
+            self._postponed_since = None
+        if not self._set_aside and not published.stops and not published.unknown and self._postponed_since is None:
+            self._move_floor(published.upto)
+        if not published.complete:
+            self._next_due = None
+        elif self._set_aside or self._postponed_since:
+            pauses = [pause.until for pause in self._set_aside.values()] or [now + timedelta(seconds=5)]
+            self._next_due = min([*pauses, self._next_due or now + HORIZON])
+
+    def _move_floor(self, upto: datetime) -> None:
+        if not self._set_aside and self._postponed_since is None:
+            self.floor = max(self.floor, upto)
+
+    # ---------- what is written down
+
+    def _append_tick(self, kind: str, tick: Tick) -> None:
+        now = self.clock.now()
+        schema = self.spark.table(self.ledgers.name("ticks")).schema
+        names = (
+            "tick", "kind", "generation", "instance", "watermark", "floor", "loop_time",
+            "positions", "set_aside", "slots", "counts", "step_ms",
+        )  # fmt: skip
+        row = (
+            self._tick, kind, self.ledgers.generation, self.settings.instance, self.watermark, self.floor, now,
+            self.intake.positions,
+            {
+                topic: (pause.until, int(pause.pause.total_seconds() * 1000), self.floor, pause.why)
+                for topic, pause in self._set_aside.items()
+            },
+            self.settings.slots, tick.counts, tick.step_ms,
+        )  # fmt: skip
+        frame = self.spark.createDataFrame([row], StructType([schema[name] for name in names]))
+        try:
+            self.ledgers.append("ticks", frame, now)
+        except AppendError as error:
+            self._after_failed_append(error)
+
+    def _after_failed_append(self, error: AppendError) -> None:
+        """After an append that failed nothing is assumed: the ends are read again before anything else is written."""
+        self._say("ledgers", str(error))
+        try:
+            self.ledgers.read_end()
+            self.intake.positions.update(self._positions(self._last_tick()))
+            self._fold_at_once = True
+        except Exception as reason:
+            self._say("ledgers", f"the ledgers can't be read either: {reason}")
+
+    def _write_status(self, state: str) -> None:
+        tick = self._last_status
+        write_status(
+            self.settings.status_file,
+            Status(
+                state=state,
+                generation=self.ledgers.generation,
+                instance=self.settings.instance,
+                pid=os.getpid(),
+                tick=self._tick,
+                at=text(self.clock.now()) or "",
+                watermark=self.watermark,
+                batch=self.ledgers.batch,
+                floor=text(self.floor) or "",
+                next_due=text(self._next_due),
+                counts=tick.counts,
+                step_ms=tick.step_ms,
+                lateness_ms=tick.lateness_ms,
+                trouble={
+                    **{what: pause.why for what, pause in self._trouble.items()},
+                    **{f"destination {topic}": pause.why for topic, pause in self._set_aside.items()},
+                },
+            ),
+        )
+
+    # ---------- trouble
+
+    def _may(self, what: str) -> bool:
+        pause = self._trouble.get(what)
+        return pause is None or pause.until <= self.clock.now()
+
+    def _say(self, what: str, why: str) -> None:
+        now = self.clock.now()
+        before = self._trouble.get(what)
+        self._trouble[what] = before.prolonged(why, now) if before else Pause(why, now + _PAUSE)
+        if before is None or before.why != why:
+            log.warning("%s: %s", what, why)
+
+    def _well(self, what: str) -> None:
+        if self._trouble.pop(what, None):
+            log.warning("%s: works again", what)
+
+    # ---------- until it is stopped
+
+    def run(self, *, until_idle: bool = False) -> None:
+        """Turns until `stopping` is set; with until_idle, until nothing waits and nothing came for idle_for_seconds."""
+        idle_since = time.monotonic()
+        while not self.stopping.is_set():
+            tick = self.tick()
+            if tick.did_something or self._trouble or self._set_aside:
+                idle_since = time.monotonic()
+            if until_idle and time.monotonic() - idle_since >= self.settings.idle_for_seconds:
+                if self.waiting() == 0:
+                    log.info("nothing waits, and nothing came for %d s", self.settings.idle_for_seconds)
+                    break
+                idle_since = time.monotonic()
+            if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
+                self.stopping.wait(self._pause())
+        self.close()
+
+    def close(self) -> None:
+        """Says that the loop has stopped, and leaves Kafka."""
+        self._write_status("stopped")
+        self.intake.close()
+
+    def waiting(self) -> int:
+        """How many deliveries are open, whenever they are due."""
+        return int(self.spark.sql(f"select count(*) as n from {self.schema}.ready").collect()[0]["n"])
+
+    def _pause(self) -> float:
+        """Seconds to sleep: until the next due time, and no longer than Kafka is to be asked for new records."""
+        pause = self.settings.poll_seconds
+        if self._next_due is not None:
+            pause = min(pause, (self._next_due - self.clock.now()).total_seconds())
+        return max(pause, 0.01)
+
+
+def _ms_since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)
+
+
+def _log_tick(number: int, tick: Tick) -> None:
+    rows = " ".join(f"{name}={count}" for name, count in tick.counts.items() if count)
+    steps = " ".join(f"{step}_ms={ms}" for step, ms in tick.step_ms.items())
+    late = f" late_p50_ms={tick.lateness_ms[0]} late_p99_ms={tick.lateness_ms[1]}" if tick.lateness_ms else ""
+    log.info("tick=%d %s %s%s", number, rows, steps, late)
+
+
+def _digest(project: Path) -> str:
+    """Tells whether the project's SQL has changed since its views were made."""
+    digest = hashlib.sha256()
+    files = [project / "dbt_project.yml", *sorted(project.glob("models/**/*")), *sorted(project.glob("macros/**/*"))]
+    for path in files:
+        if path.is_file():
+            digest.update(path.relative_to(project).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

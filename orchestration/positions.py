@@ -1,0 +1,66 @@
+"""How much of which partition one step of the intake reads: bounded, and shared fairly between sources."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestration.cluster import Partition
+
+
+@dataclass(frozen=True)
+class Range:
+    """Offsets [begin, end) of one partition, for one source."""
+
+    source: str
+    partition: Partition
+    begin: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        """Upper bound of the records in it: transaction markers and compacted records count, too."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Offsets [begin, end) that retention removed before they were read."""
+
+    source: str
+    partition: Partition
+    begin: int
+    end: int
+
+
+def share(available: list[Range], max_rows: int) -> list[Range]:
+    """Cuts what is available to max_rows: every source gets the same, every partition of a source the same.
+
+    What one of them doesn't need goes to the others, so that a noisy source fills a step alone, and starves nobody. Of each range the
+    beginning is kept.
+    """
+    by_source: dict[str, list[Range]] = defaultdict(list)
+    for part in available:
+        if part.rows > 0:
+            by_source[part.source].append(part)
+    allowed = _fill({source: sum(part.rows for part in parts) for source, parts in by_source.items()}, max_rows)
+    taken: list[Range] = []
+    for source, parts in by_source.items():
+        rows = _fill({part.partition.key: part.rows for part in parts}, allowed[source])
+        taken += [
+            Range(source, part.partition, part.begin, part.begin + rows[part.partition.key])
+            for part in parts
+            if rows[part.partition.key] > 0
+        ]
+    return taken
+
+
+def _fill(wanted: Mapping[str, int], total: int) -> dict[str, int]:
+    """Shares `total` between askers: the modest get what they ask for, the others equal parts of the rest."""
+    given: dict[str, int] = {}
+    left = total
+    for number, (name, asked) in enumerate(sorted(wanted.items(), key=lambda item: (item[1], item[0]))):
+        given[name] = min(asked, -(-left // (len(wanted) - number)))
+        left -= given[name]
+    return given

@@ -1,0 +1,109 @@
+"""`redrive sql`: one select over the tables, as a table for people or as JSON for programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from orchestration.settings import Settings
+
+
+class QueryError(Exception):
+    """The statement can't be run: what Spark said, in short."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a select gave. `more`: there were more rows than the limit."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    more: bool
+
+
+def select(settings: Settings, statement: str, limit: int) -> Rows:
+    """Runs one select. Raises QueryError for anything else, and for what Spark refuses."""
+    from orchestration.spark import start_session
+
+    text = statement.strip().rstrip(";")
+    if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
+        raise QueryError("one select, please (or with, show, describe, explain)")
+    spark = start_session(settings)
+    return query(spark, _schema(settings), text, limit)
+
+
+def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
+    """Runs a select in a session, with the schema's tables under their own names."""
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql(f"use {schema}")
+        frame = spark.sql(statement)
+        rows = frame.limit(limit + 1).collect()
+    except PySparkException as error:
+        raise QueryError(str(error).split("\n\nJVM")[0].split("; line")[0].strip()) from error
+    return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
+
+
+def print_rows(rows: Rows, output: Literal["table", "json"], console: Console | None = None) -> None:
+    """Prints to standard output; that there is more goes to standard error."""
+    if output == "json":
+        for row in rows.rows:
+            print(json.dumps(dict(zip(rows.columns, (_plain(value) for value in row), strict=True)), ensure_ascii=False))
+    else:
+        table = Table(*rows.columns, box=None, pad_edge=False, header_style="bold")
+        for row in rows.rows:
+            table.add_row(*(_shown(value) for value in row))
+        # a pipe has no width: nothing is cut there
+        (console or Console(width=None if sys.stdout.isatty() else 400)).print(table)
+    if rows.more:
+        print(f"there are more than these {len(rows.rows)} rows: --limit", file=sys.stderr)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(bytes(value)).decode()}
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if hasattr(value, "asDict"):
+        return {name: _plain(inner) for name, inner in value.asDict().items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _shown(value: Any) -> str:
+    plain = _plain(value)
+    if plain is None:
+        return "-"
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return text.replace("[", r"\[")
+
+
+def _without_literals(text: str) -> str:
+    return re.sub(r"'(?:[^'\\]|\\.|'')*'", "''", text)
+
+
+def _schema(settings: Settings) -> str:
+    from orchestration.spark import schema
+
+    return schema(settings.project)
+
+
+__all__: Sequence[str] = ("QueryError", "Rows", "print_rows", "query", "select")

@@ -1,0 +1,219 @@
+"""The seeds, read and checked as files: before anything is loaded, and with the place of what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DIALECTS = ("redrive", "spring")
+_KINDS = ("retriable", "fatal", "poison")
+_PUBLISH_KINDS = ("retriable", "fatal", "poison", "backpressure", "quota", "fenced")
+_SCOPES = ("record", "topic", "connection")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TEMPLATE = re.compile(r"([A-Za-z0-9._-]|\{topic\}|\{group\}|\{kind\})+")
+
+Check = Callable[[str], str | None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a seed file: its values by column, and its line in the file."""
+
+    line: int
+    values: Mapping[str, str]
+
+    def __getitem__(self, column: str) -> str:
+        return self.values[column]
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """All seeds by name, and a digest of their files: another digest means that they must be loaded again."""
+
+    rows: Mapping[str, tuple[Row, ...]]
+    digest: str
+
+
+class SeedError(Exception):
+    """The seeds can't be used: one line for each problem, with file, line, value, and what is allowed."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
+def topic_matches(topic: str, pattern: str) -> bool:
+    """Whether a topic is meant by a pattern of the seeds: as the macro of this name decides it."""
+    if pattern == "*":
+        return True
+    if pattern.startswith("^"):
+        return re.search(pattern, topic) is not None
+    return topic == pattern
+
+
+def read_seeds(directory: Path) -> Seeds:
+    """Reads and checks all seeds. Raises SeedError with every problem found, not only the first."""
+    problems: list[str] = []
+    rows: dict[str, tuple[Row, ...]] = {}
+    digest = hashlib.sha256()
+    for name, columns in _COLUMNS.items():
+        path = directory / f"{name}.csv"
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(f"{path}: can't be read: {error}")
+            continue
+        digest.update(f"{name}\n{text}\n".encode())
+        rows[name] = tuple(_read(path, text, columns, problems))
+    if not problems:
+        problems += _between(directory, rows)
+    if problems:
+        raise SeedError(problems)
+    return Seeds(rows, digest.hexdigest())
+
+
+def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[str]) -> Iterator[Row]:
+    reader = csv.reader(text.splitlines())
+    header = next(reader, [])
+    if header != list(columns):
+        problems.append(f"{path}:1: the columns are {', '.join(header) or 'none'}; they must be {', '.join(columns)}")
+        return
+    for cells in reader:
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            problems.append(f"{path}:{reader.line_num}: has {len(cells)} values, the header has {len(header)} columns")
+            continue
+        row = Row(reader.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True)))
+        for column, check in columns.items():
+            objection = check(row[column])
+            if objection:
+                problems.append(f"{path}:{row.line}: {column} is {row[column]!r}: {objection}")
+        yield row
+
+
+def _between(directory: Path, rows: Mapping[str, tuple[Row, ...]]) -> Iterator[str]:
+    """What one row alone can't show: doubles, and references to rows that aren't there."""
+    for name, keys in _KEYS.items():
+        seen: dict[tuple[str, ...], int] = {}
+        for row in rows[name]:
+            key = tuple(row[column] for column in keys)
+            if key in seen:
+                yield f"{directory / name}.csv:{row.line}: {' and '.join(keys)} {' / '.join(key)} stand on line {seen[key]} already"
+            seen.setdefault(key, row.line)
+    policies = sorted(row["policy"] for row in rows["retry_policies"])
+    for row in rows["routes"]:
+        for column in ("retry_policy", "publish_policy"):
+            if row[column] not in policies:
+                yield (
+                    f"{directory / 'routes.csv'}:{row.line}: {column} is {row[column]!r}: "
+                    f"must be a policy of retry_policies.csv: {', '.join(policies) or 'it has none'}"
+                )
+        for column in ("retry_topic", "dead_letter_topic"):
+            if "{" in row[column]:
+                continue
+            for source in rows["sources"]:
+                if topic_matches(row[column], source["topic"]):
+                    yield (
+                        f"{directory / 'routes.csv'}:{row.line}: {column} is {row[column]!r}: that is read by the source "
+                        f"{source['source']!r}; what is sent there would come back as a report"
+                    )
+
+
+def _text(value: str) -> str | None:
+    return None if value else "must not be empty"
+
+
+def _anything(_: str) -> str | None:
+    return None
+
+
+def _one_of(*allowed: str) -> Check:
+    return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+
+def _number(least: float, most: float, *, whole: bool, optional: bool = False, below: bool = False) -> Check:
+    def check(value: str) -> str | None:
+        if optional and not value:
+            return None
+        allowed = f"must be a {'whole ' if whole else ''}number from {least:g} {'to less than' if below else 'to'} {most:g}"
+        try:
+            number = int(value) if whole else float(value)
+        except ValueError:
+            return allowed + (", or empty" if optional else "")
+        return None if least <= number <= most and not (below and number == most) else allowed
+
+    return check
+
+
+def _pattern(value: str) -> str | None:
+    if not value:
+        return "must not be empty"
+    if value.startswith("^"):
+        try:
+            re.compile(value)
+        except re.error as error:
+            return f"is no regular expression: {error}"
+        return None
+    return None if _TOPIC.fullmatch(value) else "must be a topic's name, or a regular expression that begins with ^"
+
+
+def _pattern_or_any(value: str) -> str | None:
+    objection = None if value == "*" else _pattern(value)
+    return f"{objection}, or * for any" if objection else None
+
+
+def _patterns(value: str) -> str | None:
+    return next((problem for part in value.split() if (problem := _pattern(part))), None) if value else "must not be empty"
+
+
+def _template(value: str) -> str | None:
+    return None if _TEMPLATE.fullmatch(value) else "must be a topic's name, in which {topic}, {group} and {kind} may stand"
+
+
+_COLUMNS: dict[str, dict[str, Check]] = {
+    "sources": {
+        "source": _text,
+        "topic": _pattern,
+        "dialect": _one_of(*DIALECTS),
+        "consumer_group": _anything,
+        "speaks_for": _patterns,
+        "start": _one_of("earliest", "latest"),
+    },
+    "routes": {
+        "topic": _pattern_or_any,
+        "consumer_group": _text,
+        "retry_policy": _text,
+        "publish_policy": _text,
+        "retry_topic": _template,
+        "dead_letter_topic": _template,
+    },
+    "retry_policies": {
+        "policy": _text,
+        "max_attempts": _number(1, 2**31 - 1, whole=True, optional=True),
+        "initial_ms": _number(0, 31_536_000_000, whole=True),
+        "factor": _number(1, 1000, whole=False),
+        "max_ms": _number(0, 31_536_000_000, whole=True),
+        "jitter": _number(0, 1, whole=False, below=True),
+    },
+    "error_rules": {"error_class": _text, "kind": _one_of(*_KINDS), "why": _anything},
+    "publish_error_kinds": {
+        "code": _number(-1000, 10_000, whole=True),
+        "name": _text,
+        "error_kind": _one_of(*_PUBLISH_KINDS),
+        "scope": _one_of(*_SCOPES),
+        "why": _anything,
+    },
+}
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "sources": ("source",),
+    "routes": ("topic", "consumer_group"),
+    "retry_policies": ("policy",),
+    "error_rules": ("error_class",),
+    "publish_error_kinds": ("code",),
+}
