@@ -93,9 +93,7 @@ def make_admin(settings: PublisherSettings, background: Background) -> AdminClie
     return _made(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings)
 
 
-def _made(
-    client: Callable[[dict[str, Any]], _Client], properties: dict[str, Any], settings: PublisherSettings
-) -> _Client:
+def _made(client: Callable[[dict[str, Any]], _Client], properties: dict[str, Any], settings: PublisherSettings) -> _Client:
     try:
         return client(properties)
     except KafkaException as error:

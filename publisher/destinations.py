@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from publisher.clients import Background, make_admin
 from publisher.errors import SessionLostError
@@ -80,15 +79,10 @@ def _ask(topics: list[str], settings: PublisherSettings) -> dict[str, Destinatio
     with make_admin(settings, background) as admin:
         partitions = _partitions(admin, topics, settings, background)
         limits = _limits(admin, [topic for topic in topics if isinstance(partitions[topic], int)], settings, background)
-    return {
-        topic: said if isinstance(said, Trouble) else Destination(topic, said, limits.get(topic))
-        for topic, said in partitions.items()
-    }
+    return {topic: said if isinstance(said, Trouble) else Destination(topic, said, limits.get(topic)) for topic, said in partitions.items()}
 
 
-def _partitions(
-    admin: AdminClient, topics: list[str], settings: PublisherSettings, background: Background
-) -> dict[str, int | Trouble]:
+def _partitions(admin: AdminClient, topics: list[str], settings: PublisherSettings, background: Background) -> dict[str, int | Trouble]:
     asked = admin.describe_topics(TopicCollection(topics), request_timeout=settings.metadata_timeout_ms / 1000)
     found: dict[str, int | Trouble] = {}
     for topic, answer in _answers(admin, asked, settings, background).items():
@@ -102,9 +96,7 @@ def _partitions(
     return found
 
 
-def _limits(
-    admin: AdminClient, topics: list[str], settings: PublisherSettings, background: Background
-) -> dict[str, int]:
+def _limits(admin: AdminClient, topics: list[str], settings: PublisherSettings, background: Background) -> dict[str, int]:
     """Size limits by topic; a topic whose limit cannot be read is left out, and its brokers decide for each record."""
     if not topics:
         return {}

@@ -31,9 +31,7 @@ class ContradictedPropertyError(SettingsError):
     """A Kafka property would undo a guarantee of the publisher."""
 
     def __init__(self, name: str, value: str, needed: str) -> None:
-        super().__init__(
-            f"Kafka property {name} = {value!r} would undo a guarantee of the publisher, which needs {needed}"
-        )
+        super().__init__(f"Kafka property {name} = {value!r} would undo a guarantee of the publisher, which needs {needed}")
         self.name = name
 
     def __reduce__(self) -> tuple[type[SettingsError], tuple[str]]:

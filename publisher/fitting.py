@@ -22,9 +22,7 @@ from publisher.trouble import Trouble, trouble
 _UNCOMPRESSED: Final = frozenset({"none", ""})
 
 
-def misfits(
-    rows: pa.RecordBatch, destinations: Mapping[str, Destination], settings: PublisherSettings
-) -> dict[int, Trouble]:
+def misfits(rows: pa.RecordBatch, destinations: Mapping[str, Destination], settings: PublisherSettings) -> dict[int, Trouble]:
     """By position, the rows that are certain to be refused, and why.
 
     With compression nothing is certain about sizes (brokers measure what arrives), and they are left to the brokers.
@@ -75,9 +73,7 @@ def by_batch_size(destinations: Mapping[str, Destination], settings: PublisherSe
 
 
 def _limit(destination: Destination, settings: PublisherSettings) -> int | None:
-    compressed = any(
-        settings.kafka.get(name, "none") not in _UNCOMPRESSED for name in ("compression.type", "compression.codec")
-    )
+    compressed = any(settings.kafka.get(name, "none") not in _UNCOMPRESSED for name in ("compression.type", "compression.codec"))
     return None if compressed else destination.max_message_bytes
 
 

@@ -43,9 +43,7 @@ class HandedOver:
     """The topic and the error of the row after them, when the client itself did not take it."""
 
 
-def hand_over(
-    producer: Producer, rows: pa.RecordBatch, reports: Reports, deadline: float, clock: Callable[[], int]
-) -> HandedOver:
+def hand_over(producer: Producer, rows: pa.RecordBatch, reports: Reports, deadline: float, clock: Callable[[], int]) -> HandedOver:
     """Hands over rows in their order until the monotonic `deadline`, at least one chunk."""
     sent_at: list[int] = []
     for start in range(0, rows.num_rows, CHUNK):

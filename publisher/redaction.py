@@ -6,9 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-_SECRET_NAME: Final = re.compile(
-    r"password|passwd|secret|token|credential|jaas|private|\.key\.|\.key$|oauthbearer\.config", re.I
-)
+_SECRET_NAME: Final = re.compile(r"password|passwd|secret|token|credential|jaas|private|\.key\.|\.key$|oauthbearer\.config", re.I)
 _MASK: Final = "***"
 
 # Long enough for any reason, short enough for a column that people read.

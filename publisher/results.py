@@ -46,9 +46,7 @@ def failed(rows: pa.RecordBatch, trouble: Trouble, slot: int) -> pa.RecordBatch:
     return _results(rows, FAILED, slot, **_why(trouble, rows.num_rows))
 
 
-def unknown(
-    rows: pa.RecordBatch, sent_at: Sequence[int], trouble: Trouble, not_before: int, slot: int
-) -> pa.RecordBatch:
+def unknown(rows: pa.RecordBatch, sent_at: Sequence[int], trouble: Trouble, not_before: int, slot: int) -> pa.RecordBatch:
     """Results of rows whose commit got no answer. They may be sent again from `not_before` on (epoch milliseconds)."""
     return _results(
         rows,

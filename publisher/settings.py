@@ -28,7 +28,7 @@ class PublisherSettings:
     """Together with the slot they make the transactional.id: `{prefix}.{instance}.{slot}`."""
 
     generation: int = 0
-    """Number of the loop that is in charge."""
+    """Number of the loop that is in charge. Carried along only: nothing compares it with Kafka yet."""
 
     max_rows: int = 50_000
     """Rows in one transaction. More rows make fewer commits, and more to send again when one is aborted."""

@@ -172,9 +172,7 @@ def test_an_illegal_topic_name_is_refused_without_asking(mock_cluster: MockClust
 
 
 @pytest.mark.parametrize("name", [None, "a\0b"])
-def test_a_header_that_would_not_arrive_as_it_is_fails_its_record_only(
-    mock_cluster: MockCluster, name: str | None
-) -> None:
+def test_a_header_that_would_not_arrive_as_it_is_fails_its_record_only(mock_cluster: MockCluster, name: str | None) -> None:
     mock_cluster.create(A)
     rows = [{"topic": A, "headers": [("ok", b"1"), (name, b"2")] if n == 1 else [("ok", b"1")]} for n in range(3)]
 
@@ -190,6 +188,23 @@ def test_nobody_listening_is_told_not_raised() -> None:
     ((topic, code, kind),) = stops(results)
     assert (topic, kind) == (None, "retriable")
     assert code in (-185, -187, -195)
+
+
+def test_a_refused_login_is_told_at_once_and_without_the_password(mock_cluster: MockCluster) -> None:
+    mock_cluster.create(A)
+    login = {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "user",
+        "sasl.password": "hunter2-s3cret",
+    }
+    began = time.monotonic()
+
+    results = send([{"topic": A}], settings_for(mock_cluster.bootstrap, metadata_timeout_ms=60_000, kafka=login))
+
+    assert time.monotonic() - began < 30
+    assert stops(results) == [(None, -169, "fatal")]
+    assert "hunter2-s3cret" not in str(results)
 
 
 def test_a_broker_that_dies_between_transactions_keeps_the_results_before(mock_cluster: MockCluster) -> None:
@@ -260,14 +275,10 @@ def test_a_topic_that_refuses_all_is_not_tried_again_in_the_call(mock_cluster: M
     assert mock_cluster.end(A) == 0
 
 
-def test_destinations_are_described_once_and_again_after_trouble(
-    mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_destinations_are_described_once_and_again_after_trouble(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     ask = destinations._ask
-    monkeypatch.setattr(
-        destinations, "_ask", lambda topics, settings: (topics and asked.append(topics)) or ask(topics, settings)
-    )
+    monkeypatch.setattr(destinations, "_ask", lambda topics, settings: (topics and asked.append(topics)) or ask(topics, settings))
     mock_cluster.create(A)
     mock_cluster.create(B)
     settings = settings_for(mock_cluster.bootstrap)
