@@ -48,9 +48,7 @@ def test_a_record_above_a_limit_that_nobody_may_read_is_found_by_splitting(mock_
     assert outcomes(results) == {f"d{n}": "failed" if n == bad else "delivered" for n in range(101)}
     (refused,) = (row for row in results if row["outcome"] == "failed")
     assert (refused["error_code"], refused["error_kind"]) == (TOO_LARGE, "poison")
-    delivered = sorted(
-        (row["offset"], row["delivery_id"]) for row in results if row["topic"] == topic and row["offset"] is not None
-    )
+    delivered = sorted((row["offset"], row["delivery_id"]) for row in results if row["topic"] == topic and row["offset"] is not None)
     assert [delivery for _, delivery in delivered] == [f"d{n}" for n in range(100) if n != bad]
 
 
@@ -91,9 +89,7 @@ def test_exactly_the_refused_are_charged_in_few_transactions(rows: int, data: st
 
     assert outcomes(results) == {f"d{n}": "failed" if n in bad else "delivered" for n in range(rows)}
     for topic in ("t0", "t1", "t2"):
-        order = [
-            int(row["delivery_id"][1:]) for row in results if row["topic"] == topic and row["outcome"] == "delivered"
-        ]
+        order = [int(row["delivery_id"][1:]) for row in results if row["topic"] == topic and row["outcome"] == "delivered"]
         assert order == sorted(order)
     assert aborts <= len(bad) * (2 + ceil(log2(max(rows, 2))))
 

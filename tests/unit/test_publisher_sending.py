@@ -93,9 +93,7 @@ MURMUR2 = {
 def test_without_a_usable_partition_the_key_decides_as_in_java(mock_cluster: MockCluster, wanted: int | None) -> None:
     topic = mock_cluster.create("t", partitions=10)
 
-    results = send(
-        [{"topic": topic, "partition": wanted, "key": key} for key in MURMUR2], settings_for(mock_cluster.bootstrap)
-    )
+    results = send([{"topic": topic, "partition": wanted, "key": key} for key in MURMUR2], settings_for(mock_cluster.bootstrap))
 
     assert [row["partition"] for row in results] == [(hashed & 0x7FFFFFFF) % 10 for hashed in MURMUR2.values()]
 
@@ -118,9 +116,7 @@ def test_rows_of_a_partition_keep_their_order_over_transactions_and_batches(mock
     topic = mock_cluster.create("t")
     rows = ready({"topic": topic} for _ in range(95))
 
-    results = send(
-        [rows.slice(0, 30), rows.slice(30, 1), rows.slice(31)], settings_for(mock_cluster.bootstrap, max_rows=20)
-    )
+    results = send([rows.slice(0, 30), rows.slice(30, 1), rows.slice(31)], settings_for(mock_cluster.bootstrap, max_rows=20))
 
     assert [row["delivery_id"] for row in results] == [f"d{n}" for n in range(95)]
     # Five transactions, each with a commit marker.

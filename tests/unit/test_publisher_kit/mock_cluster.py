@@ -63,9 +63,7 @@ class MockCluster:
     def fail_produce(self, topic: str, *codes: int) -> None:
         """The next batches for partition 0 of the topic get these errors, in order; 0 lets one pass."""
         count = ctypes.c_size_t(len(codes))
-        self._call(
-            "rd_kafka_mock_partition_push_request_errors", topic.encode(), 0, ctypes.c_int16(Api.PRODUCE), count, *codes
-        )
+        self._call("rd_kafka_mock_partition_push_request_errors", topic.encode(), 0, ctypes.c_int16(Api.PRODUCE), count, *codes)
 
     def delay(self, api: Api, milliseconds: int) -> None:
         """The next request of this type is carried out, but answered so much later."""

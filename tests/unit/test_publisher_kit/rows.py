@@ -27,9 +27,7 @@ def ready(rows: Iterable[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(full, schema=READY)
 
 
-def send(
-    rows: Iterable[Row] | Sequence[pa.RecordBatch], settings: PublisherSettings, clock: int | None = NOW_MS
-) -> list[dict[str, Any]]:
+def send(rows: Iterable[Row] | Sequence[pa.RecordBatch], settings: PublisherSettings, clock: int | None = NOW_MS) -> list[dict[str, Any]]:
     """Publishes rows as one batch, or batches as they are, and gives all results. The clock stands still at NOW."""
     listed = list(rows)
     batches = listed if listed and isinstance(listed[0], pa.RecordBatch) else [ready(listed)]
@@ -47,9 +45,7 @@ def plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     }
     for field in batch.schema:
         if pa.types.is_timestamp(field.type):
-            columns[field.name] = [
-                None if us is None else _EPOCH + timedelta(microseconds=us) for us in columns[field.name]
-            ]
+            columns[field.name] = [None if us is None else _EPOCH + timedelta(microseconds=us) for us in columns[field.name]]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
