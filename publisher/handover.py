@@ -54,6 +54,9 @@ def hand_over(producer: Producer, rows: pa.RecordBatch, reports: Reports, deadli
         sent_at += [clock()] * taken
         if error is not None:
             return HandedOver(len(sent_at), sent_at, (chunk.column("topic")[taken].as_py(), error))
+        if not sent_at:
+            # An empty queue without room for a single row will not have any later either.
+            return HandedOver(0, [], (chunk.column("topic")[0].as_py(), KafkaError(KafkaError._QUEUE_FULL)))
         if taken < chunk.num_rows:
             break
         producer.poll(0)

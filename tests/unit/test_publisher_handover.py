@@ -60,6 +60,13 @@ def test_a_queue_that_stays_full_ends_the_hand_over_at_the_deadline() -> None:
     assert (result.rows, len(producer.taken), result.refusal) == (10, 10, None)
 
 
+def test_a_queue_without_room_for_a_single_row_refuses_it_rather_than_trying_for_ever() -> None:
+    result = handed(FakeProducer(lambda attempt: BufferError("queue full")), 3, time.monotonic())
+
+    assert result.rows == 0
+    assert (result.refusal[0], result.refusal[1].code()) == ("t0", KafkaError._QUEUE_FULL)
+
+
 @pytest.mark.parametrize("bad", [0, 3, CHUNK - 1, CHUNK, CHUNK + 1])
 def test_a_refused_row_is_named_by_its_topic(bad: int) -> None:
     error = KafkaError(KafkaError._UNKNOWN_TOPIC)
