@@ -57,7 +57,8 @@ class Dbt:
         """The SQL that a piece of Jinja becomes in this project."""
         if self._manifest is None:
             self.run("parse")
-        outcome = self._invoke(dbtRunner(manifest=copy.deepcopy(self._manifest)), [*dbt_args("compile", self.settings), "--log-level", "none", "--inline", inline])
+        arguments = [*dbt_args("compile", self.settings), "--log-level", "none", "--inline", inline]
+        outcome = self._invoke(dbtRunner(manifest=copy.deepcopy(self._manifest)), arguments)
         return str(outcome.result.results[0].node.compiled_code)
 
     @staticmethod

@@ -430,6 +430,10 @@ class Loop:
         self._write_status("stopped")
         self.intake.close()
 
+    def look_now(self) -> None:
+        """Looks into the wheel with the next tick: something was put there beside the loop."""
+        self._next_due = None
+
     def waiting(self) -> int:
         """How many deliveries are open, whenever they are due."""
         return int(self.spark.sql(f"select count(*) as n from {self.schema}.ready").collect()[0]["n"])

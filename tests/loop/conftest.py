@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.broker import Broker, BrokerSettings
+from tests.loop.harness import Redrive
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +51,11 @@ def create_topic(kafka: dict[str, str], topic_prefix: str) -> Iterator[Callable[
     if created:
         for deleted in admin.delete_topics(created).values():
             deleted.result()
+
+
+@pytest.fixture(scope="session")
+def redrive(broker: Broker, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Redrive]:
+    """One warm loop for all tests; each has topics of its own, `<domain>.orders` and so on."""
+    running = Redrive.start({"bootstrap.servers": broker.bootstrap_servers}, tmp_path_factory.mktemp("redrive"), pytestconfig.rootpath)
+    yield running
+    running.close()

@@ -74,9 +74,7 @@ def served(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_it_comes_back_with_its_data_after_kill_9_of_its_parent_and_of_itself(
-    tmp_path: Path, served: subprocess.Popen[str]
-) -> None:
+def test_it_comes_back_with_its_data_after_kill_9_of_its_parent_and_of_itself(tmp_path: Path, served: subprocess.Popen[str]) -> None:
     port = remembered_port(tmp_path)
     address = f"127.0.0.1:{port}"
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
@@ -133,9 +131,7 @@ def test_a_broker_that_ends_early_is_quoted(tmp_path: Path) -> None:
         (None, r"needs Java 17 or newer, and there is no bin/java in JAVA_HOME"),
     ],
 )
-def test_java_is_checked_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str | None, expected: str | None
-) -> None:
+def test_java_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str | None, expected: str | None) -> None:
     if says is not None:
         java = tmp_path / "bin" / "java"
         java.parent.mkdir()

@@ -121,10 +121,7 @@ def test_kafka_properties_pass_through(
         (
             "",
             {"REDRIVE_KAFKA_BOOTSTRAP_SERVERS": "a:1"},
-            [
-                "REDRIVE_KAFKA_BOOTSTRAP_SERVERS: there is no such setting; "
-                "did you mean REDRIVE_KAFKA__BOOTSTRAP_SERVERS (two underscores)?"
-            ],
+            ["REDRIVE_KAFKA_BOOTSTRAP_SERVERS: there is no such setting; did you mean REDRIVE_KAFKA__BOOTSTRAP_SERVERS (two underscores)?"],
         ),
         (
             "",
@@ -145,8 +142,7 @@ def test_kafka_properties_pass_through(
             {"REDRIVE_KAFKA__SASL_USERNAME": "file:/nowhere/at/all"},
             [
                 'redrive.toml, [kafka] "sasl.password": must be text, a number, true or false',
-                "REDRIVE_KAFKA__SASL_USERNAME: names the file /nowhere/at/all, which can't be read: "
-                "No such file or directory",
+                "REDRIVE_KAFKA__SASL_USERNAME: names the file /nowhere/at/all, which can't be read: No such file or directory",
                 "redrive.toml, slots: must be a whole number from 1 to 256, not '0'",
             ],
         ),
@@ -187,9 +183,7 @@ def test_variables_that_the_projects_own_files_read_are_known(monkeypatch: pytes
     assert load_settings()
 
 
-def test_another_file_can_be_named_and_its_paths_start_at_its_directory(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_file_can_be_named_and_its_paths_start_at_its_directory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "etc").mkdir()
     (project / "etc" / "mine.toml").write_text("home = 'state'")
     monkeypatch.setenv("REDRIVE_CONFIG", "etc/mine.toml")
@@ -204,9 +198,7 @@ def test_what_dbt_reads_is_what_was_set_anywhere(project: Path) -> None:
     }
 
 
-def test_secrets_are_read_and_never_shown(
-    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_secrets_are_read_and_never_shown(project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     (project / "token").write_text(f"{SECRET}-from-file\n")
     (project / "redrive.toml").write_text(f"[kafka]\nsasl.password = '{SECRET}'")
     set_all(
@@ -264,16 +256,14 @@ def test_redacted_hides_by_name_and_by_look(name: str, value: str, hidden: bool)
             {"sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": 'a"b\\c'},
             {
                 "sasl.mechanism": "PLAIN",
-                "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
-                'username="u" password="a\\"b\\\\c";',
+                "sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="a\\"b\\\\c";',
             },
         ),
         (
             {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p"},
             {
                 "sasl.mechanism": "SCRAM-SHA-512",
-                "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
-                'username="u" password="p";',
+                "sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";',
             },
         ),
         (
@@ -330,9 +320,7 @@ def test_librdkafkas_spelling_becomes_javas(librdkafka: dict[str, str], java: di
         ("ssl.ca.location", "directory", "is the directory"),
     ],
 )
-def test_certificates_that_java_cannot_read_are_refused(
-    project: Path, name: str, content: str | None, said: str
-) -> None:
+def test_certificates_that_java_cannot_read_are_refused(project: Path, name: str, content: str | None, said: str) -> None:
     path = project / "pem"
     if content == "directory":
         path.mkdir()

@@ -1,0 +1,51 @@
+"""Command line of the benchmarks. A table for people on standard output; with --json, the same as a list of objects in a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from orchestration.broker import Broker, BrokerSettings
+
+Figures = list[dict[str, Any]]
+
+
+def main() -> None:
+    """Runs one benchmark on a broker and a state of its own, which are removed afterwards."""
+    from bench.publish import bench_publish
+    from bench.tick import bench_tick
+
+    benches: dict[str, Callable[[dict[str, str], Path, bool], Figures]] = {"publish": bench_publish, "tick": bench_tick}
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("bench", choices=benches)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one run: to see that it works")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    with TemporaryDirectory(prefix="redrive-bench-") as directory:
+        home = Path(directory)
+        with Broker(BrokerSettings(home / "broker", heap="1g")) as broker:
+            figures = benches[options.bench]({"bootstrap.servers": broker.bootstrap_servers}, home, options.quick)
+    table = Table(*figures[0], box=None, pad_edge=False)
+    for row in figures:
+        table.add_row(
+            *(
+                f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+                for value in row.values()
+            )
+        )
+    Console(width=140).print(table)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

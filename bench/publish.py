@@ -1,0 +1,119 @@
+"""The publish step against a bare produce loop: what does it cost to send from tables, and to know what became of it?
+
+Both send the same rows to the same topic, with the same producer settings, in transactions of the same size, with a report for each row.
+The publish step reads `ready`, sends through Spark and appends the results to their ledger; the bare loop has its rows in memory and keeps
+nothing. They run in turn, three times; the medians are compared.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message, Producer
+from confluent_kafka.cimpl import NewTopic
+
+from bench.wheel import fill_wheel
+from orchestration.cluster import Cluster
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
+
+_TRANSACTION_ROWS = 50_000
+
+
+def bench_publish(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
+    """One object per size: rows, publish_rows_s, bare_rows_s, ratio."""
+    sizes, runs = ((1_000, 10_000), 1) if quick else ((1_000, 10_000, 100_000, 1_000_000), 3)
+    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}, publish_max_rows=1_000_000, publish_max_bytes=2**31))
+    loop.start()
+    cluster = Cluster(kafka)
+    figures: list[dict[str, Any]] = []
+    _publish(loop, cluster, "warm", 1_000)
+    for rows in sizes:
+        published: list[float] = []
+        bare: list[float] = []
+        for run in range(runs):
+            name = f"bench{rows}x{run}"
+            published.append(rows / _publish(loop, cluster, name, rows))
+            bare.append(rows / _bare(loop, kafka, name, rows))
+        figures.append(
+            {
+                "rows": rows,
+                "publish_rows_s": round(statistics.median(published)),
+                "bare_rows_s": round(statistics.median(bare)),
+                "ratio": round(statistics.median(published) / statistics.median(bare), 3),
+            }
+        )
+    loop.close()
+    return figures
+
+
+def _publish(loop: Loop, cluster: Cluster, name: str, rows: int) -> float:
+    """Seconds for the whole publish step, until the results are committed."""
+    cluster.create([NewTopic(f"{name}-billing-retry", 6, 1)])
+    due = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=100)
+    fill_wheel(loop.spark, loop.schema, name, rows, due, 60_000, loop.ledgers.batch)
+    now = loop.clock.now()
+    began = time.perf_counter()
+    sent = 0
+    while sent < rows:
+        waiting = loop.publisher.waiting(due, now)
+        sent += loop.publisher.run(due, now, (), loop.clock.now, waiting).delivered
+    took = time.perf_counter() - began
+    # a later size reads these slots no more
+    loop.spark.sql(f"delete from {loop.schema}.deliveries where original_topic = '{name}'")
+    return took
+
+
+def _bare(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
+    """Seconds for a bare loop over the same rows: a thousand of them in memory, again and again."""
+    pool = [
+        (message.key(), message.value(), message.headers(), message.partition())
+        for message in _read_back(kafka, f"{name}-billing-retry", min(rows, 1_000))
+    ]
+    producer = Producer(
+        {
+            **loop.settings.kafka_properties,
+            "transactional.id": f"bench.{name}",
+            "partitioner": "murmur2_random",
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    reports = 0
+
+    def report(error: object, _: Message) -> None:
+        nonlocal reports
+        assert error is None
+        reports += 1
+
+    topic = f"{name}-billing-retry"
+    began = time.perf_counter()
+    producer.init_transactions(30)
+    for start in range(0, rows, _TRANSACTION_ROWS):
+        producer.begin_transaction()
+        for number in range(start, min(rows, start + _TRANSACTION_ROWS)):
+            key, value, headers, partition = pool[number % len(pool)]
+            producer.produce(topic, value, key, partition, report, headers=headers)
+            if number % 1_000 == 0:
+                producer.poll(0)
+        producer.flush()
+        producer.commit_transaction(30)
+    took = time.perf_counter() - began
+    assert reports == rows
+    return took
+
+
+def _read_back(kafka: dict[str, str], topic: str, count: int) -> list[Any]:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({**kafka, "group.id": "bench", "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+    consumer.subscribe([topic])
+    messages: list[Any] = []
+    while len(messages) < count:
+        messages += [message for message in consumer.consume(count, 1.0) if not message.error()]
+    consumer.close()
+    return messages[:count]

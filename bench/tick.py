@@ -1,0 +1,86 @@
+"""How long a tick takes: idle, with only due rows, with only new failures, with both; while 100,000 other messages wait."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewTopic
+
+from bench.wheel import fill_wheel
+from orchestration.cluster import Cluster
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
+
+
+def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
+    """One object per case: case, rows, seconds (median), and by step in milliseconds (of the last run)."""
+    rows, pending, runs = (500, 5_000, 2) if quick else (5_000, 100_000, 7)
+    cluster = Cluster(kafka)
+    topics = ("redrive.failures", "redrive.failures.dlq", "fresh-billing-retry", "due-billing-retry", "waiting-billing-retry")
+    cluster.create(NewTopic(name, 6, 1, config={"max.message.bytes": "4000000"}) for name in topics)
+    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}))
+    began = time.perf_counter()
+    loop.start()
+    started = time.perf_counter() - began
+    now = datetime.now(UTC).replace(microsecond=0)
+    fill_wheel(loop.spark, loop.schema, "waiting", pending, now + timedelta(hours=1), 48 * 3_600_000, loop.ledgers.batch)
+    figures: list[dict[str, Any]] = [{"case": "start", "rows": 0, "seconds": started, "intake_ms": 0, "fold_ms": 0, "publish_ms": 0}]
+    offset = 0
+    for case in ("idle", "due", "new", "new and due"):
+        took: list[float] = []
+        for run in range(runs + 1):
+            if "due" in case:
+                name = f"due{case.replace(' ', '')}{run}"
+                cluster.create([NewTopic(f"{name}-billing-retry", 6, 1)])
+                fill_wheel(loop.spark, loop.schema, name, rows, loop.clock.now() - timedelta(seconds=5), 1_000, loop.ledgers.batch)
+                loop.floor = min(loop.floor, loop.clock.now() - timedelta(seconds=10))
+                loop.look_now()
+            if "new" in case:
+                _report(kafka, rows, offset)
+                offset += rows
+            began = time.perf_counter()
+            tick = loop.tick()
+            took.append(time.perf_counter() - began)
+            while loop.tick().did_something:
+                pass
+        figures.append(
+            {
+                "case": case,
+                "rows": 0 if case == "idle" else rows,
+                # the first run of a case warms it up
+                "seconds": statistics.median(took[1:]),
+                **{f"{step}_ms": tick.step_ms.get(step, 0) for step in ("intake", "fold", "publish")},
+            }
+        )
+    loop.close()
+    return figures
+
+
+def _report(kafka: dict[str, str], rows: int, first_offset: int) -> None:
+    """Writes reports of first failures, each of another message."""
+    producer = Producer({**kafka, "linger.ms": 5})
+    now = str(int(time.time() * 1000)).encode()
+    for number in range(rows):
+        producer.produce(
+            "redrive.failures",
+            b"v" * 500,
+            f"key-{number}",
+            headers=[
+                ("trace-id", b"0" * 32),
+                ("redrive-error-class", b"TimeoutError"),
+                ("redrive-error-message", b"no answer within 2 s"),
+                ("redrive-error-stack", b"Traceback (most recent call last):\n" * 20),
+                ("redrive-original-topic", b"fresh"),
+                ("redrive-original-partition", b"0"),
+                ("redrive-original-offset", str(first_offset + number).encode()),
+                ("redrive-failed-at", now),
+                ("redrive-consumer-group", b"billing"),
+            ],
+        )
+        producer.poll(0)
+    producer.flush()

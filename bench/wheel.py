@@ -1,0 +1,47 @@
+"""Deliveries made up in Spark, written into the wheel as a fold would have: what the benchmarks send, or have waiting."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+VALUE_BYTES = 500
+
+
+def fill_wheel(spark: SparkSession, schema: str, name: str, rows: int, due_from: datetime, spread_ms: int, batch: int) -> None:
+    """Writes `rows` retries of messages of the topic `<name>`, due within `spread_ms` from `due_from`. Values of 500 bytes, 3 headers."""
+    columns = spark.table(f"{schema}.deliveries").schema
+    made = spark.sql(
+        f"""
+        select
+            concat('{name}/', id) as cause,
+            cast({batch} as bigint) as batch,
+            timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as recorded_at,
+            'bench' as source,
+            concat('billing:{name}/', id % 6, '/', id div 6) as message_id,
+            1 as life, 1 as attempt, 0 as publish_attempt, 5 as max_attempts,
+            '{name}' as original_topic, cast(id % 6 as int) as original_partition, id div 6 as original_offset,
+            timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as original_timestamp,
+            'billing' as consumer_group,
+            'retry' as decision, 'retriable' as reason, 'retry' as kind,
+            concat('billing:{name}/', id % 6, '/', id div 6, '#', left(sha2(cast(id as string), 256), 12)) as delivery_id,
+            timestamp_millis(unix_millis(timestamp '{due_from:%Y-%m-%d %H:%M:%S}') + id * {spread_ms} div {rows}) as due_at,
+            '{name}-billing-retry' as topic, cast(id % 6 as int) as partition, 1000L as delay_ms,
+            timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as failed_at,
+            'TimeoutError' as error_class, 'retriable' as error_kind,
+            cast(concat('key-', id) as binary) as key,
+            cast(rpad(concat('value-', id), {VALUE_BYTES}, 'x') as binary) as value,
+            array(
+                struct('content-type' as key, cast('application/json' as binary) as value),
+                struct('trace-id' as key, cast(sha2(cast(id as string), 256) as binary) as value),
+                struct('tenant' as key, cast('acme' as binary) as value)
+            ) as headers,
+            {VALUE_BYTES + 10}L as payload_bytes
+        from range({rows})
+        """
+    )
+    given = set(made.columns)
+    made.createOrReplaceTempView("bench_wheel")
+    select = ", ".join(f"cast({c.name if c.name in given else 'null'} as {c.dataType.simpleString()}) as {c.name}" for c in columns)
+    spark.sql(f"insert into {schema}.deliveries by name select {select} from bench_wheel order by due_at")

@@ -1,0 +1,232 @@
+"""The whole loop on a real broker, so that tests read as prose: report a failure, turn until something happened, look at the topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
+
+Headers = Sequence[tuple[str, bytes | None]]
+T = TypeVar("T")
+
+# Every test has a domain of its own, `ladder.orders` and so on; one source reads the reports of them all.
+SEEDS = {
+    "sources": """source,topic,dialect,consumer_group,speaks_for,start
+reports,"^[a-z]+[.]reports$",redrive,,"^[a-z]+[.]orders$",earliest
+spring,"^[a-z]+[.]spring-reports$",spring,,"^[a-z]+[.]orders$",earliest
+""",
+    "routes": """topic,consumer_group,retry_policy,publish_policy,retry_topic,dead_letter_topic
+*,*,default,publish,{topic}-{group}-retry,{topic}.dlq
+""",
+    "retry_policies": """policy,max_attempts,initial_ms,factor,max_ms,jitter
+default,5,1000,2,60000,0
+publish,,1000,2,60000,0
+""",
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as it lies in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def header(self, name: str) -> str | None:
+        """The last header of a name, as text."""
+        values = [value for key, value in self.headers if key == name and value is not None]
+        return values[-1].decode() if values else None
+
+    @property
+    def own_headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """The message's own headers: without ours."""
+        return tuple((key, value) for key, value in self.headers if not key.startswith(("redrive-", "dlq-")))
+
+
+@dataclass
+class Redrive:
+    """A loop with a state of its own, and what a consumer beside it does."""
+
+    kafka: dict[str, str]
+    loop: Loop
+    _producer: Producer = field(init=False)
+    _consumers: list[Consumer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._producer = Producer({**self.kafka, "message.max.bytes": 8_000_000, "enable.idempotence": True})
+
+    @classmethod
+    def start(cls, kafka: dict[str, str], home: Path, project: Path) -> Redrive:
+        """A loop over the test's seeds; rules that the tests don't change are the project's."""
+        seeds = home / "seeds"
+        seeds.mkdir(parents=True)
+        for path in (project / "dbt_project" / "seeds").glob("*.*"):
+            (seeds / path.name).write_text(SEEDS.get(path.stem) or path.read_text(encoding="utf-8"), encoding="utf-8")
+        loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka=kafka, project=project, intake_max_rows=5000))
+        loop.start()
+        return cls(kafka, loop)
+
+    def close(self) -> None:
+        """Leaves Kafka."""
+        self.loop.close()
+        for consumer in self._consumers:
+            consumer.close()
+
+    # ---------- topics
+
+    def topics(self, *names: str, partitions: int = 1, **config: str) -> None:
+        """Makes topics, large enough for records of a megabyte unless the test says otherwise."""
+        admin = AdminClient({**self.kafka})
+        settings = {"max.message.bytes": "4000000", **config}
+        for made in admin.create_topics([NewTopic(name, partitions, 1, config=settings) for name in names]).values():
+            made.result()
+
+    def domain(self, name: str, partitions: int = 1) -> None:
+        """All topics of a test: orders, reports, retries of the group `billing`, dead letters."""
+        self.topics(
+            f"{name}.orders",
+            f"{name}.orders-billing-retry",
+            f"{name}.orders.dlq",
+            f"{name}.reports",
+            f"{name}.reports.dlq",
+            f"{name}.spring-reports",
+            f"{name}.spring-reports.dlq",
+            partitions=partitions,
+        )
+
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int = 0) -> tuple[int, int]:
+        """Writes a record; returns its partition and offset."""
+        written: list[Any] = []
+        self._producer.produce(
+            topic, value, key, partition, on_delivery=lambda problem, message: written.append(problem or message), headers=list(headers)
+        )
+        self._producer.flush(30)
+        assert written, f"{topic}: not acknowledged"
+        assert hasattr(written[0], "offset"), f"{topic}: {written[0]}"
+        return int(written[0].partition()), int(written[0].offset())
+
+    def read(self, topic: str) -> list[Record]:
+        """All committed records of a topic."""
+        consumer = Consumer(
+            {
+                **self.kafka,
+                "group.id": "test",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.max.bytes": 60_000_000,
+            }
+        )
+        numbers = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
+        records: list[Record] = []
+        ended = 0
+        try:
+            while ended < len(numbers):
+                message = consumer.poll(10)
+                assert message is not None, f"{topic}: nothing within 10 s"
+                if message.error():
+                    ended += 1
+                    continue
+                pairs: Any = message.headers() or ()
+                records.append(
+                    Record(
+                        topic,
+                        int(message.partition() or 0),
+                        int(message.offset() or 0),
+                        message.timestamp()[1],
+                        message.key(),  # type: ignore[arg-type]
+                        message.value(),  # type: ignore[arg-type]
+                        tuple(pairs),
+                    )
+                )
+        finally:
+            consumer.close()
+        return records
+
+    # ---------- a consumer that fails
+
+    def report(self, record: Record, *, group: str = "billing", error: str = "TimeoutError", failed_at: int | None = None) -> None:
+        """Reports that a record failed, as a consumer does: its headers as they came, ours behind them."""
+        domain = record.topic.split(".")[0]
+        said: Headers = [
+            ("redrive-error-class", error.encode()),
+            ("redrive-error-message", b"no answer within 2 s"),
+            ("redrive-original-topic", record.topic.encode()),
+            ("redrive-original-partition", str(record.partition).encode()),
+            ("redrive-original-offset", str(record.offset).encode()),
+            ("redrive-original-timestamp", str(record.timestamp).encode()),
+            ("redrive-failed-at", str(failed_at or int(time.time() * 1000)).encode()),
+            ("redrive-consumer-group", group.encode()),
+        ]
+        self.write(f"{domain}.reports", record.key, record.value, [*record.headers, *said])
+
+    def fails(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), **how: Any) -> Record:
+        """Writes a record whose processing fails at once."""
+        partition, offset = self.write(topic, key, value, headers)
+        record = Record(topic, partition, offset, int(time.time() * 1000), key, value, tuple(headers))
+        self.report(record, **how)
+        return record
+
+    # ---------- the loop
+
+    def until(self, condition: Callable[[], T], what: str, seconds: float = 120) -> T:
+        """Turns the loop until a condition holds, and returns what it gave."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = condition()
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+            if not self.loop.tick().did_something:
+                time.sleep(0.1)
+
+    def retries(self, domain: str, count: int) -> list[Record]:
+        """Turns the loop until so many retries have been sent."""
+        topic = f"{domain}.orders-billing-retry"
+        return self.until(lambda: (records := self.read(topic)) and len(records) >= count and records, f"{count} retries in {topic}") or []
+
+    def dead(self, domain: str, count: int, topic: str = "orders.dlq") -> list[Record]:
+        """Turns the loop until so many dead letters have been sent."""
+        topic = f"{domain}.{topic}"
+        return (
+            self.until(lambda: (records := self.read(topic)) and len(records) >= count and records, f"{count} dead letters in {topic}")
+            or []
+        )
+
+    def decided(self, domain: str, count: int) -> list[Any]:
+        """Turns the loop until so many reports of a domain are decided; returns the decisions in the order of the reports."""
+        return (
+            self.until(
+                lambda: (
+                    (rows := self.sql(f"select * from decisions where report_topic like '{domain}.%' order by report_topic, report_offset"))
+                    and len(rows) >= count
+                    and rows
+                ),
+                f"{count} decisions in {domain}",
+            )
+            or []
+        )
+
+    def settle(self) -> None:
+        """Turns the loop until it has nothing to do right now."""
+        while self.loop.tick().did_something:
+            pass
+
+    def sql(self, statement: str) -> list[Any]:
+        """Asks the tables."""
+        self.loop.spark.sql(f"use {self.loop.schema}")
+        return self.loop.spark.sql(statement).collect()

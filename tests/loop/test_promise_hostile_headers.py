@@ -1,0 +1,81 @@
+"""Whoever may write to the report topic can't reset or inflate an attempt count, redirect a message, or stop the loop."""
+
+from __future__ import annotations
+
+import time
+
+from tests.loop.harness import Headers, Record, Redrive
+
+
+def said(record: Record, **changed: bytes | None) -> Headers:
+    """The headers of a report of this record, some of them changed or (None) missing."""
+    facts = {
+        "error_class": b"TimeoutError",
+        "original_topic": record.topic.encode(),
+        "original_partition": str(record.partition).encode(),
+        "original_offset": str(record.offset).encode(),
+        "failed_at": str(int(time.time() * 1000)).encode(),
+        "consumer_group": b"billing",
+        **changed,
+    }
+    return [(f"redrive-{name.replace('_', '-')}", value) for name, value in facts.items() if value is not None]
+
+
+def test_attempts_come_from_our_table_whatever_the_headers_say(redrive: Redrive) -> None:
+    redrive.domain("forged")
+    originals = [redrive.fails("forged.orders", b"k%d" % number, b"v%d" % number) for number in range(6)]
+    retries = {retry.value: retry for retry in redrive.retries("forged", len(originals))}
+    first = [retries[original.value] for original in originals]
+    pointer = {name: value for name, value in first[0].headers if name in ("redrive-delivery", "redrive-due")}
+
+    cases: list[tuple[Record, Headers]] = [
+        # the headers are dropped by the consumer: recognised by where it failed
+        (first[0], said(first[0])),
+        # an attempt count of one's own
+        (first[1], [*first[1].headers, ("redrive-attempt", b"-7"), ("redrive-attempt", b"1"), *said(first[1])]),
+        # the pointer of another message
+        (first[2], [*pointer.items(), *said(first[2])]),
+        # a pointer that is garbage, and absurdly long
+        (first[3], [("redrive-delivery", b"\xff" * 50_000), ("redrive-due", b"9" * 5_000), *said(first[3])]),
+        # a pointer from the future
+        (first[4], [("redrive-delivery", b"x"), ("redrive-due", b"253402300799999"), *said(first[4])]),
+        # dropped, and the original coordinates named: the message is known, and was sent again before this
+        (originals[5], said(originals[5])),
+    ]
+    for record, headers in cases:
+        redrive.write("forged.reports", record.key, record.value, headers)
+    decisions = redrive.decided("forged", 12)[6:]
+    assert [(row["decision"], row["attempt"]) for row in decisions] == [("retry", 2)] * 6
+    assert [row["message_id"] for row in decisions] == [f"billing:forged.orders/0/{record.offset}" for record in originals]
+
+
+def test_what_cannot_be_placed_is_no_first_failure_and_stops_nothing(redrive: Redrive) -> None:
+    redrive.domain("hostile")
+    record = Record("hostile.orders", 0, 5, 0, b"k", b"v", ())
+    cases: list[tuple[Headers, str, str]] = [
+        (said(record, original_offset=b"-1"), "orphan", "unreadable"),
+        (said(record, original_partition=b"-2147483649"), "orphan", "unreadable"),
+        (said(record, original_offset=b"9" * 5_000), "orphan", "unreadable"),
+        (said(record, original_topic=b"no/such topic;"), "orphan", "unreadable"),
+        (said(record, original_topic=None), "orphan", "unreadable"),
+        ([], "orphan", "unreadable"),
+        # a retry topic of ours, and nothing was sent there
+        (said(record, original_topic=b"hostile.orders-billing-retry"), "orphan", "orphan"),
+        (said(record, original_topic=b"hostile.orders.dlq"), "orphan", "orphan"),
+        # a topic that the source doesn't speak for
+        (said(record, original_topic=b"hostile.secrets"), "refused", "not_spoken_for"),
+        (said(record, original_topic=b"hostile.reports"), "refused", "not_spoken_for"),
+        # times and texts that are out of any range
+        (said(record, failed_at=b"-99999999999999999999"), "retry", "retriable"),
+        (said(Record("hostile.orders", 0, 6, 0, b"k", b"v", ()), failed_at=b"\xff", error_class=b"\xff\xfe" * 9_000), "retry", "retriable"),
+        (said(Record("hostile.orders", 0, 7, 0, b"k", b"v", ()), consumer_group=b"a\nb"), "retry", "retriable"),
+    ]
+    for headers, _, _ in cases:
+        redrive.write("hostile.reports", b"k", b"v", headers)
+    decisions = redrive.decided("hostile", len(cases))
+    assert [(row["decision"], row["reason"]) for row in decisions] == [(decision, reason) for _, decision, reason in cases]
+
+    orphans = redrive.dead("hostile", 8, "reports.dlq")
+    assert len(orphans) == 8
+    assert {orphan.value for orphan in orphans} == {b"v"}
+    assert len(redrive.sql("select * from messages where state = 'refused' and message_id like '%hostile.reports/%'")) == 2
