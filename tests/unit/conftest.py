@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from test_publisher_kit.mock_cluster import MockCluster
 
 from publisher import destinations
+from tests.unit.publisher_kit.mock_cluster import MockCluster
 
 
 @pytest.fixture

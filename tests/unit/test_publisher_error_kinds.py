@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError
-from test_publisher_kit.tables import ERROR_KINDS
 
 from publisher import ErrorKind, Scope, SettingsError, classify, error_kinds_from_rows
+from tests.unit.publisher_kit.tables import ERROR_KINDS
 
 
 def test_rows_become_kinds_by_code_whatever_else_they_say() -> None:

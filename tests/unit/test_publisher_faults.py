@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pytest
-from test_publisher_kit.mock_cluster import Api, MockCluster
-from test_publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, ready, send, settings_for, stops
 
 from publisher import destinations
 from publisher.publishing import publish_at
+from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
+from tests.unit.publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, ready, send, settings_for, stops
 
 A, B = "a", "b"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from test_publisher_kit.rows import ready
 
 from publisher.gc_pause import collector_paused
 from publisher.handover import CHUNK, hand_over
 from publisher.reports import Reports
+from tests.unit.publisher_kit.rows import ready
 
 LATER = 3_600.0
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_publisher_kit.mock_cluster import MockCluster
-from test_publisher_kit.rows import NOW_MS, outcomes, plain, send, settings_for, stops
 
 from publisher import PublisherSettings, destinations, task
 from publisher.destinations import Destination
 from publisher.transaction import Aborted, Committed
 from publisher.trouble import trouble
+from tests.unit.publisher_kit.mock_cluster import MockCluster
+from tests.unit.publisher_kit.rows import NOW_MS, outcomes, plain, send, settings_for, stops
 
 TOO_LARGE = 10
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_publisher_kit.rows import ready, settings_for
 
 from publisher import READY
 from publisher.destinations import Destination
@@ -16,6 +15,7 @@ from publisher.fitting import by_batch_size, misfits, with_partitions
 from publisher.headers import headers_of, unsendable
 from publisher.ready import as_ready, loads
 from publisher.sizes import exact_size, upper_bounds
+from tests.unit.publisher_kit.rows import ready, settings_for
 
 
 def test_columns_are_chosen_by_name_and_cast() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_publisher_kit.mock_cluster import MockCluster
-from test_publisher_kit.rows import NOW, SLOT, outcomes, plain, ready, send, settings_for, stops
 
 from publisher import READY, RESULTS, publish, session
+from tests.unit.publisher_kit.mock_cluster import MockCluster
+from tests.unit.publisher_kit.rows import NOW, SLOT, outcomes, plain, ready, send, settings_for, stops
 
 EXACT: list[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]] = [
     ("all null", None, None, None),

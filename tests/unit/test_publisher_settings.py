@@ -6,13 +6,13 @@ import pickle
 from typing import Any
 
 import pytest
-from test_publisher_kit.rows import ready, send, settings_for
-from test_publisher_kit.tables import ERROR_KINDS
 
 from publisher import ContradictedPropertyError, PublisherSettings, RejectedPropertiesError, SettingsError
 from publisher.clients import Background, make_producer
 from publisher.redaction import redact
 from publisher.trouble import trouble
+from tests.unit.publisher_kit.rows import ready, send, settings_for
+from tests.unit.publisher_kit.tables import ERROR_KINDS
 
 SECRET = "hunter2-s3cret"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from publisher import READY, PublisherSettings
 from publisher.publishing import publish_at
-from test_publisher_kit.tables import ERROR_KINDS
+from tests.unit.publisher_kit.tables import ERROR_KINDS
 
 Row = Mapping[str, Any]
 Headers = Sequence[tuple[str | None, bytes | None]]

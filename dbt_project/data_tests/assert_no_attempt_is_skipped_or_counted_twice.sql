@@ -1,0 +1,24 @@
+-- Guards against forged or replayed reports that reset or inflate a count: the attempts of a life are 1, 2, 3, ... without a gap.
+with
+
+attempts as (
+
+    select * from {{ ref('attempts') }}
+    where decision <> 'orphan'
+
+),
+
+validation_errors as (
+
+    select
+        message_id,
+        life,
+        count(*) as counted,
+        max(attempt) as highest
+    from attempts
+    group by message_id, life
+    having count(*) <> max(attempt) or count(distinct attempt) <> count(*)
+
+)
+
+select * from validation_errors

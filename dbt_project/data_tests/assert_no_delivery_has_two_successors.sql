@@ -1,0 +1,22 @@
+-- Guards against one failure being charged twice: what answers a delivery that is answered already must be a duplicate.
+with
+
+decisions as (
+
+    select * from {{ ref('decisions') }}
+
+),
+
+validation_errors as (
+
+    select
+        prior_delivery,
+        count(*) as successors
+    from decisions
+    where prior_delivery is not null and decision in {{ succeeding_decisions() }}
+    group by prior_delivery
+    having count(*) > 1
+
+)
+
+select * from validation_errors
