@@ -37,6 +37,11 @@ class Ledgers:
         self.batch = self._spark.sql(f"select coalesce(max(batch), 0) as batch from ({ends})").first()["batch"]  # type: ignore[index]
         return self.batch
 
+    def has(self, ledger: str, batch: int) -> bool:
+        """Whether this loop's append of a batch is in the ledger."""
+        found = self._spark.sql(f"select 1 from {self.name(ledger)} where batch = {batch} and generation = {self.generation} limit 1")
+        return bool(found.collect())
+
     def append(self, ledger: str, rows: DataFrame, recorded_at: datetime) -> int:
         """Appends rows and returns their batch. Columns that the rows don't have are null; batch, generation and recorded_at are added.
 

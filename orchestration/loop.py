@@ -82,6 +82,7 @@ class Loop:
         self._next_due: datetime | None = None
         self._fold_at_once = True
         self._undecided = 0
+        self._undecided_since: datetime | None = None
         self._tick = 0
         self._last_status: Tick = Tick()
 
@@ -108,6 +109,7 @@ class Loop:
         self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
         self.publisher = self._publish_step()
         self._rules_hash: str | None = None
+        self._find_undecided()
         self._append_tick("start", Tick())
         self._fold(Tick())
         self._load_seeds()
@@ -179,16 +181,23 @@ class Loop:
         self.publisher = self._publish_step()
 
     def _reload_changed_seeds(self) -> None:
+        if not self._may("seeds"):
+            return
         try:
             seeds: Seeds = read_seeds(self.settings.seeds)
         except SeedError as error:
             self._say("seeds", f"the seeds have changed and can't be used; the old rules stay in force:\n{error}")
             return
-        self._well("seeds")
-        if seeds.digest != self.seeds.digest:
+        if seeds.digest == self.seeds.digest:
+            self._well("seeds")
+        else:
             log.info("the seeds have changed: loading them")
             self.seeds = seeds
-            self._load_seeds()
+            try:
+                self._load_seeds()
+            except DbtError as error:
+                self.seeds = Seeds(seeds.rows, "")
+                self._say("seeds", f"the seeds could not be loaded: {error}")
 
     # ---------- one tick
 
@@ -235,12 +244,27 @@ class Loop:
             self._after_failed_append(error)
             return
         if events:
-            self.floor = min(self.floor, recorded_at)
-            self._undecided += events
+            self._await_decision(events, recorded_at)
         tick.counts["events"] = events
         tick.rest = tick.rest or events >= self.settings.intake_max_rows
         tick.step_ms["intake"] = _ms_since(began)
         self.intake.commit_offsets()
+
+    def _await_decision(self, inputs: int, since: datetime) -> None:
+        """Keeps the floor under what is not decided yet: a decision is due at the earliest when its input was recorded."""
+        self._undecided += inputs
+        self._undecided_since = min(filter(None, (self._undecided_since, since)))
+        self.floor = min(self.floor, since)
+
+    def _find_undecided(self) -> None:
+        """What another loop left in the ledgers without a decision."""
+        undecided = " union all ".join(
+            f"select recorded_at from {self.ledgers.name(ledger)} where batch > {self.watermark}{which}"
+            for ledger, which in (("events", ""), ("publish_results", " and outcome = 'failed'"))
+        )
+        row = self.spark.sql(f"select count(*) as inputs, min(recorded_at) as since from ({undecided})").collect()[0]
+        if row["inputs"]:
+            self._await_decision(int(row["inputs"]) - self._undecided, row["since"].astimezone(UTC))
 
     def _fold(self, tick: Tick) -> None:
         upto = self.ledgers.batch
@@ -263,6 +287,7 @@ class Loop:
         tick.step_ms["fold"] = _ms_since(began)
         self.watermark = upto
         self._undecided = 0
+        self._undecided_since = None
         self._fold_at_once = False
         self._next_due = None
 
@@ -290,8 +315,7 @@ class Loop:
         if published.sent:
             tick.step_ms["publish"] = _ms_since(began)
         if published.failed:
-            self._undecided += published.failed
-            self.floor = min(self.floor, now)
+            self._await_decision(published.failed, now)
         tick.rest = tick.rest or not published.complete or published.failed > 0
         self._after_sending(published, set_aside, now, waiting)
 
@@ -319,7 +343,7 @@ class Loop:
             )
         if not published.sent and not published.stops:
             self._postponed_since = None
-        if not self._set_aside and not published.stops and not published.unknown and self._postponed_since is None:
+        if not published.stops:
             self._move_floor(published.upto)
         if not published.complete:
             self._next_due = None
@@ -329,7 +353,7 @@ class Loop:
 
     def _move_floor(self, upto: datetime) -> None:
         if not self._set_aside and self._postponed_since is None:
-            self.floor = max(self.floor, upto)
+            self.floor = max(self.floor, min(filter(None, (upto, self._undecided_since))))
 
     # ---------- what is written down
 
@@ -361,6 +385,7 @@ class Loop:
         try:
             self.ledgers.read_end()
             self.intake.positions.update(self._positions(self._last_tick()))
+            self._find_undecided()
             self._fold_at_once = True
         except Exception as reason:
             self._say("ledgers", f"the ledgers can't be read either: {reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from orchestration.ledgers import Ledgers
+from orchestration.ledgers import AppendError, Ledgers
 from publisher import READY, RESULTS, PublisherSettings, publish
 from publisher.contract import DELIVERED, FAILED, STOPPED, UNKNOWN
 
@@ -165,7 +166,7 @@ class PublishStep:
         by_outcome = {row["outcome"]: row for row in groups}
         counts = {outcome: int(row["rows"]) for outcome, row in by_outcome.items()}
         if any(rows for outcome, rows in counts.items() if outcome != STOPPED):
-            self.ledgers.append("publish_results", results.where(F.col("outcome") != STOPPED), clock())
+            self._append(results.where(F.col("outcome") != STOPPED), clock)
         stops = tuple(
             Stop(stop["topic"], f"{stop['error_message']} ({stop['error_name']})")
             for stop in (by_outcome[STOPPED]["stops"] if STOPPED in by_outcome else ())
@@ -182,6 +183,22 @@ class PublishStep:
             stops=stops,
             lateness_ms=tuple(delivered["lateness"]) if delivered else None,
         )
+
+    def _append(self, results: DataFrame, clock: Callable[[], datetime]) -> None:
+        """Appends results, again and again for half a minute: what was sent must not be sent again because a catalog was locked."""
+        for pause in (1, 2, 4, 8, 16, None):
+            batch = self.ledgers.batch + 1
+            try:
+                self.ledgers.append("publish_results", results, clock())
+                return
+            except AppendError:
+                if pause is None:
+                    raise
+            time.sleep(pause)
+            # the commit may have gone through, though its answer did not
+            self.ledgers.read_end()
+            if self.ledgers.has("publish_results", batch):
+                return
 
 
 def _time(moment: datetime) -> str:
