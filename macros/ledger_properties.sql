@@ -1,11 +1,15 @@
 {#- Iceberg's table properties for tables that grow by a small commit every few seconds: old metadata files are dropped with each
-    commit, one file per partition and commit, and commits that meet another writer are tried again for a while. -#}
-{% macro ledger_properties() %}
+    commit, one file per partition and commit, and commits that meet another writer are tried again for a while.
+
+    Distribution `none`, for rows that come sorted: they are written in that order, in one pass. With `hash`, Iceberg gathers them by
+    partition first, another exchange, and sorts them by nothing else. -#}
+{% macro ledger_properties(distribution='hash') %}
     {{ return({
         'format-version': '2',
         'write.metadata.delete-after-commit.enabled': 'true',
         'write.metadata.previous-versions-max': '20',
-        'write.distribution-mode': 'hash',
+        'write.distribution-mode': distribution,
+        'write.spark.fanout.enabled': 'true' if distribution == 'none' else 'false',
         'commit.retry.num-retries': '10',
     }) }}
 {% endmacro %}

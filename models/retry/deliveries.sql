@@ -3,7 +3,7 @@
     materialized='append_only',
     refuse_creation='refuse_to_replace_the_wheel',
     partition_by=['hours(due_at)'],
-    tblproperties=ledger_properties(),
+    tblproperties=ledger_properties(distribution='none'),
 ) }}
 
 {% if execute and load_relation(this) is none %}
@@ -59,9 +59,11 @@ failed_sends as (
 
 inputs as (
 
-    select * from events
-    union all
-    select distinct * from failed_sends
+    select {{ in_few_partitions() }} * from (
+        select * from events
+        union all
+        select distinct * from failed_sends
+    )
 
 ),
 
@@ -157,6 +159,7 @@ decided as (
 )
 
 select * from decided
-order by original_topic, original_partition, original_offset
+-- so that file statistics prune look-ups by coordinates; within each partition, as a total order makes Spark fold twice, once to sample
+sort by original_topic, original_partition, original_offset
 
 {% endif %}

@@ -99,4 +99,4 @@ gathered as (
 
 )
 
-select * from gathered
+select {{ in_few_partitions() }} * from gathered
