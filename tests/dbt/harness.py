@@ -1,0 +1,230 @@
+"""A home with real tables, so that tests of the SQL read as prose: report, fold, look at what was decided.
+
+One Spark session and one dbt serve all tests of a session (they start in 20 s). Tests keep out of each other's way by their topics: each
+has its own, and a clock that only goes forward is shared.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Row
+
+from orchestration.dbt import Dbt
+from orchestration.ledgers import Ledgers
+from orchestration.settings import load_settings
+from orchestration.spark import schema, start_session
+
+PROJECT = Path(__file__).parents[2]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A record of a report topic, byte for byte, and the source that it comes through."""
+
+    headers: Headers | None
+    key: bytes | None = b"key"
+    value: bytes | None = b"value"
+    source: str = "failures"
+    kind: str = "report"
+
+    def but(self, **changes: Any) -> Report:
+        """The same report with something else in it."""
+        return dataclasses.replace(self, **changes)
+
+    def with_headers(self, *headers: tuple[str, bytes | None]) -> Report:
+        """The same report with these headers in front, as a message that was sent before carries them."""
+        return dataclasses.replace(self, headers=(*headers, *(self.headers or ())))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a send."""
+
+    delivery: Row
+    outcome: str = "delivered"
+    offset: int | None = None
+    error_name: str | None = None
+    error_kind: str | None = None
+
+
+def report(
+    topic: str,
+    offset: object = 0,
+    *,
+    partition: object = 0,
+    group: str | None = "billing",
+    error: str | None = "TimeoutError",
+    failed_at: datetime | None = None,
+    key: bytes | None = b"key",
+    value: bytes | None = b"value",
+) -> Report:
+    """A failure report in redrive's own dialect."""
+    said: dict[str, object] = {
+        "redrive-error-class": error,
+        "redrive-error-message": "boo",
+        "redrive-original-topic": topic,
+        "redrive-original-partition": partition,
+        "redrive-original-offset": offset,
+        "redrive-consumer-group": group,
+        "redrive-failed-at": None if failed_at is None else round(failed_at.timestamp() * 1000),
+    }
+    headers = tuple((name, str(value).encode()) for name, value in said.items() if value is not None)
+    return Report((("trace", b"\x00\xff"), *headers), key, value)
+
+
+def spring_report(
+    *hops: tuple[str, int, int],
+    group: str = "billing",
+    error: str = "java.net.ConnectException",
+    key: bytes | None = b"key",
+    value: bytes | None = b"value",
+) -> Report:
+    """A failure report as Spring Kafka writes it: coordinates of every hop, oldest first, numbers big-endian."""
+    headers: list[tuple[str, bytes | None]] = [("trace", b"\x00\xff")]
+    for topic, partition, offset in hops:
+        headers += [
+            ("kafka_dlt-original-topic", topic.encode()),
+            ("kafka_dlt-original-partition", partition.to_bytes(4, "big")),
+            ("kafka_dlt-original-offset", offset.to_bytes(8, "big", signed=True)),
+        ]
+    headers += [
+        ("kafka_dlt-original-consumer-group", group.encode()),
+        ("kafka_dlt-exception-fqcn", b"org.springframework.kafka.listener.ListenerExecutionFailedException"),
+        ("kafka_dlt-exception-cause-fqcn", error.encode()),
+        ("kafka_dlt-exception-message", b"not utf-8: \xff"),
+    ]
+    return Report(tuple(headers), key, value, source="spring")
+
+
+def failed_again(delivery: Row, offset: int, *, error: str | None = "TimeoutError") -> Report:
+    """The report of a consumer that failed on a retry, from a framework that drops the headers it doesn't know."""
+    return report(
+        delivery["topic"],
+        offset,
+        error=error,
+        group=delivery["consumer_group"],
+        key=delivery["key"],
+        value=delivery["value"],
+    )
+
+
+def pointer(delivery: Row) -> Headers:
+    """The headers by which a retry says which delivery it is."""
+    return (
+        ("redrive-delivery", delivery["delivery_id"].encode()),
+        ("redrive-due", str(round(delivery["due_at"].timestamp() * 1000)).encode()),
+    )
+
+
+@dataclass
+class Home:
+    """Tables of their own under a directory, with dbt and the ledgers to fill them."""
+
+    path: Path
+    seeds: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
+    """Rows by seed, instead of those of the project."""
+    now: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def __post_init__(self) -> None:
+        seeds = self.path / "seeds"
+        shutil.copytree(PROJECT / "dbt_project" / "seeds", seeds)
+        for name, rows in self.seeds.items():
+            with (seeds / f"{name}.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+        self._settings = load_settings(home=self.path, seeds=seeds, project=PROJECT)
+        self.spark = start_session(self._settings)
+        self.schema = schema(PROJECT)
+        self._dbt = Dbt(self._settings)
+        self._dbt.run("seed")
+        self._dbt.run("run")
+        self._ledgers = Ledgers(self.spark, self.schema, generation=1)
+        self._ledgers.read_end()
+        self._records = 0
+
+    def later(self, **time: float) -> None:
+        """Lets time pass."""
+        self.now += timedelta(**time)
+
+    def append_reports(self, *reports: Report) -> list[str]:
+        """Takes reports in, in one batch. Returns what each is called as the cause of a decision."""
+        rows = [
+            (
+                *("topic-id", 0, self._records + place, 0, taken.kind, taken.source, f"{taken.source}-topic"),
+                *(taken.key, taken.value),
+                None if taken.headers is None else [Row(key=name, value=value) for name, value in taken.headers],
+                *(self.now, False),
+            )
+            for place, taken in enumerate(reports)
+        ]
+        self._records += len(rows)
+        self._append(
+            "events",
+            rows,
+            "topic_id string, partition int, offset bigint, index int, kind string, source string, topic string, key binary,"
+            "value binary, headers array<struct<key: string, value: binary>>, record_timestamp timestamp, stamped_by_broker boolean",
+        )
+        return [f"topic-id/0/{row[2]}/0" for row in rows]
+
+    def append_results(self, *results: Result) -> list[str]:
+        """Writes down what became of sends, in one batch. Returns what each is called as the cause of a decision."""
+        rows = [
+            (
+                *(result.delivery[name] for name in ("delivery_id", "due_at", "kind", "message_id", "topic")),
+                *(result.outcome, None if result.offset is None else 0, result.offset, result.error_name, result.error_kind),
+                *(result.delivery[name] for name in ("original_topic", "original_partition", "original_offset")),
+            )
+            for result in results
+        ]
+        batch = self._append(
+            "publish_results",
+            rows,
+            "delivery_id string, due_at timestamp, kind string, message_id string, topic string, outcome string, partition int,"
+            "offset bigint, error_name string, error_kind string, original_topic string, original_partition int,"
+            "original_offset bigint",
+        )
+        return [f"{row[0]}@{batch}" for row in rows]
+
+    def append_tick(self, watermark: int) -> None:
+        """Writes down a turn of the loop that had decided everything up to a batch."""
+        self._append("ticks", [(1, "tick", watermark)], "tick bigint, kind string, watermark bigint")
+
+    @property
+    def batch(self) -> int:
+        """The last batch that was appended."""
+        return self._ledgers.batch
+
+    def fold(self, *, project: Path = PROJECT, **variables: object) -> None:
+        """Decides what is not decided yet. Raises DbtError. Another project is another version of the rules."""
+        dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
+        dbt.run("run", select=["deliveries"], variables=variables)
+
+    def read(self, table: str) -> list[Row]:
+        """All rows of a table or view; times are aware, in UTC."""
+        frame = self.spark.table(f"{self.schema}.{table}")
+        times = [name for name, kind in frame.dtypes if kind == "timestamp"]
+        return [_with_zone(row, times) for row in frame.collect()]
+
+    def decisions(self) -> dict[str, Row]:
+        """All decisions by their cause."""
+        return {row["cause"]: row for row in self.read("decisions")}
+
+    def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str) -> int:
+        return self._ledgers.append(ledger, self.spark.createDataFrame(rows, columns), self.now)
+
+
+def _with_zone(row: Row, times: Sequence[str]) -> Row:
+    # Spark gives the local time of this process, without a zone
+    changed = {name: row[name].astimezone(UTC) for name in times if row[name] is not None}
+    return Row(**{**row.asDict(), **changed})

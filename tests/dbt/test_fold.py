@@ -1,0 +1,349 @@
+"""The fold: what must be decided about what comes in, that nothing is lost or doubled on the way, and that it can be repeated."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row
+
+from orchestration.dbt import DbtError
+from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, pointer, report, spring_report
+
+RETRY = ("retry", "retriable")
+DEAD = ("dead_letter", "fatal")
+EXHAUSTED = ("dead_letter", "exhausted")
+ANSWERED_ALREADY = ("duplicate", "answered_already")
+KNOWN_ALREADY = ("duplicate", "known_already")
+ORPHAN = ("orphan", "orphan")
+UNREADABLE = ("orphan", "unreadable")
+
+Input = Report | Result
+Round = Callable[[list[Row]], list[Input]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What comes in, fold after fold, and what must be decided about it.
+
+    Each round is given the decisions so far, in the order of their inputs, and returns what comes in before the next fold. Of a result,
+    only a failed one is an input.
+    """
+
+    name: str
+    rounds: tuple[Round, ...]
+    decided: tuple[tuple[str, str], ...]
+    then: Callable[[list[Row]], bool] = lambda decisions: True
+
+
+def comes(*inputs: Input) -> Round:
+    """A round that doesn't depend on what was decided."""
+    return lambda decisions: list(inputs)
+
+
+def delivered_at(offset: int, place: int = -1) -> Round:
+    """The delivery is sent, and its copy lies there."""
+    return lambda decisions: [Result(decisions[place], offset=offset)]
+
+
+def refused(error_name: str = "MSG_SIZE_TOO_LARGE", error_kind: str = "poison") -> Round:
+    """Kafka refuses what was decided last."""
+    return lambda decisions: [Result(decisions[-1], "failed", error_name=error_name, error_kind=error_kind)]
+
+
+def fails_again(offset: int, place: int = -1, times: int = 1) -> Round:
+    """The consumer fails on the retry, and reports where it read it, in headers of its own alone."""
+    return lambda decisions: [failed_again(decisions[place], offset)] * times
+
+
+def fails_pointing(offset: int, place: int = -1, **but: bytes) -> Round:
+    """The consumer fails on the retry, and its report carries the retry's headers as well."""
+    return lambda decisions: [failed_again(decisions[place], offset).with_headers(*pointer(decisions[place])).but(**but)]
+
+
+def attempts(*expected: int | None) -> Callable[[list[Row]], bool]:
+    return lambda decisions: [row["attempt"] for row in decisions] == list(expected)
+
+
+def same_message(decisions: list[Row]) -> bool:
+    return len({row["message_id"] for row in decisions}) == 1
+
+
+CASES = [
+    # ---------- first failures
+    Case("a first failure waits for its retry", (comes(report("first", 7)),), (RETRY,), attempts(1)),
+    Case("a bug is not retried", (comes(report("bug", error="KeyError")),), (DEAD,)),
+    Case("an unknown error is retried", (comes(report("odd", error="Odd")),), (RETRY,)),
+    Case("no error class is retried", (comes(report("none", error=None)),), (RETRY,)),
+    Case("no group is no reason to stop", (comes(report("groupless", group=None)),), (RETRY,)),
+    Case("a group of control characters is none", (comes(report("control", group="a\x01")),), (RETRY,)),
+    Case(
+        "key and value go out as they came in, null and empty told apart",
+        (comes(report("bytes", 1, key=None, value=b""), report("bytes", 2, key=b"\x00\xff", value=None)),),
+        (RETRY, RETRY),
+        lambda rows: [(row["key"], row["value"]) for row in rows] == [(None, b""), (b"\x00\xff", None)],
+    ),
+    Case(
+        "the report's own headers are not the message's",
+        (comes(report("headers")),),
+        (RETRY,),
+        lambda rows: [tuple(header) for header in rows[0]["headers"]] == [("trace", b"\x00\xff")],
+    ),
+    # ---------- reported again
+    Case("twice in one fold", (comes(report("twice"), report("twice")),), (RETRY, KNOWN_ALREADY), same_message),
+    Case("again in the next", (comes(report("again")), comes(report("again"))), (RETRY, KNOWN_ALREADY), same_message),
+    Case(
+        "other content under the same coordinates is another message",
+        (comes(report("other", value=b"a"), report("other", value=b"b")), comes(report("other", value=b"b"))),
+        (RETRY, RETRY, KNOWN_ALREADY),
+        lambda rows: [row["message_id"] for row in rows][1:] == [rows[1]["message_id"]] * 2 and not same_message(rows),
+    ),
+    # ---------- a retry that failed
+    Case(
+        "recognised by where its copy lies",
+        (comes(report("coordinates")), delivered_at(500), fails_again(500)),
+        (RETRY, RETRY),
+        lambda rows: attempts(1, 2)(rows) and same_message(rows) and rows[1]["prior_delivery"] == rows[0]["delivery_id"],
+    ),
+    Case(
+        "recognised by its pointer, before its result is written",
+        (comes(report("pointer")), comes(), fails_pointing(501)),
+        (RETRY, RETRY),
+        lambda rows: attempts(1, 2)(rows) and same_message(rows),
+    ),
+    Case(
+        "the original coordinates that it carried will do",
+        (comes(report("carried", 3)), comes(), lambda rows: [report("carried", 3).with_headers(*pointer(rows[0]))]),
+        (RETRY, RETRY),
+        attempts(1, 2),
+    ),
+    Case(
+        "answered twice in one fold",
+        (comes(report("answered")), delivered_at(502), fails_again(502, times=2)),
+        (RETRY, RETRY, ANSWERED_ALREADY),
+    ),
+    Case(
+        "answered again in the next",
+        (comes(report("late")), delivered_at(503), fails_again(503), fails_again(503, place=0)),
+        (RETRY, RETRY, ANSWERED_ALREADY),
+    ),
+    Case(
+        "attempts run out",
+        (comes(report("twice-at-most")), delivered_at(504), fails_again(504)),
+        (RETRY, EXHAUSTED),
+        lambda rows: rows[1]["topic"] == "twice-at-most.dlq" and rows[0]["delay_ms"] == 100,
+    ),
+    Case(
+        "a dead letter that was sent closes the message; a new failure begins another life",
+        (
+            comes(report("life", error="KeyError")),
+            delivered_at(505),
+            comes(report("life", error="KeyError")),
+        ),
+        (DEAD, DEAD),
+        lambda rows: [row["life"] for row in rows] == [1, 2],
+    ),
+    # ---------- pointers that don't count
+    Case(
+        "a pointer with other content is forged",
+        (comes(report("forged")), comes(), fails_pointing(506, value=b"forged")),
+        (RETRY, ORPHAN),
+    ),
+    Case(
+        "a pointer from another topic is forged",
+        (comes(report("mine")), comes(), lambda rows: [report("not-mine").with_headers(*pointer(rows[0]))]),
+        (RETRY, RETRY),
+        attempts(1, 1),
+    ),
+    Case(
+        "a pointer that can't be read is none",
+        (comes(report("garbage").with_headers(("redrive-delivery", b"x" * 2000), ("redrive-due", b"\xff"))),),
+        (RETRY,),
+    ),
+    Case(
+        "a pointer to nothing is none",
+        (comes(report("nothing").with_headers(("redrive-delivery", b"x"), ("redrive-due", b"1772366400000"))),),
+        (RETRY,),
+    ),
+    # ---------- sends that failed
+    Case("a retry that Kafka refuses is dead", (comes(report("large")), refused()), (RETRY, ("dead_letter", "send_failed")), same_message),
+    Case(
+        "a dead letter that Kafka refuses is sent again, with the reason of death",
+        (comes(report("stubborn", error="KeyError")), refused(), refused("TOPIC_AUTHORIZATION_FAILED", "fatal")),
+        (DEAD, ("dead_letter", "dead_letter_failed"), ("dead_letter", "dead_letter_failed")),
+        lambda rows: (
+            [(row["error_class"], row["publish_attempt"]) for row in rows] == [("KeyError", n) for n in (0, 1, 2)]
+            and rows[2]["due_at"] > rows[2]["recorded_at"]
+        ),
+    ),
+    # ---------- where it may go
+    Case("no way back into a source", (comes(report("into-a-source")),), (("refused", "destination_is_a_source"),)),
+    Case("one of our topics, and nothing sent there", (comes(report("lost.dlq")),), (ORPHAN,)),
+    Case("a source that nobody declares", (comes(report("undeclared").but(source="nobody")),), (("refused", "unknown_source"),)),
+    Case(
+        "a source speaks for its topics, with its group",
+        (comes(report("spoken-for").but(source="narrow"), report("not-spoken-for").but(source="narrow")),),
+        (RETRY, ("refused", "not_spoken_for")),
+        lambda rows: rows[0]["consumer_group"] == "declared",
+    ),
+    # ---------- hostile values
+    Case("an offset that is no number", (comes(report("unreadable", "x")),), (UNREADABLE,)),
+    Case("an offset beyond any", (comes(report("unreadable", "9" * 40)),), (UNREADABLE,)),
+    Case("a negative partition", (comes(report("unreadable", partition=-1)),), (UNREADABLE,)),
+    Case("a topic that isn't one", (comes(report("bad topic")),), (UNREADABLE,)),
+    Case("nothing at all", (comes(Report(None, None, None)),), (UNREADABLE,)),
+    Case("what retention removed is noted", (comes(Report(None, None, None, kind="gap")),), (("note", "gap"),)),
+    # ---------- Spring
+    Case(
+        "spring: the cause counts, not the listener's wrapper",
+        (comes(spring_report(("spring-pay", 0, 1)), spring_report(("spring-pay", 0, 2), error="java.lang.NullPointerException")),),
+        (RETRY, DEAD),
+    ),
+    Case(
+        "spring: the first hop is the origin, the last the failure",
+        (comes(spring_report(("spring-inv", 1, 77), ("spring-inv-billing-retry", 0, 9)), spring_report(("spring-inv", 1, 78))),),
+        (ORPHAN, RETRY),
+    ),
+    Case(
+        "spring: a retry that failed is recognised",
+        (
+            comes(spring_report(("spring-back", 0, 1))),
+            delivered_at(507),
+            lambda rows: [spring_report(("spring-back", 0, 1), (rows[0]["topic"], 0, 507))],
+        ),
+        (RETRY, RETRY),
+        attempts(1, 2),
+    ),
+    Case("spring: a negative offset", (comes(spring_report(("spring-pay", 0, -5))),), (UNREADABLE,)),
+]
+
+
+@pytest.fixture(scope="module")
+def decided(home: Home) -> dict[str, list[Row]]:
+    """The decisions of each case, in the order of its inputs. All cases go through the same folds: each has its own topics."""
+    causes: dict[str, list[str]] = {case.name: [] for case in CASES}
+    for number in range(max(len(case.rounds) for case in CASES)):
+        known = home.decisions()
+        reports: list[tuple[str, Report]] = []
+        results: list[tuple[str, Result]] = []
+        for case in CASES:
+            if number < len(case.rounds):
+                for what in case.rounds[number]([known[cause] for cause in causes[case.name]]):
+                    if isinstance(what, Report):
+                        reports.append((case.name, what))
+                    else:
+                        results.append((case.name, what))
+        if results:
+            for (name, result), cause in zip(results, home.append_results(*(result for _, result in results)), strict=True):
+                causes[name] += [cause] if result.outcome == "failed" else []
+        if reports:
+            for (name, _), cause in zip(reports, home.append_reports(*(one for _, one in reports)), strict=True):
+                causes[name].append(cause)
+        home.fold()
+        home.later(minutes=5)
+    known = home.decisions()
+    return {name: [known[cause] for cause in its_causes] for name, its_causes in causes.items()}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_is_decided(case: Case, decided: dict[str, list[Row]]) -> None:
+    decisions = decided[case.name]
+    assert tuple((row["decision"], row["reason"]) for row in decisions) == case.decided
+    assert case.then(decisions), [row.asDict() for row in decisions]
+
+
+def test_every_input_has_one_decision_and_nothing_else_has(home: Home, decided: dict[str, list[Row]]) -> None:
+    inputs = [f"{row['topic_id']}/{row['partition']}/{row['offset']}/{row['index']}" for row in home.read("events")]
+    inputs += [f"{row['delivery_id']}@{row['batch']}" for row in home.read("publish_results") if row["outcome"] == "failed"]
+    assert sorted(row["cause"] for row in home.read("decisions")) == sorted(inputs)
+
+
+def test_nothing_is_due_before_it_was_known(decided: dict[str, list[Row]]) -> None:
+    assert [row for rows in decided.values() for row in rows if row["due_at"] < row["recorded_at"]] == []
+
+
+def test_how_batches_are_folded_changes_nothing(home: Home) -> None:
+    sent = report("folded-apart", 1, failed_at=home.now - timedelta(days=400))
+    before = home.batch
+    home.append_reports(sent, report("folded-apart", 2, failed_at=home.now + timedelta(days=400)), sent.but(value=b"other"))
+    home.fold()
+    home.later(seconds=1)
+    home.append_reports(sent, report("folded-apart", 3), sent.but(value=b"other"), Report(None, None, None))
+    home.fold()
+    apart = _decisions_after(home, before)
+    home.fold(watermark=before, upto=home.batch)
+    together = _decisions_after(home, before)
+    assert len(apart) == 7
+    assert together == sorted(apart + apart)
+    assert len([row for row in home.read("decisions") if row["batch"] > before]) == 7
+
+
+def test_a_fold_with_nothing_to_decide_writes_nothing(home: Home) -> None:
+    home.fold()
+    snapshots = home.spark.table(f"{home.schema}.deliveries.snapshots").count()
+    home.append_tick(home.batch)
+    home.fold()
+    home.fold()
+    assert home.spark.table(f"{home.schema}.deliveries.snapshots").count() == snapshots
+
+
+@pytest.fixture
+def broken_rule(tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of the project in which one rule ends otherwise."""
+
+    def break_it(ending: str) -> Path:
+        project = tmp_path / "project"
+        for name in ("models", "macros", "dbt_project"):
+            shutil.copytree(PROJECT / name, project / name)
+        for name in ("dbt_project.yml", "profiles.yml"):
+            shutil.copy(PROJECT / name, project / name)
+        rule = project / "models" / "retry" / "errors_classified.sql"
+        text = rule.read_text()
+        assert text.endswith("select * from classified\n")
+        rule.write_text(text.removesuffix("select * from classified\n") + ending)
+        return project
+
+    return break_it
+
+
+@pytest.mark.parametrize(
+    ("ending", "complaint"),
+    [
+        ("select * from classified where original_offset <> 1", "the fold made 0 decisions for input"),
+        ("select * from classified union all select * from classified where original_offset = 1", "the fold made 2 decisions for input"),
+    ],
+    ids=["drops one", "doubles one"],
+)
+def test_a_rule_that_loses_or_doubles_an_input_stops_the_fold(
+    home: Home, broken_rule: Callable[[str], Path], ending: str, complaint: str
+) -> None:
+    home.fold()
+    before = home.batch
+    causes = home.append_reports(report(f"broken-{before}", 0), report(f"broken-{before}", 1))
+    with pytest.raises(DbtError, match=f"{complaint} {causes[1]}"):
+        home.fold(project=broken_rule(ending))
+    assert _decisions_after(home, before) == []
+    home.fold()
+    assert len(_decisions_after(home, before)) == 2
+
+
+def test_rules_that_changed_meanwhile_stop_the_fold(home: Home) -> None:
+    home.fold()
+    before = home.batch
+    home.append_reports(report("changed"))
+    with pytest.raises(DbtError, match="the rules changed while they were being read"):
+        home.fold(rules_hash="0" * 64)
+    assert _decisions_after(home, before) == []
+    home.fold()
+    (row,) = (row for row in home.read("deliveries") if row["batch"] > before)
+    home.fold(rules_hash=row["rules_hash"], watermark=before, upto=home.batch)
+    assert len(_decisions_after(home, before)) == 2
+
+
+def _decisions_after(home: Home, batch: int) -> list[str]:
+    """Every row that was written for later batches, as text, copies included."""
+    return sorted(repr(sorted(row.asDict().items())) for row in home.read("deliveries") if row["batch"] > batch)
