@@ -43,9 +43,7 @@ def orders(count: int, mix: Sequence[Kind] = MIX) -> Iterator[dict[str, Any]]:
         yield {"order": number, "kind": kind.name, **kind.content}
 
 
-def produce_orders(
-    kafka: Mapping[str, str], count: int, mix: Sequence[Kind] = MIX, topic: str = "orders"
-) -> list[dict[str, Any]]:
+def produce_orders(kafka: Mapping[str, str], count: int, mix: Sequence[Kind] = MIX, topic: str = "orders") -> list[dict[str, Any]]:
     """Writes ``count`` orders, keyed by customer; returns them. Raises KafkaException unless all were acknowledged."""
     producer = Producer(
         {

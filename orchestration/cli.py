@@ -8,13 +8,16 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from orchestration.settings import Settings, SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from orchestration.loop import Loop
 
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
 _errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -49,9 +52,7 @@ def tick(home: _Home = None) -> None:
     """Turn the loop once."""
     from orchestration.loop import Loop
 
-    loop = Loop(_settings(home=home))
-    _stop_on_signals(loop.stopping.set)
-    loop.start()
+    loop = _loop(Loop, _settings(home=home))
     done = loop.tick()
     loop.close()
     print(json.dumps({"counts": done.counts, "step_ms": done.step_ms}))
@@ -152,6 +153,8 @@ def _settings(**options: object) -> Settings:
     settings = load_settings(**options)
     level = getattr(logging, settings.log_level.upper())
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s", force=True)
+    if settings.log_format == "json":
+        logging.getLogger().handlers[0].setFormatter(_JsonLines())
     for noisy in ("py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     return settings
@@ -160,12 +163,26 @@ def _settings(**options: object) -> Settings:
 def _with_loop(settings: Settings, *, until_idle: bool) -> None:
     from orchestration.loop import Loop
 
+    _loop(Loop, settings).run(until_idle=until_idle)
+
+
+def _loop(make: type[Loop], settings: Settings) -> Loop:
+    """A loop that has started, and that SIGTERM and Ctrl-C end after the current step."""
     if not settings.kafka_properties.get("bootstrap.servers"):
         raise SettingsError(["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"])
-    loop = Loop(settings)
+    loop = make(settings)
     _stop_on_signals(loop.stopping.set)
     loop.start()
-    loop.run(until_idle=until_idle)
+    return loop
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line; `tick=3 sent=5` becomes fields of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {"at": self.formatTime(record), "level": record.levelname.lower(), "message": record.getMessage()}
+        line.update(getattr(record, "fields", {}))
+        return json.dumps(line, ensure_ascii=False)
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:

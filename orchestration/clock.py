@@ -40,6 +40,7 @@ class LoopClock:
     def now(self) -> datetime:
         """Loop time, UTC, whole milliseconds."""
         at = self._monotonic()
-        self._last = whole_ms(max(self._wall(), self._last + timedelta(seconds=at - self._at)))
+        # kept exact: cut at each call, time would stand still for a caller that asks more than once in a millisecond
+        self._last = max(self._wall(), self._last + timedelta(seconds=at - self._at))
         self._at = at
-        return self._last
+        return whole_ms(self._last)

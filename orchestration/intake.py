@@ -46,8 +46,8 @@ class Intake:
     _discovered: float = -1e9
     _bytes_per_row: dict[str, float] = field(default_factory=dict)
     _missing: set[str] = field(default_factory=set)
+    _shared: set[str] = field(default_factory=set)
     _committer: Consumer | None = None
-    _gaps: list[Gap] = field(default_factory=list)
 
     def available(self, now: float) -> list[Range]:
         """What can be read now: from each partition's position to its last stable offset. Asks Kafka once, topics more rarely.
@@ -109,6 +109,11 @@ class Intake:
         except KafkaException as error:
             log.debug("offsets were not committed: %s", error)
 
+    def use(self, sources: tuple[Row, ...]) -> None:
+        """Reads these sources from now on."""
+        self.sources = sources
+        self._discovered = -1e9
+
     def close(self) -> None:
         """Closes the Kafka client that commits offsets."""
         if self._committer is not None:
@@ -117,7 +122,15 @@ class Intake:
 
     def _discover(self) -> None:
         names = self.cluster.topic_names()
-        wanted = {row["source"]: [name for name in names if topic_matches(name, row["topic"])] for row in self.sources}
+        wanted: dict[str, list[str]] = {row["source"]: [] for row in self.sources}
+        for name in names:
+            readers = [row["source"] for row in self.sources if topic_matches(name, row["topic"])]
+            if len(readers) > 1 and name not in self._shared:
+                self._shared.add(name)
+                log.warning("topic %s matches the sources %s: it is read once, as the first of them", name, ", ".join(readers))
+            if readers:
+                wanted[readers[0]].append(name)
+        self._partitions = {source: found for source, found in self._partitions.items() if source in wanted}
         topics = self.cluster.describe(name for found in wanted.values() for name in found)
         for row in self.sources:
             source = row["source"]
@@ -143,8 +156,8 @@ class Intake:
             self.positions.update({partition.key: where[partition] for partition in new})
         else:
             self.positions.update({partition.key: 0 for partition in new})
-        if partitions:
-            self.positions.setdefault(started, 1)
+        # also where there is no topic yet: what is written before the loop finds it must not be taken for the past
+        self.positions.setdefault(started, 1)
 
     def _bounded(self, available: list[Range]) -> list[Range]:
         heaviest = max((self._bytes_per_row.get(part.source, _FIRST_BYTES_PER_ROW) for part in available), default=1.0)

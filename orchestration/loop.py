@@ -54,6 +54,14 @@ class Pause:
         return Pause(why, now + longer, longer)
 
 
+@dataclass(frozen=True)
+class Postponed:
+    """Sends whose outcome is unknown: due since, and not sent again before `until`. The floor stays under them."""
+
+    since: datetime
+    until: datetime
+
+
 @dataclass
 class Tick:
     """What one tick did: rows by what happened to them, and milliseconds by step."""
@@ -78,7 +86,7 @@ class Loop:
         self.on_tick = on_tick
         self._trouble: dict[str, Pause] = {}
         self._set_aside: dict[str, Pause] = {}
-        self._postponed_since: datetime | None = None
+        self._postponed: list[Postponed] = []
         self._next_due: datetime | None = None
         self._fold_at_once = True
         self._undecided = 0
@@ -140,7 +148,8 @@ class Loop:
         appended = self.spark.sql(
             f"""
             select topic_id, partition, max(offset) + 1 as next, any_value(source) as source from {self.schema}.events
-            where batch > {since} and kind = 'report' group by topic_id, partition
+            where batch > {since} and kind = 'report'
+            group by topic_id, partition
             """
         ).collect()
         for row in appended:
@@ -177,7 +186,7 @@ class Loop:
         self.dbt.run("seed")
         compiled = self.dbt.compiled("{{ rules_hash() }}")
         self._rules_hash = str(self.spark.sql(compiled).collect()[0]["rules_hash"])
-        self.intake.sources = self.seeds.rows["sources"]
+        self.intake.use(self.seeds.rows["sources"])
         self.publisher = self._publish_step()
 
     def _reload_changed_seeds(self) -> None:
@@ -272,7 +281,6 @@ class Loop:
             return
         began = time.monotonic()
         variables: dict[str, object] = {"watermark": self.watermark, "upto": upto}
-        variables["pointer_retention_days"] = self.settings.pointer_retention_days
         if self._rules_hash:
             variables["rules_hash"] = self._rules_hash
         try:
@@ -301,6 +309,7 @@ class Loop:
         waiting = self.publisher.waiting(self.floor, now)
         self._next_due = waiting.next_due or now + HORIZON
         if waiting.rows == 0:
+            self._postponed = [some for some in self._postponed if some.until > now]
             self._move_floor(now)
             return
         set_aside = tuple(topic for topic, pause in self._set_aside.items() if pause.until > now)
@@ -310,7 +319,9 @@ class Loop:
             self._after_failed_append(error)
             self._next_due = None
             return
-        tick.counts.update(delivered=published.delivered, failed=published.failed, unknown=published.unknown)
+        tick.counts.update(
+            delivered=published.delivered, dead_letters=published.dead_letters, failed=published.failed, unknown=published.unknown
+        )
         tick.lateness_ms = published.lateness_ms
         if published.sent:
             tick.step_ms["publish"] = _ms_since(began)
@@ -335,25 +346,27 @@ class Loop:
         for topic in [topic for topic in self._set_aside if topic not in stopped and topic not in set_aside]:
             log.warning("destination %s takes messages again", topic)
             del self._set_aside[topic]
-        if published.unknown and published.open_since:
-            self._postponed_since = min(filter(None, (self._postponed_since, published.open_since)))
+        if not published.stops:
+            # what was unknown before, and might be sent again by now, has been read with this step
+            self._postponed = [some for some in self._postponed if some.until > now]
+        if published.open_since and published.open_until:
+            self._postponed.append(Postponed(published.open_since, published.open_until))
             log.warning(
                 "the outcome of %d sends is unknown: they are sent again when Kafka has forgotten the first",
                 published.unknown,
             )
-        if not published.sent and not published.stops:
-            self._postponed_since = None
         if not published.stops:
             self._move_floor(published.upto)
         if not published.complete:
             self._next_due = None
-        elif self._set_aside or self._postponed_since:
-            pauses = [pause.until for pause in self._set_aside.values()] or [now + timedelta(seconds=5)]
-            self._next_due = min([*pauses, self._next_due or now + HORIZON])
+        else:
+            again = [pause.until for pause in self._set_aside.values()] + [some.until for some in self._postponed]
+            self._next_due = min([*again, self._next_due or now + HORIZON])
 
     def _move_floor(self, upto: datetime) -> None:
-        if not self._set_aside and self._postponed_since is None:
-            self.floor = max(self.floor, min(filter(None, (upto, self._undecided_since))))
+        if not self._set_aside:
+            limits = [upto, *(some.since for some in self._postponed)] + ([self._undecided_since] if self._undecided_since else [])
+            self.floor = max(self.floor, min(limits))
 
     # ---------- what is written down
 
@@ -479,7 +492,8 @@ def _log_tick(number: int, tick: Tick) -> None:
     rows = " ".join(f"{name}={count}" for name, count in tick.counts.items() if count)
     steps = " ".join(f"{step}_ms={ms}" for step, ms in tick.step_ms.items())
     late = f" late_p50_ms={tick.lateness_ms[0]} late_p99_ms={tick.lateness_ms[1]}" if tick.lateness_ms else ""
-    log.info("tick=%d %s %s%s", number, rows, steps, late)
+    fields = {"tick": number, **tick.counts, **{f"{step}_ms": ms for step, ms in tick.step_ms.items()}, "late_ms": tick.lateness_ms}
+    log.info("tick=%d %s %s%s", number, rows, steps, late, extra={"fields": fields})
 
 
 def _digest(project: Path) -> str:

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.ledgers import AppendError, Ledgers
-from publisher import READY, RESULTS, PublisherSettings, publish
+from publisher import READY, RESULTS, PublisherSettings
 from publisher.contract import DELIVERED, FAILED, STOPPED, UNKNOWN
+from publisher.publishing import epoch_ms, publish_at
 
 # How far ahead a step looks for the next due time, so that the loop knows how long it may sleep.
 HORIZON = timedelta(seconds=60)
@@ -40,14 +41,20 @@ class Stop:
 
 @dataclass(frozen=True)
 class Published:
-    """One publish step. `upto`: everything due up to there was read; `open_since`: the earliest due of what is still open among it."""
+    """One publish step.
+
+    upto: everything due up to there was read. open_since: the earliest due among the rows whose outcome is unknown; open_until: when
+    the last of them may be sent again.
+    """
 
     upto: datetime
     complete: bool
     delivered: int = 0
+    dead_letters: int = 0
     failed: int = 0
     unknown: int = 0
     open_since: datetime | None = None
+    open_until: datetime | None = None
     stops: tuple[Stop, ...] = ()
     lateness_ms: tuple[int, int] | None = None
 
@@ -96,7 +103,7 @@ class PublishStep:
         Raises AppendError when the results could not be appended, after trying again without sending again.
         """
         upto = now if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(floor, now, set_aside)
-        results = self._send(self._due(floor, upto, now, set_aside))
+        results = self._send(self._due(floor, upto, now, set_aside), clock)
         try:
             return self._write_down(results, upto, clock, complete=upto == now)
         finally:
@@ -131,17 +138,20 @@ class PublishStep:
             cut = _aware(slot["due_at"])
         return now
 
-    def _send(self, due: DataFrame) -> DataFrame:
+    def _send(self, due: DataFrame, clock: Callable[[], datetime]) -> DataFrame:
         """The results of sending, kept outside of the query that made them: they are appended from there, however often that takes.
 
         localCheckpoint, never persist: what is lost from a cache is computed, that is, sent, again.
         """
         settings = self.settings
         columns = READY.names
+        # results are stamped with the loop's time, as due times are: it may be ahead of the wall clock, never behind
+        ahead_ms = round(clock().timestamp() * 1000) - epoch_ms()
 
         def send(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             task = TaskContext.get()
-            return publish(iter(batches), settings, slot=task.partitionId() if task else 0)
+            slot = task.partitionId() if task else 0
+            return publish_at(iter(batches), settings, slot, lambda: epoch_ms() + ahead_ms)
 
         return (
             due.select(*columns)
@@ -158,6 +168,8 @@ class PublishStep:
             .agg(
                 F.count(F.lit(1)).alias("rows"),
                 F.min("due_at").alias("open_since"),
+                F.max("not_before").alias("not_before"),
+                F.count_if(F.col("kind") == "dead_letter").alias("dead_letters"),
                 F.percentile_approx(lateness, [0.5, 0.99]).alias("lateness"),
                 F.collect_set(F.when(F.col("outcome") == STOPPED, F.struct("topic", "error_name", "error_message"))).alias("stops"),
             )
@@ -177,9 +189,11 @@ class PublishStep:
             upto=upto,
             complete=complete,
             delivered=counts.get(DELIVERED, 0),
+            dead_letters=int(delivered["dead_letters"]) if delivered else 0,
             failed=counts.get(FAILED, 0),
             unknown=counts.get(UNKNOWN, 0),
             open_since=_aware(unknown["open_since"]) if unknown else None,
+            open_until=_aware(unknown["not_before"]) if unknown else None,
             stops=stops,
             lateness_ms=tuple(delivered["lateness"]) if delivered else None,
         )

@@ -40,6 +40,9 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
     if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
         raise QueryError("one select, please (or with, show, describe, explain)")
     spark = start_session(settings)
+    parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
+    if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
+        raise QueryError("one select, please: this would write")
     return query(spark, _schema(settings), text, limit)
 
 

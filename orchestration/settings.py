@@ -170,18 +170,16 @@ class Settings(BaseSettings):
     intake_max_rows: _Count = 50_000
     """Rows taken in within one tick, all sources together: bounds the memory and the length of a tick."""
     intake_max_bytes: _Size = 64 * 1024 * 1024
-    """Bytes taken in within one tick, as Kafka counts them."""
+    """Bytes taken in within one tick: an estimate, by the mean size of the records taken in before."""
     publish_max_rows: _Count = 200_000
     """Rows sent within one tick."""
     publish_max_bytes: _Size = 256 * 1024 * 1024
-    """Bytes of keys, values and headers sent within one tick."""
+    """Bytes of keys and values sent within one tick."""
 
     idle_for_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
     """How long nothing must have come, with nothing waiting, before `run --until-idle` ends."""
     poll_seconds: Annotated[float, Field(ge=0.01, le=60)] = 0.5
     """How often Kafka is asked for new records while nothing is due. Each time is one small request."""
-    pointer_retention_days: Annotated[int, Field(ge=1, le=366)] = 7
-    """How long after its due time a delivery is still recognised by the headers it carries."""
 
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -200,11 +198,6 @@ class Settings(BaseSettings):
     def status_file(self) -> Path:
         """What the loop tells about itself, for `redrive status`."""
         return self.home / "status.json"
-
-    @property
-    def seeds_state(self) -> Path:
-        """Which seeds were loaded last: their hash."""
-        return self.home / "seeds.json"
 
     @property
     def broker_directory(self) -> Path:
