@@ -58,30 +58,7 @@ verified as (
         pointers.*,
         case
             when deliveries.delivery_id is not null
-                then struct(
-                    deliveries.delivery_id,
-                    deliveries.due_at,
-                    deliveries.kind,
-                    deliveries.message_id,
-                    deliveries.life,
-                    deliveries.attempt,
-                    deliveries.publish_attempt,
-                    deliveries.original_topic,
-                    deliveries.original_partition,
-                    deliveries.original_offset,
-                    deliveries.original_timestamp,
-                    deliveries.consumer_group,
-                    deliveries.content_hash,
-                    deliveries.headers,
-                    deliveries.topic,
-                    deliveries.source,
-                    deliveries.first_failed_at,
-                    deliveries.error_class,
-                    deliveries.error_message,
-                    deliveries.error_stack,
-                    deliveries.error_kind,
-                    deliveries.rule
-                )
+                then {{ answered_delivery('deliveries') }}
         end as answered
     from pointers
     left join deliveries

@@ -49,7 +49,6 @@ judged as (
         * except (is_answered, turn, standing),
         case
             when standing = 'answer' and (is_answered or turn > 1) then 'answered_already'
-            when standing = 'answer' and input_kind = 'report' and answered.kind = 'dead_letter' then 'answers_a_dead_letter'
             else standing
         end as standing
     from ordered

@@ -21,7 +21,7 @@ wanted as (
             when input_kind = 'failed_send' then 'send_failed'
             when policy.policy is null then 'no_route'
             when error_kind in ('fatal', 'poison') then error_kind
-            when attempt >= policy.max_attempts then 'exhausted'
+            when attempt >= max_attempts then 'exhausted'
             else error_kind
         end as reason
     from failures
@@ -100,7 +100,7 @@ made as (
         life,
         attempt,
         publish_attempt,
-        policy.max_attempts,
+        max_attempts,
         original_topic,
         original_partition,
         original_offset,

@@ -4,6 +4,8 @@
     refuse_creation='refuse_to_replace_the_wheel',
     partition_by=['hours(due_at)'],
     tblproperties=ledger_properties(distribution='none'),
+    pre_hook=interpreted(true),
+    post_hook=interpreted(false),
 ) }}
 
 {% if execute and load_relation(this) is none %}

@@ -25,6 +25,7 @@ placed as (
         inputs.*,
         case
             when inputs.input_kind in ('start', 'gap') then 'noted'
+            when inputs.input_kind = 'report' and inputs.answered.kind = 'dead_letter' then 'answers_a_dead_letter'
             when inputs.answered is not null then 'answer'
             -- our own result always has its delivery; the check at the end stops the fold if it hadn't
             when inputs.input_kind = 'failed_send' then 'lost'
@@ -78,14 +79,23 @@ compared as (
 
     select
         * except (messages),
-        coalesce(messages[first_id].life, 0) as known_life,
-        messages[first_id] is null
-        or (
-            -- the message's last delivery has been sent, and this failure happened after it
-            coalesce(messages[first_id].closed_batch < batch, false)
-            and happened_at > messages[first_id].quiet_until
-        ) as begins_a_life
+        messages[first_id] as known,
+        -- the message's last delivery has been sent, and this failure happened after it: no copy of an old report
+        coalesce(messages[first_id].closed_batch < batch, false) and happened_at > messages[first_id].quiet_until as is_news
     from named
+
+),
+
+related as (
+
+    -- news about a dead message begins another life; about one that was sent again, it answers that, whatever the consumer dropped
+    select
+        * except (known, is_news, standing, answered),
+        coalesce(known.life, 0) as known_life,
+        known is null or (is_news and known.last_delivery.kind = 'dead_letter') as begins_a_life,
+        case when is_news and known.last_delivery.kind <> 'dead_letter' then 'answer' else standing end as standing,
+        case when is_news and known.last_delivery.kind <> 'dead_letter' then known.last_delivery else answered end as answered
+    from compared
 
 ),
 
@@ -97,7 +107,7 @@ ordered as (
             partition by coalesce(plain_id, cause), first_id, begins_a_life
             order by batch, report_topic, report_partition, report_offset, report_index
         ) as turn
-    from compared
+    from related
 
 ),
 
@@ -148,7 +158,8 @@ identified as (
         sent_error_kind,
         problems,
         least(failed_at, recorded_at) as failed_at,
-        least(happened_at, recorded_at) as happened_at
+        -- as it was stated: it is only ever compared with what the same reporter stated before
+        happened_at
     from ordered
 
 )

@@ -32,8 +32,7 @@ last_deliveries as (
         any_value(content_hash) as content_hash,
         max(life) as life,
         max(happened_at) as last_happened_at,
-        max_by(delivery_id, struct(batch, due_at, cause)) as delivery_id,
-        max_by(due_at, struct(batch, due_at, cause)) as due_at
+        max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, cause)) as last_delivery
     from deliveries
     group by message_id
 
@@ -50,15 +49,16 @@ known as (
             struct(
                 last_deliveries.life,
                 -- a failure that happened before this is one that we have been told about
-                greatest(last_deliveries.last_happened_at, last_deliveries.due_at) as quiet_until,
-                closing_results.closed_batch
+                greatest(last_deliveries.last_happened_at, last_deliveries.last_delivery.due_at) as quiet_until,
+                closing_results.closed_batch,
+                last_deliveries.last_delivery
             )
         ))) as messages
     from last_deliveries
     left join closing_results
         on
-            last_deliveries.delivery_id = closing_results.delivery_id
-            and last_deliveries.due_at = closing_results.due_at
+            last_deliveries.last_delivery.delivery_id = closing_results.delivery_id
+            and last_deliveries.last_delivery.due_at = closing_results.due_at
     group by last_deliveries.plain_id
 
 )

@@ -31,6 +31,7 @@ select
     * except (route),
     route.retry_topic,
     route.dead_letter_topic,
+    route.processing.max_attempts,
     -- a failed send is the publisher's trouble and waits by the route's policy for that
     case when input_kind = 'failed_send' then route.publishing else route.processing end as policy
 from chosen
