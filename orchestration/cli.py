@@ -129,7 +129,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
 @app.command()
 def demo(
     port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: a free one.")] = None,
-    seconds: Annotated[int, typer.Option("--seconds", help="How long it goes on.")] = 120,
+    seconds: Annotated[int, typer.Option("--seconds", help="How long it goes on once everything is up.")] = 90,
     home: _Home = None,
 ) -> None:
     """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for two minutes."""
