@@ -210,6 +210,10 @@ class Home:
         dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
         dbt.run("run", select=["deliveries"], variables=variables)
 
+    def compiled(self, inline: str) -> str:
+        """The SQL that a piece of Jinja becomes: the macros, without a model around them."""
+        return self._dbt.compiled(inline)
+
     def read(self, table: str) -> list[Row]:
         """All rows of a table or view; times are aware, in UTC."""
         frame = self.spark.table(f"{self.schema}.{table}")

@@ -1,0 +1,383 @@
+"""The macros as expressions: tables of cases, each a value that goes in and what must come out, in one statement.
+
+What a macro does to whole tables is tested where it is used, in test_fold.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestration.seeds import topic_matches
+from tests.dbt.harness import Home
+
+BETWEEN = "\n/* next */\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An expression, with macros in Jinja, and its value."""
+
+    macro: str
+    expression: str
+    value: object
+
+    def __str__(self) -> str:
+        return f"{self.macro}: {self.expression}"[:120]
+
+
+def text(value: str | None) -> str:
+    """A SQL literal, made without the macro that is tested here."""
+    if value is None:
+        return "cast(null as string)"
+    return f"cast(x'{value.encode().hex()}' as string)"
+
+
+def binary(value: bytes | None) -> str:
+    return "cast(null as binary)" if value is None else f"x'{value.hex()}'"
+
+
+def call(macro: str, *arguments: object) -> str:
+    """A macro's call in Jinja: a text is an expression for the macro to put in its place."""
+    return "{{ " + f"{macro}({', '.join(map(repr, arguments))})" + " }}"
+
+
+def millis(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+# ---------- delays
+
+
+def backoff(failures: int, initial_ms: int = 1000, factor: float = 2, max_ms: int = 60000) -> str:
+    return call("backoff_delay_ms", f"{failures}", f"{initial_ms}", f"{factor}d", f"{max_ms}")
+
+
+def jitter(message: str, attempt: int, fraction: float = 0.3) -> str:
+    return call("jitter", text(message), f"{attempt}", f"{fraction}d")
+
+
+DELAYS = [
+    *(
+        Case("backoff_delay_ms", backoff(number), delay)
+        for number, delay in enumerate([1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000], start=1)
+    ),
+    Case("backoff_delay_ms", backoff(3, factor=1), 1000),
+    Case("backoff_delay_ms", backoff(3, factor=1.5), 2250),
+    Case("backoff_delay_ms", backoff(1, max_ms=10), 10),
+    Case("backoff_delay_ms", backoff(0), 1000),
+    Case("backoff_delay_ms", backoff(2147483647), 60000),
+    Case("backoff_delay_ms", backoff(2147483647, factor=1), 1000),
+    Case("backoff_delay_ms", backoff(2147483647, factor=1000), 60000),
+    Case("backoff_delay_ms", backoff(2147483647, initial_ms=9223372036854775807, factor=1000), 60000),
+    Case("jitter", f"{jitter('m', 1)} = {jitter('m', 1)}", True),
+    Case("jitter", f"{jitter('m', 1)} = {jitter('n', 1)}", False),
+    Case("jitter", f"{jitter('m', 1)} = {jitter('m', 2)}", False),
+    Case("jitter", jitter("m", 1, 0), 1),
+    Case("jitter", f"(select min({call('jitter', 'id', '1', '0.3d')}) between 0.7 and 0.71 from range(2000))", True),
+    Case("jitter", f"(select max({call('jitter', 'id', '1', '0.3d')}) between 1.29 and 1.3 from range(2000))", True),
+    Case("jitter", f"(select avg({call('jitter', 'id', '1', '0.3d')}) between 0.98 and 1.02 from range(2000))", True),
+    Case("duration_text", call("duration_text", "1000"), "1s"),
+    Case("duration_text", call("duration_text", "60000"), "60s"),
+    Case("duration_text", call("duration_text", "1500"), "1500ms"),
+    Case("duration_text", call("duration_text", "0"), "0s"),
+    Case("number_text", call("number_text", "2d"), "2"),
+    Case("number_text", call("number_text", "100d"), "100"),
+    Case("number_text", call("number_text", "0.3d"), "0.3"),
+    Case("number_text", call("number_text", "10.05d"), "10.05"),
+    *(
+        Case(
+            "policy_text",
+            call(
+                "policy_text",
+                f"named_struct('initial_ms', 1000, 'factor', 2d, 'max_ms', 1500, 'jitter', 0.3d, 'max_attempts', {attempts})",
+            ),
+            f"exponential(initial=1s, factor=2, max=1500ms, jitter=0.3{said})",
+        )
+        for attempts, said in [("5", ", attempts=5"), ("cast(null as int)", "")]
+    ),
+]
+
+# ---------- foreign text and bytes
+
+WHOLE_NUMBERS: Mapping[str | None, int | None] = {
+    "0": 0,
+    "17": 17,
+    "007": 7,
+    "100": 100,
+    "101": None,
+    "9" * 18: None,
+    "9" * 4000: None,
+    "": None,
+    "-1": None,
+    "+1": None,
+    " 1": None,
+    "1\n": None,
+    "1.0": None,
+    "1e1": None,
+    "0x1": None,
+    "１": None,
+    None: None,
+}
+
+BIG_ENDIANS: Mapping[tuple[bytes | None, int, int], int | None] = {
+    (b"\0\0\0\x11", 4, 2**31 - 1): 17,
+    (b"\x7f\xff\xff\xff", 4, 2**31 - 1): 2**31 - 1,
+    (b"\x80\0\0\0", 4, 2**31 - 1): None,
+    (b"\xff\xff\xff\xff", 4, 2**31 - 1): None,
+    (b"\0\0\0\0\0\0\0\0", 8, 2**63 - 2): 0,
+    (b"\x7f\xff\xff\xff\xff\xff\xff\xfe", 8, 2**63 - 2): 2**63 - 2,
+    (b"\x7f\xff\xff\xff\xff\xff\xff\xff", 8, 2**63 - 2): None,
+    (b"\x80\0\0\0\0\0\0\0", 8, 2**63 - 2): None,
+    (b"\xff" * 8, 8, 2**63 - 2): None,
+    (b"\0\0\x11", 4, 2**31 - 1): None,
+    (b"\0\0\0\0\x11", 4, 2**31 - 1): None,
+    (b"\0\0\0\x11", 8, 2**63 - 2): None,
+    (b"1234567890" * 100, 8, 2**63 - 2): None,
+    (b"", 4, 2**31 - 1): None,
+    (None, 4, 2**31 - 1): None,
+}
+
+NOON = millis(datetime(2026, 3, 1, 12, tzinfo=UTC))
+
+POINTS_IN_TIME: Mapping[str | None, int | None] = {
+    str(NOON): NOON,
+    "0": 0,
+    "253402300799999": 253402300799999,
+    "253402300800000": None,
+    "999999999999999": None,
+    "9" * 16: None,
+    "-1": None,
+    "2026-03-01T12:00:00Z": NOON,
+    "2026-03-01T14:00:00+02:00": NOON,
+    "2026-03-01T06:30:00-05:30": NOON,
+    "2026-03-01T12:00:00.1Z": NOON + 100,
+    "2026-03-01T12:00:00.123999Z": NOON + 123,
+    "2026-03-01T12:00:00.123999999Z": NOON + 123,
+    "2026-03-01T12:00:00": None,
+    "2026-03-01 12:00:00Z": None,
+    "2026-03-01": None,
+    "2026-13-01T12:00:00Z": None,
+    "2026-02-30T12:00:00Z": None,
+    "2026-03-01T25:00:00Z": None,
+    "2026-03-01T12:00:00+99:99": None,
+    "2026-03-01T12:00:00Z\n": None,
+    "now": None,
+    "": None,
+    None: None,
+}
+
+TOPICS: Mapping[str | None, bool] = {
+    "orders": True,
+    "Orders_2.eu-west": True,
+    "...": True,
+    "a" * 249: True,
+    "a" * 250: False,
+    ".": False,
+    "..": False,
+    "": False,
+    "a b": False,
+    "a'b": False,
+    "a\n": False,
+    "ä": False,
+    None: False,
+}
+
+GROUPS: Mapping[str | None, bool] = {
+    "billing": True,
+    "a b/c:d'e": True,
+    "ä😀": True,
+    "a" * 249: True,
+    "a" * 250: False,
+    "": False,
+    "a\x00": False,
+    "a\x7f": False,
+    "a\nb": False,
+    "a\n": False,
+    None: False,
+}
+
+REPAIRED: Mapping[tuple[bytes | None, int], str | None] = {
+    (b"plain", 512): "plain",
+    (b"plain", 3): "pla",
+    ("é".encode(), 512): "é",
+    (b"a\xffb", 512): "a\N{REPLACEMENT CHARACTER}b",
+    (b"\xff" * 4, 9): "\N{REPLACEMENT CHARACTER}" * 3,
+    (b"\xff" * 4, 8): "\N{REPLACEMENT CHARACTER}" * 2,
+    (b"\xff", 2): "",
+    ("abcé".encode(), 4): "abc",
+    ("abcक".encode(), 5): "abc",
+    ("abc😀".encode(), 5): "abc",
+    (b"", 512): "",
+    (None, 512): None,
+}
+
+FOREIGN = [
+    *(Case("whole_number", call("whole_number", text(given), 100), number) for given, number in WHOLE_NUMBERS.items()),
+    Case("whole_number", call("whole_number", text("9" * 18), 2**63 - 2), int("9" * 18)),
+    *(Case("big_endian", call("big_endian", binary(given), *limits), number) for (given, *limits), number in BIG_ENDIANS.items()),
+    *(Case("point_in_time", f"unix_millis({call('point_in_time', text(given))})", at) for given, at in POINTS_IN_TIME.items()),
+    *(Case("kafka_topic", call("kafka_topic", text(given)), given if legal else None) for given, legal in TOPICS.items()),
+    *(Case("known_group", call("known_group", text(given)), given if known else None) for given, known in GROUPS.items()),
+    *(
+        # what fits of the bytes, without the piece of a character at the end
+        Case("utf8_cut", call("utf8_cut", text(given), most), given.encode()[:most].decode(errors="ignore"))
+        for given in ["ab" + character + "c" for character in "aéक😀"]
+        for most in range(1, 8)
+    ),
+    Case("utf8_cut", call("utf8_cut", text(None), 8), None),
+    Case("utf8_text", call("utf8_text", binary(b"a\xff")), None),
+    Case("utf8_text", call("utf8_text", binary("é😀".encode())), "é😀"),
+    *(Case("utf8_repaired", call("utf8_repaired", binary(given), most), kept) for (given, most), kept in REPAIRED.items()),
+]
+
+# ---------- names and hashes
+
+CONTENTS: list[tuple[bytes | None, bytes | None]] = [
+    *itertools.product([None, b"", b"a"], [None, b"", b"a"]),
+    (b"ab", b""),
+    (b"", b"ab"),
+    (b"a", b"b"),
+    (b"\x00", b"\xff"),
+]
+
+
+def content_hash(key: bytes | None, value: bytes | None) -> str:
+    lengths = ",".join(str(-1 if part is None else len(part)) for part in (key, value))
+    return hashlib.sha256(lengths.encode() + (key or b"") + (value or b"")).hexdigest()[:32]
+
+
+TEXTS = ["it's", "''", "\\", "\\'", "\\n", "a\nb", "\\u0041", "^orders[.]\\d+$", '"', "%_", "é😀", "-- no comment", "", 17, None]
+
+NAMES = [
+    *(Case("content_hash", call("content_hash", binary(key), binary(value)), content_hash(key, value)) for key, value in CONTENTS),
+    *(Case("sql_text", call("sql_text", value), str(value)) for value in TEXTS),
+    Case("message_id", call("message_id", "'billing'", "'orders'", "0", "17"), "billing:orders/0/17"),
+    Case("message_id", call("message_id", "null", "'orders'", "0", "17"), ":orders/0/17"),
+]
+
+# ---------- where it may go
+
+
+def pattern(template: str, group: str | None) -> str:
+    return call("destination_pattern", text(template), text(group))
+
+
+def ours(topic: str, group: str | None = "billing", speaks_for: str = "^.*", templates: str = "{topic}-{group}-retry {topic}.dlq") -> str:
+    retry_topic, dead_letter_topic = templates.split()
+    routes = f"array(named_struct('retry_topic', {text(retry_topic)}, 'dead_letter_topic', {text(dead_letter_topic)}))"
+    return call("is_our_destination", text(topic), text(group), text(speaks_for), routes)
+
+
+MOST_SPECIFIC_FIRST = [
+    ("orders", "billing"),
+    ("orders", "*"),
+    ("^orders-eu", "*"),
+    ("^orders", "billing"),
+    ("^orders", "*"),
+    ("*", "billing"),
+    ("*", "*"),
+]
+
+ROUTES = [
+    *(
+        Case("topic_matches", call("topic_matches", text(topic), text(given)), topic_matches(topic, given))
+        for topic, given in itertools.product(
+            ["orders", "orders2", "orders.eu", "ordersXeu", "x-orders", "*", "^orders"],
+            ["orders", "*", "^orders", "^orders$", "^orders[.]", "^.*eu$", "orders.eu", "^(a|orders)\\d"],
+        )
+    ),
+    *(
+        Case("topic_from_template", call("topic_from_template", text(template), "'orders'", "'billing'", "'fatal'"), made)
+        for template, made in [
+            ("{topic}-{group}-retry", "orders-billing-retry"),
+            ("{topic}.{kind}.dlq", "orders.fatal.dlq"),
+            ("{topic}", "orders"),
+            ("all", "all"),
+            ("{group}.{group}", "billing.billing"),
+        ]
+    ),
+    Case("destination_pattern", pattern("{topic}-{group}.retry", "billing.eu"), "^(.+)-billing[.]eu[.]retry\\z"),
+    Case("destination_pattern", pattern("{topic}-{group}-retry", None), "^(.+)-.+-retry\\z"),
+    Case("destination_pattern", pattern("{topic}-{group}-retry", "a(b"), "^(.+)-.+-retry\\z"),
+    Case("destination_pattern", pattern("{topic}.{kind}", "billing"), "^(.+)[.][a-z]+\\z"),
+    Case("is_our_destination", ours("orders-billing-retry"), True),
+    Case("is_our_destination", ours("orders.dlq"), True),
+    Case("is_our_destination", ours("orders"), False),
+    Case("is_our_destination", ours("ordersXdlq"), False),
+    Case("is_our_destination", ours("orders.dlq.eu"), False),
+    Case("is_our_destination", ours(".dlq"), False),
+    Case("is_our_destination", ours("orders-billing-retry", group="shipping"), False),
+    Case("is_our_destination", ours("orders-billing-retry", group=None), True),
+    Case("is_our_destination", ours("orders-billing-retry", group="a b"), True),
+    Case("is_our_destination", ours("orders.dlq", speaks_for="orders payments"), True),
+    Case("is_our_destination", ours("shipping.dlq", speaks_for="orders payments"), False),
+    Case("is_our_destination", ours("orders.dlq", speaks_for="  ^.*   orders.dlq "), False),
+    Case("is_our_destination", ours("orders", templates="{topic} {topic}.dlq"), False),
+    Case("is_our_destination", ours("all-retries", templates="all-retries {topic}.dlq"), True),
+    Case("is_our_destination", ours("orders.fatal.dlq", templates="{topic}-retry {topic}.{kind}.dlq", speaks_for="orders"), True),
+    Case("is_our_destination", ours("orders.9.dlq", templates="{topic}-retry {topic}.{kind}.dlq", speaks_for="orders"), False),
+    *(
+        Case("route_rank", f"{call('route_rank', *map(text, before))} < {call('route_rank', *map(text, after))}", True)
+        for before, after in itertools.pairwise(MOST_SPECIFIC_FIRST)
+    ),
+]
+
+CASES = [*DELAYS, *FOREIGN, *NAMES, *ROUTES]
+
+RANDOM_BACKOFF = call("backoff_delay_ms", "failures", "initial_ms", "factor", "max_ms")
+
+
+@pytest.fixture(scope="module")
+def compiled(home: Home) -> list[str]:
+    """All expressions as SQL, compiled in one go; the last is the one for random policies."""
+    return home.compiled(BETWEEN.join([*(case.expression for case in CASES), RANDOM_BACKOFF])).split(BETWEEN)
+
+
+@pytest.fixture(scope="module")
+def values(home: Home, compiled: list[str]) -> list[object]:
+    return list(home.spark.sql(f"select {', '.join(compiled[:-1])}").collect()[0])
+
+
+@pytest.mark.parametrize("place", range(len(CASES)), ids=[f"{case.macro}-{place}" for place, case in enumerate(CASES)])
+def test_what_a_macro_says(place: int, values: list[object]) -> None:
+    case = CASES[place]
+    assert values[place] == case.value, f"{case}"
+
+
+def test_every_content_has_a_hash_of_its_own() -> None:
+    assert len({content_hash(*content) for content in CONTENTS}) == len(CONTENTS)
+
+
+def _delay_ms(failures: int, initial_ms: int, factor: float, max_ms: int) -> float:
+    """The rule as it is told: longer by the factor each time, until the cap."""
+    delay = float(initial_ms)
+    for _ in range(failures - 1):
+        if delay >= max_ms:
+            break
+        delay *= factor
+    return min(delay, max_ms)
+
+
+def test_backoff_of_random_policies_is_what_multiplying_step_by_step_gives(home: Home, compiled: list[str]) -> None:
+    chance = random.Random(20260301)
+    policies = [
+        (
+            chance.choice([1, 2, 5, chance.randint(1, 1001)]),
+            chance.randint(1, 10 ** chance.randint(1, 6)),
+            chance.choice([1.0, 2.0, 1000.0, chance.uniform(1, 1.01), chance.uniform(1, 10)]),
+            chance.randint(1, 10 ** chance.randint(1, 9)),
+        )
+        for _ in range(400)
+    ]
+    frame = home.spark.createDataFrame(policies, "failures int, initial_ms bigint, factor double, max_ms bigint")
+    rows = frame.selectExpr("*", f"{compiled[-1]} as delay_ms").collect()
+    assert len(rows) == len(policies)
+    for *policy, delay_ms in rows:
+        assert delay_ms == pytest.approx(_delay_ms(*policy), rel=1e-9), policy
