@@ -210,6 +210,10 @@ class Home:
         dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
         dbt.run("run", select=["deliveries"], variables=variables)
 
+    def run(self, command: str) -> None:
+        """Runs a dbt command over the whole project, as a bare `dbt run` or `dbt seed` does."""
+        self._dbt.run(command)
+
     def compiled(self, inline: str) -> str:
         """The SQL that a piece of Jinja becomes: the macros, without a model around them."""
         return self._dbt.compiled(inline)

@@ -1,0 +1,134 @@
+"""The project around the rules: what is described, what survives a run, a refresh and a seed, and who sees whose commits."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dbt.harness import PROJECT, Home, report
+
+RECORDS = ("events", "publish_results", "ticks", "deliveries")
+
+
+@pytest.fixture(scope="module")
+def declared(home: Home) -> dict[str, dict[str, Any]]:
+    """What the project declares, by the name of each table and view that lies in the catalog."""
+    nodes = json.loads((home.path / "dbt" / "manifest.json").read_text(encoding="utf-8"))["nodes"].values()
+    return {
+        node["name"]: node for node in nodes if node["resource_type"] in ("model", "seed") and node["config"]["materialized"] != "ephemeral"
+    }
+
+
+def test_every_column_is_described_and_every_described_column_exists(home: Home, declared: dict[str, dict[str, Any]]) -> None:
+    listed = home.spark.sql(f"show tables in {home.schema}").collect() + home.spark.sql(f"show views in {home.schema}").collect()
+    exist = {row[1]: sorted(home.spark.table(f"{home.schema}.{row[1]}").columns) for row in listed}
+    described = {
+        name: sorted(column["name"] for column in node["columns"].values() if column["description"].strip())
+        for name, node in declared.items()
+    }
+    assert exist == described
+    assert [name for name, node in declared.items() if not node["description"].strip()] == []
+
+
+def test_what_people_and_the_publisher_read_is_a_contract(declared: dict[str, dict[str, Any]]) -> None:
+    read = {name: node for name, node in declared.items() if "marts" in node["fqn"] or name == "ready"}
+    assert {"attempts", "dead_letters", "messages", "ready"} <= read.keys()
+    assert [name for name, node in read.items() if not node["config"]["contract"]["enforced"]] == []
+
+
+def _commits(home: Home) -> dict[str, list[str]]:
+    """All versions of each table that is only ever appended to: any commit adds one, a table made anew begins others."""
+    return {
+        table: [row["file"] for row in home.spark.sql(f"select file from {home.schema}.{table}.metadata_log_entries").collect()]
+        for table in RECORDS
+    }
+
+
+@pytest.mark.parametrize("full_refresh", ["false", "true"], ids=["a bare run", "a full refresh"])
+def test_a_run_with_nothing_to_decide_leaves_the_records_alone(home: Home, monkeypatch: pytest.MonkeyPatch, full_refresh: str) -> None:
+    home.append_reports(report("left-alone", home.batch))
+    home.fold()
+    home.append_tick(home.batch)
+    commits = _commits(home)
+    rows = {table: len(home.read(table)) for table in RECORDS}
+    assert rows["events"] > 0
+    assert rows["deliveries"] > 0
+    monkeypatch.setenv("DBT_FULL_REFRESH", full_refresh)
+    home.run("run")
+    assert _commits(home) == commits
+    assert {table: len(home.read(table)) for table in RECORDS} == rows
+
+
+@pytest.fixture
+def seeds(home: Home) -> Iterator[Path]:
+    """The seeds, which lie outside of the project; put back, and loaded as they were, after the test."""
+    directory = home.path / "seeds"
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    yield directory
+    for path, content in before.items():
+        path.write_bytes(content)
+    home.run("seed")
+
+
+def test_seeds_come_through_as_they_stand_in_their_files(home: Home, seeds: Path) -> None:
+    assert seeds.is_absolute()
+    assert not seeds.is_relative_to(PROJECT)
+    rows = [
+        ["it's", "fatal", "an apostrophe"],
+        ["^orders[.]\\d+\\n$", "retriable", "a backslash, and a comma"],
+        ['"quoted"', "poison", ""],
+        ["ä😀", "fatal", "'); drop table events; --"],
+        ["17", "fatal", "true"],
+    ]
+    with (seeds / "error_rules.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([["error_class", "kind", "why"], *rows])
+    files = {path: path.read_bytes() for path in seeds.iterdir()}
+    home.run("seed")
+    assert {path: path.read_bytes() for path in seeds.iterdir()} == files
+    loaded = sorted([row["error_class"], row["kind"], row["why"] or ""] for row in home.read("error_rules"))
+    assert loaded == sorted(rows)
+
+
+def test_an_empty_seed_is_an_empty_table(home: Home, seeds: Path) -> None:
+    (seeds / "error_rules.csv").write_text("error_class,kind,why\n", encoding="utf-8")
+    home.run("seed")
+    assert home.read("error_rules") == []
+    assert home.spark.table(f"{home.schema}.error_rules").columns == ["error_class", "kind", "why"]
+
+
+OTHER_PROCESS = """
+import sys
+from pathlib import Path
+from orchestration.settings import load_settings
+from orchestration.spark import start_session
+home, project = map(Path, sys.argv[1:])
+start_session(load_settings(home=home, seeds=home / "seeds", project=project)).sql("insert into scratch.seen values (2)")
+"""
+
+
+@pytest.mark.slow
+def test_a_session_sees_what_another_process_commits_meanwhile(home: Home) -> None:
+    home.spark.sql("create namespace if not exists scratch")
+    home.spark.sql("create table scratch.seen (number int) using iceberg")
+    home.spark.sql("insert into scratch.seen values (1)")
+    assert home.spark.table("scratch.seen").count() == 1
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_PROCESS, str(home.path), str(PROJECT)],
+        cwd=PROJECT,
+        env={**os.environ, "REDRIVE_SPARK_MEMORY": "1g"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert home.spark.table("scratch.seen").count() == 2
+    home.spark.sql("drop table scratch.seen")
