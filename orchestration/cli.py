@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from orchestration.settings import Settings, SettingsError, load_settings
@@ -32,7 +33,7 @@ def main() -> None:
     except Exception as error:
         if logging.getLogger().isEnabledFor(logging.DEBUG):
             raise
-        _errors.print(f"[red]{type(error).__name__.removesuffix('Error') or 'Error'}:[/red] {_plain(error)}", style="")
+        _errors.print(f"[red]{type(error).__name__.removesuffix('Error') or 'Error'}:[/red] {escape(str(error))}", style="")
         raise SystemExit(getattr(error, "exit_code", 1)) from None
 
 
@@ -69,8 +70,9 @@ def check(
     findings = run_checks(_settings(home=home), create=create)
     table = Table("", "what", "found", box=None, pad_edge=False)
     for finding in findings:
-        table.add_row("[green]ok[/green]" if finding.ok else "[red]bad[/red]", finding.what, finding.found)
-    Console().print(table)
+        table.add_row("[green]ok[/green]" if finding.ok else "[red]bad[/red]", escape(finding.what), escape(finding.found))
+    # a pipe has no width: nothing is folded there
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 
@@ -122,7 +124,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
     ):
         table.add_row(name, str(value))
     for what, why in found.trouble.items():
-        table.add_row(f"[red]{what}[/red]", why)
+        table.add_row(f"[red]{escape(what)}[/red]", escape(why))
     Console().print(table)
 
 
@@ -188,7 +190,3 @@ class _JsonLines(logging.Formatter):
 def _stop_on_signals(stop: Callable[[], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop())
-
-
-def _plain(error: Exception) -> str:
-    return str(error).replace("[", r"\[")
