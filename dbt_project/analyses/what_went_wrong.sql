@@ -43,7 +43,11 @@ counted as (
     select
         'sent twice',
         count(*)
-    from (select delivery_id from results group by delivery_id having count(*) > 1)
+    from (
+        select delivery_id from results
+        group by delivery_id
+        having count(*) > 1
+    ) as sent_twice
 
     union all
 

@@ -16,8 +16,7 @@ dead_letters as (
 
 validation_errors as (
 
-    select
-        messages.message_id
+    select messages.message_id
     from messages
     left join dead_letters on messages.message_id = dead_letters.message_id
     where dead_letters.offset is null

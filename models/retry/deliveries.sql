@@ -65,7 +65,7 @@ inputs as (
         select * from events
         union all
         select distinct * from failed_sends
-    )
+    ) as gathered
 
 ),
 
