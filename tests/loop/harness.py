@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
 
 from orchestration.loop import Loop
 from orchestration.settings import load_settings
@@ -72,6 +73,10 @@ class Redrive:
     @classmethod
     def start(cls, kafka: dict[str, str], home: Path, project: Path) -> Redrive:
         """A loop over the test's seeds; rules that the tests don't change are the project's."""
+        # a session of other tests in this process has their catalog: it would be taken over as it is
+        before = SparkSession.getActiveSession()
+        if before is not None:
+            before.stop()
         seeds = home / "seeds"
         seeds.mkdir(parents=True)
         for path in (project / "dbt_project" / "seeds").glob("*.*"):
