@@ -134,7 +134,7 @@ def demo(
     seconds: Annotated[int, typer.Option("--seconds", help="How long it goes on once everything is up.")] = 90,
     home: _Home = None,
 ) -> None:
-    """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for two minutes."""
+    """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for about two minutes."""
     from orchestration.demo import run_demo
 
     raise typer.Exit(run_demo(_settings(home=home), port=port, seconds=seconds))

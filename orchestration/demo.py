@@ -1,4 +1,4 @@
-"""`redrive demo`: a real broker, a consumer that fails now and then, and the loop, for two minutes; then what the tables say about it."""
+"""`redrive demo`: a real broker, a consumer that fails now and then, the loop, for about two minutes; then what the tables say."""
 
 from __future__ import annotations
 
