@@ -129,6 +129,14 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
 
 
 @app.command()
+def maintain(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: _Home = None) -> None:
+    """Compact the tables' files, expire old snapshots, remove orphans. Beside a running loop or without one; hourly, say."""
+    from orchestration.maintenance import maintain, print_report
+
+    print_report(maintain(_settings(home=home)), output)
+
+
+@app.command()
 def demo(
     port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: a free one.")] = None,
     seconds: Annotated[int, typer.Option("--seconds", help="How long it goes on once everything is up.")] = 90,

@@ -181,6 +181,13 @@ class Settings(BaseSettings):
     poll_seconds: Annotated[float, Field(ge=0.01, le=60)] = 0.5
     """How often Kafka is asked for new records while nothing is due. Each time is one small request."""
 
+    maintenance_snapshot_minutes: Annotated[int, Field(ge=1, le=525_600)] = 60
+    """Snapshots older than this are expired by `redrive maintain`: longer than any statement takes that reads the tables."""
+    maintenance_snapshots: _Count = 20
+    """How many of the last snapshots are kept, whatever their age."""
+    maintenance_orphan_days: Annotated[int, Field(ge=2, le=3650)] = 3
+    """Files that nothing refers to are removed when they are older: longer than any commit takes."""
+
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -1,0 +1,296 @@
+"""Maintenance: few large files where a loop left many small ones, and nothing kept that nobody reads. No row is changed.
+
+It may run beside the loop, in another process: it rewrites only what no step of the loop reads as its own any more, and its commits
+(Iceberg's operation `replace`) are none that the loop's guarded appends take for another loop's. docs/maintenance.md says why.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeVar
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from orchestration.settings import Settings
+from orchestration.spark import schema as schema_of
+from orchestration.spark import start_session
+
+log = logging.getLogger(__name__)
+
+TABLES: Final = ("events", "publish_results", "ticks", "deliveries")
+
+# How `events` is partitioned: by so many batches.
+_EVENTS_PARTITION_BATCHES: Final = 1000
+# Iceberg's own default, where the table has no other.
+_MANIFEST_BYTES: Final = 8 * 1024 * 1024
+# How often a rewrite whose commit met another one is begun anew.
+_ATTEMPTS: Final = 3
+_CONFLICTS: Final = ("CommitFailedException", "ValidationException")
+
+T = TypeVar("T")
+
+
+class MaintenanceError(Exception):
+    """There is nothing to maintain: which tables are missing, where, and what makes them."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What the loop has behind it, by its last row in `ticks`.
+
+    batch: all batches up to it are decided. hour: everything due before it is closed, as SQL writes a time; a whole hour, UTC.
+    """
+
+    batch: int
+    hour: str
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Which files of a table may be rewritten, as a condition on rows, and in which order rows are written; empty: as they come."""
+
+    where: str
+    sort_order: str = ""
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What was done to a table. Files and bytes are the table's, with what the loop has appended meanwhile."""
+
+    table: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    files_rewritten: int
+    bytes_rewritten: int
+    manifests_rewritten: int
+    snapshots_expired: int
+    orphans_removed: int
+    milliseconds: int
+    left: str = ""
+    """What was left for the next run, and why."""
+
+
+@dataclass(frozen=True)
+class MaintenanceReport:
+    """What one run did, table by table."""
+
+    tables: tuple[TableReport, ...]
+
+
+def maintain(settings: Settings, spark: SparkSession | None = None, now: datetime | None = None) -> MaintenanceReport:
+    """Compacts the tables' files and manifests, expires their snapshots and removes files that nothing refers to.
+
+    A second run right after the first commits nothing. Raises MaintenanceError where the tables don't exist.
+    """
+    spark = spark or start_session(settings)
+    schema = schema_of(settings.project)
+    _must_exist(spark, schema, settings)
+    settled = _settled(spark, schema)
+    now = now or datetime.now(UTC)
+    return MaintenanceReport(
+        tuple(_maintain(_Table(spark, f"{schema}.{table}"), table, rewrites(settled).get(table), settings, now) for table in TABLES)
+    )
+
+
+def print_report(report: MaintenanceReport, output: Literal["table", "json"]) -> None:
+    """Prints to standard output, a line or an object for each table."""
+    if output == "json":
+        for done in report.tables:
+            print(json.dumps(asdict(done)))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("table", "files", "bytes", "files rewritten", "manifests rewritten", "snapshots expired", "orphans removed", "ms"):
+        table.add_column(name, justify="left" if name == "table" else "right")
+    for done in report.tables:
+        table.add_row(
+            done.table,
+            f"{done.files_before:,} -> {done.files_after:,}",
+            f"{done.bytes_before:,} -> {done.bytes_after:,}",
+            *(f"{count:,}" for count in (done.files_rewritten, done.manifests_rewritten, done.snapshots_expired)),
+            *(f"{count:,}" for count in (done.orphans_removed, done.milliseconds)),
+        )
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    for done in report.tables:
+        if done.left:
+            print(f"{done.table}: left for the next run: {done.left}", file=sys.stderr)
+
+
+def rewrites(settled: Settled | None) -> dict[str, Rewrite]:
+    """What may be rewritten, by table; nothing before the first loop has run.
+
+    Only batches that are decided: they are not above the last own batch of any loop in charge, where its guard looks. `events` and the
+    hours of `publish_results` and `deliveries` once they are complete, so that each payload is rewritten once; `ticks`, which is small,
+    whenever there is something.
+    """
+    if settled is None:
+        return {}
+    complete = (settled.batch + 1) // _EVENTS_PARTITION_BATCHES * _EVENTS_PARTITION_BATCHES
+    past = f"due_at < timestamp '{settled.hour}'"
+    return {
+        "events": Rewrite(f"batch < {complete}"),
+        "publish_results": Rewrite(f"{past} and batch <= {settled.batch}"),
+        "ticks": Rewrite(f"batch <= {settled.batch}"),
+        # in the order in which folds write, for the same reason: look-ups by coordinates skip files, and groups of rows within them
+        "deliveries": Rewrite(past, "original_topic, original_partition, original_offset"),
+    }
+
+
+def _must_exist(spark: SparkSession, schema: str, settings: Settings) -> None:
+    spark.sql(f"create namespace if not exists {schema}")
+    exist = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
+    missing = [table for table in TABLES if table not in exist]
+    if missing:
+        raise MaintenanceError(
+            f"nothing to maintain: {', '.join(missing)} {'does' if len(missing) == 1 else 'do'} not exist in the schema {schema} "
+            f"under {settings.home}. `redrive run` makes the tables; --home or REDRIVE_HOME names another state"
+        )
+
+
+def _settled(spark: SparkSession, schema: str) -> Settled | None:
+    last = spark.sql(
+        f"""
+        select watermark, date_format(date_trunc('hour', floor), 'yyyy-MM-dd HH:mm:ss') as hour
+        from {schema}.ticks
+        order by batch desc
+        limit 1
+        """
+    ).collect()
+    return Settled(int(last[0]["watermark"]), last[0]["hour"]) if last else None
+
+
+def _maintain(table: _Table, name: str, rewrite: Rewrite | None, settings: Settings, now: datetime) -> TableReport:
+    began = time.monotonic()
+    before = table.size()
+    left: list[str] = []
+    rewritten = _unless_overtaken(lambda: table.rewrite_files(rewrite), "files", left) if rewrite else None
+    manifests = _unless_overtaken(table.rewrite_manifests, "manifests", left)
+    expired = _unless_overtaken(
+        lambda: table.expire(now - timedelta(minutes=settings.maintenance_snapshot_minutes), settings.maintenance_snapshots),
+        "snapshots",
+        left,
+    )
+    orphans = table.remove_orphans(now - timedelta(days=settings.maintenance_orphan_days))
+    after = table.size()
+    report = TableReport(
+        table=name,
+        files_before=before.files,
+        files_after=after.files,
+        bytes_before=before.bytes,
+        bytes_after=after.bytes,
+        files_rewritten=rewritten.files if rewritten else 0,
+        bytes_rewritten=rewritten.bytes if rewritten else 0,
+        manifests_rewritten=manifests or 0,
+        snapshots_expired=expired or 0,
+        orphans_removed=orphans,
+        milliseconds=round((time.monotonic() - began) * 1000),
+        left="; ".join(left),
+    )
+    log.info(
+        "%s: %d files rewritten, %d snapshots expired, %d ms",
+        report.table, report.files_rewritten, report.snapshots_expired, report.milliseconds,
+    )  # fmt: skip
+    return report
+
+
+def _unless_overtaken(step: Callable[[], T], what: str, left: list[str]) -> T | None:
+    """Does a step, and begins it anew when its commit was refused because of another one; what fails again and again is left."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return step()
+        except (Py4JJavaError, PySparkException) as error:
+            refusal = _refusal(error)
+            if refusal is None:
+                raise
+            log.warning("%s: the commit was refused (attempt %d of %d): %s", what, attempt, _ATTEMPTS, refusal)
+    left.append(f"{what}: other commits came first {_ATTEMPTS} times")
+    return None
+
+
+def _refusal(error: Exception) -> str | None:
+    """The line of an error that says that another commit came first; None for any other error."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if any(conflict in line for conflict in _CONFLICTS)), None)
+
+
+@dataclass(frozen=True)
+class _Size:
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table, and Iceberg's procedures for it."""
+
+    spark: SparkSession
+    name: str
+
+    def size(self) -> _Size:
+        """As the last snapshot sums it up: no file is read for it."""
+        row = self.spark.sql(
+            f"""
+            select
+                cast(coalesce(max_by(summary['total-data-files'], committed_at), '0') as bigint) as files,
+                cast(coalesce(max_by(summary['total-files-size'], committed_at), '0') as bigint) as bytes
+            from {self.name}.snapshots
+            """
+        ).collect()[0]
+        return _Size(int(row["files"]), int(row["bytes"]))
+
+    def rewrite_files(self, rewrite: Rewrite) -> _Size:
+        """Makes one file of five or more small ones of a partition. Nothing to make, no commit."""
+        order = f", strategy => 'sort', sort_order => '{rewrite.sort_order}'" if rewrite.sort_order else ", strategy => 'binpack'"
+        done = self._call("rewrite_data_files", f'where => "{rewrite.where}"{order}')
+        return _Size(int(done["rewritten_data_files_count"]), int(done["rewritten_bytes_count"]))
+
+    def rewrite_manifests(self) -> int:
+        """Gathers the manifests where they are more than twice as many as their size asks for. A run after that finds fewer."""
+        row = self.spark.sql(f"select count(*) as manifests, coalesce(sum(length), 0) as size from {self.name}.manifests").collect()[0]
+        properties = {row["key"]: row["value"] for row in self.spark.sql(f"show tblproperties {self.name}").collect()}
+        target = int(properties.get("commit.manifest.target-size-bytes", _MANIFEST_BYTES))
+        if row["manifests"] <= 2 * math.ceil(row["size"] / target):
+            return 0
+        return int(self._call("rewrite_manifests")["rewritten_manifests_count"])
+
+    def expire(self, older_than: datetime, keep: int) -> int:
+        """Expires old snapshots but the last `keep`, and never the last one that was not made by maintenance: the guard of the loop's
+        appends looks from its own last snapshot on.
+        """
+        snapshots = self.spark.sql(
+            f"select snapshot_id, committed_at, operation from {self.name}.snapshots order by committed_at desc"
+        ).collect()
+        own = next((row["committed_at"].astimezone(UTC) for row in snapshots if row["operation"] != "replace"), None)
+        until = min(older_than, own or older_than)
+        if not any(row["committed_at"].astimezone(UTC) < until for row in snapshots[keep:]):
+            return 0
+        self._call("expire_snapshots", f"older_than => {_time(until)}, retain_last => {keep}, stream_results => true")
+        left = {row["snapshot_id"] for row in self.spark.sql(f"select snapshot_id from {self.name}.snapshots").collect()}
+        return len({row["snapshot_id"] for row in snapshots} - left)
+
+    def remove_orphans(self, older_than: datetime) -> int:
+        """Removes files under the table's directory that no snapshot refers to: what a process that was killed had written."""
+        return len(self._calls("remove_orphan_files", f"older_than => {_time(older_than)}"))
+
+    def _call(self, procedure: str, arguments: str = "") -> Row:
+        return self._calls(procedure, arguments)[0]
+
+    def _calls(self, procedure: str, arguments: str = "") -> list[Row]:
+        return self.spark.sql(f"call system.{procedure}(table => '{self.name}'{', ' if arguments else ''}{arguments})").collect()
+
+
+def _time(moment: datetime) -> str:
+    """A moment as a SQL literal, UTC: the session's time zone."""
+    return f"timestamp '{moment:%Y-%m-%d %H:%M:%S.%f}'"

@@ -1,0 +1,187 @@
+"""Maintenance: fewer files, the same rows; nothing that the loop still works on; and no append that is refused because of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from orchestration.maintenance import TABLES, MaintenanceError, MaintenanceReport, TableReport, maintain
+from orchestration.settings import Settings, load_settings
+from tests.dbt.harness import PROJECT, Home, Result, report
+
+# later than all that the tests have written, so that all of it is old enough to be expired
+LATER = datetime.now(UTC) + timedelta(hours=2)
+
+
+@pytest.fixture
+def settings(home: Home) -> Settings:
+    return load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT, maintenance_snapshots=1)
+
+
+def append_tick(home: Home) -> None:
+    """The row of a loop that has decided everything and sent all that is due."""
+    row = (1, "tick", home.batch, home.now, home.now)
+    frame = home.spark.createDataFrame([row], "tick bigint, kind string, watermark bigint, floor timestamp, loop_time timestamp")
+    home._ledgers.append("ticks", frame, home.now)
+
+
+@pytest.fixture
+def past(home: Home) -> None:
+    """Six appends to each table in hours that are past by now; then one more fold, and a report that nobody has decided."""
+    topic = f"maintained-{home.batch}"
+    home.later(hours=1)
+    # into the last batches of a thousand
+    home._ledgers.batch = home.batch // 1000 * 1000 + 970
+    causes = [cause for offset in range(6) for cause in home.append_reports(report(topic, offset, failed_at=home.now))]
+    home.fold()
+    decisions = home.decisions()
+    for offset, cause in enumerate(causes):
+        home.append_results(Result(decisions[cause], offset=offset))
+        append_tick(home)
+    for fold in reversed(range(1, 6)):
+        # what other folds of that hour wrote, made from this one for speed
+        home.spark.sql(
+            f"""
+            insert into {home.schema}.deliveries by name
+            select
+                * except (cause, delivery_id, original_offset),
+                concat(cause, '/{fold}') as cause,
+                concat(delivery_id, '/{fold}') as delivery_id,
+                original_offset + {fold * 1000} as original_offset
+            from {home.schema}.deliveries
+            where original_topic = '{topic}' and original_offset < 1000
+            """
+        )
+    home._ledgers.batch = home.batch // 1000 * 1000 + 1000
+    home.later(hours=2)
+    home.append_reports(report(topic, 6, failed_at=home.now))
+    home.fold()
+    append_tick(home)
+    home.append_reports(report(topic, 7, failed_at=home.now))
+
+
+def content(home: Home) -> dict[str, list[str]]:
+    return {table: sorted(map(str, home.read(table))) for table in TABLES}
+
+
+def files(home: Home, table: str, where: str = "true") -> set[str]:
+    rows = home.spark.sql(f"select distinct _file as file from {home.schema}.{table} where {where}").collect()
+    return {row["file"] for row in rows}
+
+
+def versions(home: Home, table: str) -> list[str]:
+    return [row["file"] for row in home.spark.sql(f"select file from {home.schema}.{table}.metadata_log_entries").collect()]
+
+
+def by_table(done: MaintenanceReport) -> dict[str, TableReport]:
+    return {table.table: table for table in done.tables}
+
+
+@pytest.mark.usefixtures("past")
+def test_rows_stay_as_they_are_in_fewer_sorted_files_and_a_second_run_commits_nothing(home: Home, settings: Settings) -> None:
+    before = content(home)
+    wheel = files(home, "deliveries")
+    current = f"due_at >= timestamp '{home.now:%Y-%m-%d %H}:00:00'"
+    untouched = {
+        "events": files(home, "events", f"batch >= {home.batch // 1000 * 1000}"),
+        "publish_results": files(home, "publish_results", current),
+        "deliveries": files(home, "deliveries", current),
+    }
+    assert untouched["events"]
+    assert untouched["deliveries"]
+    done = by_table(maintain(settings, home.spark, LATER))
+    assert content(home) == before
+    assert {table: done[table].left for table in TABLES} == dict.fromkeys(TABLES, "")
+    assert [table for table in TABLES if not done[table].files_after <= done[table].files_before - 5] == []
+    assert [table for table in TABLES if done[table].files_rewritten < 6 or done[table].snapshots_expired < 1] == []
+    for table, expected in untouched.items():
+        assert expected <= files(home, table), f"{table}: a file that the loop works on was rewritten"
+    for file in files(home, "deliveries") - wheel:
+        coordinates = home.spark.read.parquet(file).select("original_topic", "original_partition", "original_offset").collect()
+        assert coordinates == sorted(coordinates), "look-ups by coordinates skip less of a file that is not sorted by them"
+    unchanged = {table: versions(home, table) for table in TABLES}
+    again = by_table(maintain(settings, home.spark, LATER))
+    assert {table: versions(home, table) for table in TABLES} == unchanged
+    assert [table for table in TABLES if again[table].files_rewritten or again[table].snapshots_expired] == []
+
+
+@pytest.mark.usefixtures("past")
+def test_a_guarded_append_that_began_before_maintenance_is_not_refused(home: Home, settings: Settings) -> None:
+    """The loop's guard: nobody has written batches above mine since my last snapshot."""
+    own = {
+        table: home.spark.sql(f"select max_by(snapshot_id, committed_at) from {home.schema}.{table}.snapshots").collect()[0][0]
+        for table in ("events", "publish_results", "ticks")
+    }
+    maintain(settings, home.spark, LATER)
+    for table, snapshot in own.items():
+        name = f"{home.schema}.{table}"
+        assert home.spark.sql(f"select 1 from {name}.snapshots where snapshot_id = {snapshot}").collect(), f"{table}: expired"
+        row = home.spark.table(name).limit(1).withColumn("batch", F.lit(home.batch + 1))
+        (
+            row.writeTo(name)
+            .option("isolation-level", "serializable")
+            .option("validate-from-snapshot-id", str(snapshot))
+            .overwrite(F.col("batch") > home.batch)
+        )
+        home._ledgers.read_end()
+
+
+def test_files_that_nothing_refers_to_are_removed_when_they_are_old(home: Home, settings: Settings) -> None:
+    data = Path(next(iter(files(home, "deliveries"))).removeprefix("file:")).parent
+    old, new = data / "killed-long-ago.parquet", data / "being-written.parquet"
+    for path in (old, new):
+        path.write_bytes(b"half of a file")
+    days_ago = time.time() - 4 * 86_400
+    os.utime(old, (days_ago, days_ago))
+    done = by_table(maintain(settings, home.spark))
+    assert (old.exists(), new.exists()) == (False, True)
+    assert done["deliveries"].orphans_removed == 1
+
+
+@pytest.fixture
+def running(home: Home) -> Iterator[subprocess.Popen[str]]:
+    """`redrive maintain` in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from orchestration.cli import main; main()", "maintain", "--format", "json", "--home", str(home.path)],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "REDRIVE_MAINTENANCE_SNAPSHOTS": "1", "REDRIVE_MAINTENANCE_SNAPSHOT_MINUTES": "1"},
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.usefixtures("past")
+def test_appends_go_on_while_another_process_maintains(home: Home, running: subprocess.Popen[str]) -> None:
+    before = content(home)
+    appended: list[str] = []
+    while running.poll() is None:
+        append_tick(home)
+        appended += home.append_reports(report("appended-meanwhile", len(appended), failed_at=home.now))
+    assert running.stdout
+    done = {line["table"]: line for line in map(json.loads, running.stdout)}
+    assert running.returncode == 0
+    assert [table for table in TABLES if done[table]["files_rewritten"] == 0 or done[table]["left"]] == []
+    after = content(home)
+    assert after["deliveries"] == before["deliveries"]
+    assert len(after["ticks"]) == len(before["ticks"]) + len(appended)
+    assert len(after["events"]) == len(before["events"]) + len(appended)
+    assert all(set(before[table]) <= set(after[table]) for table in TABLES)
+
+
+def test_without_tables_it_says_which_are_missing(home: Home, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDRIVE_SCHEMA", "nothing_here")
+    with pytest.raises(MaintenanceError, match="events, publish_results, ticks, deliveries do not exist in the schema nothing_here"):
+        maintain(settings, home.spark)
+    home.spark.sql("drop namespace nothing_here")

@@ -1,0 +1,58 @@
+"""What maintenance may rewrite, by what the loop has behind it; and what it does when another commit comes first."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from orchestration.maintenance import Rewrite, Settled, _unless_overtaken, rewrites
+
+
+def test_before_the_first_loop_nothing_is_rewritten() -> None:
+    assert rewrites(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("watermark", "events_below"),
+    [(0, 0), (998, 0), (999, 1000), (1000, 1000), (1998, 1000), (1999, 2000)],
+)
+def test_events_are_rewritten_a_complete_thousand_of_batches_at_a_time(watermark: int, events_below: int) -> None:
+    assert rewrites(Settled(watermark, "2026-03-01 12:00:00"))["events"] == Rewrite(f"batch < {events_below}")
+
+
+def test_only_hours_that_are_past_and_batches_that_are_decided_are_rewritten() -> None:
+    found = rewrites(Settled(17, "2026-03-01 12:00:00"))
+    past = "due_at < timestamp '2026-03-01 12:00:00'"
+    assert found["ticks"] == Rewrite("batch <= 17")
+    assert found["publish_results"] == Rewrite(f"{past} and batch <= 17")
+    assert found["deliveries"] == Rewrite(past, "original_topic, original_partition, original_offset")
+
+
+class Step:
+    """Fails as often as told, then says how often it was tried."""
+
+    def __init__(self, failures: int, error: str) -> None:
+        self.failures, self.error, self.tries = failures, error, 0
+
+    def __call__(self) -> int:
+        self.tries += 1
+        if self.tries <= self.failures:
+            raise PySparkException(self.error)
+        return self.tries
+
+
+REFUSED = "An error occurred\norg.apache.iceberg.exceptions.CommitFailedException: metadata location has changed"
+
+
+@pytest.mark.parametrize(("failures", "tries", "left"), [(0, 1, []), (2, 3, []), (3, None, ["files: other commits came first 3 times"])])
+def test_a_commit_that_is_refused_is_tried_again_and_left_in_the_end(failures: int, tries: int | None, left: list[str]) -> None:
+    found: list[str] = []
+    assert _unless_overtaken(Step(failures, REFUSED), "files", found) == tries
+    assert found == left
+
+
+def test_any_other_error_stops_the_run() -> None:
+    step = Step(1, "No space left on device")
+    with pytest.raises(PySparkException, match="No space left"):
+        _unless_overtaken(step, "files", [])
+    assert step.tries == 1
