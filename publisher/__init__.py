@@ -11,20 +11,26 @@ It knows Kafka and Arrow, nothing of SQL, Spark or the rules of retrying. The fl
 7. `splitting`    after a refusal: by topic first, then in halves, until the refused record stands alone
 8. `results`      builds the result columns
 
+Before a task sends, `session` reads which loop is in charge (`fence`); a loop puts itself there by `take_charge`
+(`generation`).
+
 A row is `delivered` once its transaction's commit has returned; after an abort nothing is. `unknown` is a commit
 without an answer. `failed` charges a record that was refused for what it is. A `stopped` row is nobody's result: it
 says why the rows that have none were left alone. `guarantees` lists the Kafka properties that all this rests on.
 """
 
-from publisher.contract import READY, RESULTS
+from publisher.contract import READY, RESULTS, superseded_by
 from publisher.error_kinds import ErrorKind, Scope, classify, error_kinds_from_rows
 from publisher.errors import (
     ContractError,
     ContradictedPropertyError,
     PublisherError,
     RejectedPropertiesError,
+    SessionLostError,
     SettingsError,
+    SupersededError,
 )
+from publisher.generation import take_charge
 from publisher.publishing import publish
 from publisher.settings import PublisherSettings
 
@@ -38,8 +44,12 @@ __all__ = [
     "PublisherSettings",
     "RejectedPropertiesError",
     "Scope",
+    "SessionLostError",
     "SettingsError",
+    "SupersededError",
     "classify",
     "error_kinds_from_rows",
     "publish",
+    "superseded_by",
+    "take_charge",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import RejectedPropertiesError
@@ -71,13 +71,13 @@ def largest_message(settings: PublisherSettings) -> int:
     return int(settings.kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES))
 
 
-def make_producer(settings: PublisherSettings, slot: int, batch_size: int, background: Background) -> Producer:
+def make_producer(settings: PublisherSettings, transactional_id: str, batch_size: int, background: Background) -> Producer:
     """A transactional producer, not yet initialised. Raises RejectedPropertiesError."""
     properties: dict[str, Any] = {
         **_TUNING,
         **settings.kafka,
         **guarantees(settings.transaction_timeout_ms),
-        "transactional.id": settings.transactional_id(slot),
+        "transactional.id": transactional_id,
         "batch.size": batch_size,
         # The one property that confluent-kafka reads itself, and not as text.
         "delivery.report.only.error": False,
@@ -91,6 +91,22 @@ def make_producer(settings: PublisherSettings, slot: int, batch_size: int, backg
 def make_admin(settings: PublisherSettings, background: Background) -> AdminClient:
     """An admin client. Raises RejectedPropertiesError."""
     return _made(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings)
+
+
+def make_reader(settings: PublisherSettings, group: str, background: Background) -> Consumer:
+    """A consumer that consumes nothing and reads a group's committed offsets. Raises RejectedPropertiesError."""
+    properties = {
+        # It is kept, and its lines about brokers that come and go would concern nobody.
+        "log_level": "0",
+        **settings.kafka,
+        "group.id": group,
+        "enable.auto.commit": "false",
+        "allow.auto.create.topics": "false",
+        # An offset whose transaction has not ended is waited for.
+        "isolation.level": "read_committed",
+        "error_cb": background,
+    }
+    return _made(Consumer, properties, settings)
 
 
 def _made(client: Callable[[dict[str, Any]], _Client], properties: dict[str, Any], settings: PublisherSettings) -> _Client:

@@ -7,6 +7,7 @@ recorded_at). Timestamps are UTC with whole milliseconds.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import pyarrow as pa
@@ -69,5 +70,23 @@ UNKNOWN: Final = "unknown"
 # why. The loop reads it and keeps it out of the ledger.
 STOPPED: Final = "stopped"
 
+# The error of a `stopped` row (topic null, kind `fenced`) that says that a loop with a higher generation is in charge: the
+# loop must end. The code is outside the ranges of Kafka (0 and above) and of librdkafka (-200 to -1).
+SUPERSEDED: Final = "SUPERSEDED"
+SUPERSEDED_CODE: Final = -1_000
+
 # Outcomes after which a delivery is never sent again.
 CLOSING: Final = frozenset({DELIVERED, FAILED, HELD, CANCELLED})
+
+_TAKEN_OVER: Final = re.compile(r"generation (\d+) has taken over")
+
+
+def superseded_message(generation: int, by: int) -> str:
+    """The error message of a takeover."""
+    return f"generation {by} has taken over from generation {generation}"
+
+
+def superseded_by(message: str) -> int | None:
+    """The generation that has taken over, from the message of an error `SUPERSEDED`."""
+    found = _TAKEN_OVER.search(message)
+    return int(found[1]) if found else None

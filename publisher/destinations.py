@@ -72,6 +72,16 @@ def forget(topic: str, settings: PublisherSettings) -> None:
     _known.pop((frozenset(settings.kafka.items()), topic), None)
 
 
+def existing(topics: Iterable[str], settings: PublisherSettings) -> list[str]:
+    """Those of the topics that exist now, in their order. Raises SessionLostError when no broker answers."""
+    legal = [topic for topic in dict.fromkeys(topics) if _LEGAL_NAME.fullmatch(topic)]
+    if not legal:
+        return []
+    background = Background()
+    with make_admin(settings, background) as admin:
+        return [topic for topic, said in _partitions(admin, legal, settings, background).items() if isinstance(said, int)]
+
+
 def _ask(topics: list[str], settings: PublisherSettings) -> dict[str, Destination | Trouble]:
     if not topics:
         return {}

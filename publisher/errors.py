@@ -8,12 +8,14 @@ PublisherError
 │   ├── ContradictedPropertyError    a Kafka property would undo a guarantee of the publisher
 │   └── RejectedPropertiesError      the Kafka client does not take the properties
 ├── ContractError               the rows are not rows of `ready`; nothing of them was sent
-└── SessionLostError                 no further transaction is possible in this call; never leaves `publish`
+└── SessionLostError            Kafka allows nothing more for now; `publish` says it in a row, `take_charge` raises it
+    ├── FencedError                  a newer producer has begun with the same transactional.id
+    └── SupersededError              a loop with a higher generation is in charge
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from publisher.trouble import Trouble
@@ -48,8 +50,26 @@ class ContractError(PublisherError):
 
 
 class SessionLostError(PublisherError):
-    """No further transaction is possible in this call."""
+    """Nothing more can be sent in this call, though it may be in the next: brokers don't answer, or refuse to."""
 
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.message)
         self.trouble = trouble
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.trouble,)
+
+
+class FencedError(SessionLostError):
+    """A newer producer has begun with the same transactional.id, and no newer loop is known to be behind it."""
+
+
+class SupersededError(SessionLostError):
+    """A loop with a higher generation is in charge: this one must not send any more."""
+
+    def __init__(self, trouble: Trouble, by: int) -> None:
+        super().__init__(trouble)
+        self.by = by
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.trouble, self.by)

@@ -14,8 +14,9 @@ from typing import Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from publisher.clients import Background, make_producer
-from publisher.errors import SessionLostError
+from publisher.clients import Background, batch_size_of, make_producer
+from publisher.errors import FencedError, SessionLostError, SupersededError
+from publisher.fence import refuse_superseded
 from publisher.settings import PublisherSettings
 from publisher.trouble import kafka_error, trouble_of
 
@@ -30,7 +31,7 @@ _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, Kafk
 class Session:
     """Context of one task's transactions: at most one producer at a time, all under the slot's transactional.id."""
 
-    def __init__(self, settings: PublisherSettings, slot: int) -> None:
+    def __init__(self, settings: PublisherSettings, slot: int | str) -> None:
         self._settings = settings
         self._slot = slot
         self._producer: Producer | None = None
@@ -41,22 +42,32 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._close()
+        self.close()
 
     def producer(self, batch_size: int, topic: str) -> Producer:
-        """An initialised producer whose batches are at most so many bytes; the one before is closed if it differs.
+        """A producer that may send, with batches of at most so many bytes; the one before is closed if it differs.
 
-        `topic` is one that is about to be sent to. Raises SessionLostError when Kafka doesn't let it start.
+        `topic` is one that is about to be sent to. Raises SessionLostError when Kafka doesn't let it start,
+        SupersededError when it must not.
         """
-        if self._producer is None or self._batch_size != batch_size:
-            self._close()
-            self._producer = make_producer(self._settings, self._slot, batch_size, self._background)
-            self._batch_size = batch_size
-            self._connect(self._producer, topic)
-            self._initialise(self._producer)
-            # Here, between the init that fences older tasks and the first send, is where a task must find out whether
-            # its generation is still in charge: earlier, and a newer one could start unseen; later, and it has sent.
-        return self._producer
+        if self._producer is not None and self._batch_size == batch_size:
+            return self._producer
+        try:
+            producer = self._open(batch_size, topic)
+            # Here, between the init that fences older tasks and the first send: earlier, and a newer loop could start
+            # unseen; later, and something would be sent.
+            refuse_superseded(self._settings)
+        except SessionLostError:
+            self.close()
+            raise
+        return producer
+
+    def fence(self) -> Producer:
+        """A new producer, initialised: from now on none that began before can do anything under this transactional.id.
+
+        Whether its own loop is in charge is not asked.
+        """
+        return self._open(batch_size_of(self._settings), next(iter(self._settings.fence_topics), None))
 
     def abort(self) -> bool:
         """Ends the open transaction; says whether Kafka confirmed that nothing of it is delivered.
@@ -69,15 +80,37 @@ class Session:
         Raises SessionLostError when Kafka doesn't answer, or when a newer producer holds the transactional.id.
         """
         assert self._producer is not None, "there is no transaction to abort"
-        error = self._repeated(self._producer.abort_transaction)
-        self._close()
+        error = self.repeated(self._producer.abort_transaction)
+        self.close()
         if error is not None and (error.retriable() or error.code() in _FENCED):
             raise self.lost(error)
         return error is None
 
     def lost(self, error: KafkaError) -> SessionLostError:
-        """The exception that says that no further transaction is possible, for the best reason that is known."""
-        return SessionLostError(trouble_of(self._background.explain(error), self._settings))
+        """The exception that says that no further transaction is possible, for the best reason that is known.
+
+        After a fence that is another loop, if there is one: a FencedError says that none is known.
+        """
+        if error.code() not in _FENCED:
+            return SessionLostError(trouble_of(self._background.explain(error), self._settings))
+        try:
+            refuse_superseded(self._settings)
+        except SupersededError as superseded:
+            return superseded
+        except SessionLostError:
+            pass
+        return FencedError(trouble_of(error, self._settings))
+
+    def _open(self, batch_size: int, topic: str | None) -> Producer:
+        self.close()
+        self._producer = make_producer(self._settings, self._settings.transactional_id(self._slot), batch_size, self._background)
+        self._batch_size = batch_size
+        if topic is not None:
+            self._connect(self._producer, topic)
+        error = self.repeated(self._producer.init_transactions)
+        if error is not None:
+            raise self.lost(error)
+        return self._producer
 
     @staticmethod
     def _connect(producer: Producer, topic: str) -> None:
@@ -90,12 +123,7 @@ class Session:
             for _ in range(2):
                 producer.list_topics(topic, timeout=_GLANCE)
 
-    def _initialise(self, producer: Producer) -> None:
-        error = self._repeated(producer.init_transactions)
-        if error is not None:
-            raise self.lost(error)
-
-    def _repeated(self, call: Callable[[float], None]) -> KafkaError | None:
+    def repeated(self, call: Callable[[float], None]) -> KafkaError | None:
         """Calls with a short timeout until it returns, fails for good, or a third of the transaction timeout is up."""
         assert self._producer is not None, "nobody to call"
         deadline = time.monotonic() + self._settings.phase_ms / 1000
@@ -110,7 +138,8 @@ class Session:
             if not error.retriable() or self._background.hopeless is not None or time.monotonic() >= deadline:
                 return error
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Ends the producer; what it has not committed is not delivered. The session may go on with another."""
         if self._producer is None:
             return
         # Not by its close(): that aborts an open transaction and waits without end for a broker that is gone (seen with

@@ -28,7 +28,11 @@ class PublisherSettings:
     """Together with the slot they make the transactional.id: `{prefix}.{instance}.{slot}`."""
 
     generation: int = 0
-    """Number of the loop that is in charge. Carried along only: nothing compares it with Kafka yet."""
+    """Number of the loop that these settings belong to. A task that finds a higher one in Kafka sends nothing; see
+    `take_charge`."""
+
+    fence_topics: tuple[str, ...] = ()
+    """Where to look for it: the topics that `take_charge` was given. Without any, nothing is looked for."""
 
     max_rows: int = 50_000
     """Rows in one transaction. More rows make fewer commits, and more to send again when one is aborted."""
@@ -65,6 +69,11 @@ class PublisherSettings:
         """A third of the transaction timeout, in milliseconds: what each phase of a transaction may take."""
         return self.transaction_timeout_ms // 3
 
-    def transactional_id(self, slot: int) -> str:
+    @property
+    def fence_group(self) -> str:
+        """The consumer group whose offsets carry the generation in charge. Nobody consumes with it."""
+        return f"{self.transactional_prefix}.{self.instance}"
+
+    def transactional_id(self, slot: int | str) -> str:
         """The transactional.id of a slot: the same for every task that takes the slot's turn."""
         return f"{self.transactional_prefix}.{self.instance}.{slot}"

@@ -9,12 +9,12 @@ import pyarrow as pa
 from publisher import results
 from publisher.destinations import Destination, describe, forget
 from publisher.error_kinds import Scope
-from publisher.errors import SessionLostError
+from publisher.errors import FencedError, SessionLostError
 from publisher.fitting import by_batch_size, misfits, with_partitions
 from publisher.session import Session
 from publisher.settings import PublisherSettings
 from publisher.splitting import halves, not_of_topics, of_topics, topics_in
-from publisher.transaction import Aborted, Committed, Unanswered, attempt
+from publisher.transaction import Aborted, Committed, Unanswered, Verdict, attempt
 from publisher.trouble import Trouble
 
 
@@ -30,6 +30,7 @@ class Task:
         self._stopped: set[str] = set()
         self._refused: dict[str, Trouble] = {}
         self._splits_left = settings.max_splits
+        self._fenced = False
         self.committed = False
         """Whether any commit was asked for: from then on Kafka may hold what only the results tell of."""
 
@@ -91,7 +92,7 @@ class Task:
             rows = self._unsettled(waiting.pop())
             if rows.num_rows == 0:
                 continue
-            match attempt(self._session, rows, batch_size, self._settings, self._clock):
+            match self._attempt(rows, batch_size):
                 case Committed(sent_at, partitions, offsets):
                     self.committed = True
                     sent = rows.slice(0, len(sent_at))
@@ -105,6 +106,18 @@ class Task:
                     raise SessionLostError(trouble)
                 case Aborted() as aborted:
                     waiting += self._again(rows, aborted)
+
+    def _attempt(self, rows: pa.RecordBatch, batch_size: int) -> Verdict:
+        """One transaction. The first fence is nobody's news: nothing of the transaction is delivered, and a new producer
+        will find out whether a newer loop is behind it, or only an older task of ours that was slow to end."""
+        try:
+            return attempt(self._session, rows, batch_size, self._settings, self._clock)
+        except FencedError:
+            if self._fenced:
+                raise
+        self._fenced = True
+        self._session.close()
+        return attempt(self._session, rows, batch_size, self._settings, self._clock)
 
     def _again(self, rows: pa.RecordBatch, aborted: Aborted) -> Iterator[pa.RecordBatch]:
         """After an abort: settles what is to blame, and gives what to try again, last what comes first."""

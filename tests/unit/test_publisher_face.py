@@ -19,10 +19,14 @@ def test_the_public_names_are_these() -> None:
         "RESULTS",
         "RejectedPropertiesError",
         "Scope",
+        "SessionLostError",
         "SettingsError",
+        "SupersededError",
         "classify",
         "error_kinds_from_rows",
         "publish",
+        "superseded_by",
+        "take_charge",
     ]
 
 

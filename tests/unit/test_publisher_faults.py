@@ -81,8 +81,14 @@ CASES = [
         [(A, 5, "retriable")],
     ),
     Case(
-        "a fence during the sends stops everything",
+        "a fence while the generation is ours is made up for",
         lambda cluster: cluster.fail(Api.PRODUCE, 47),
+        "delivered",
+        "delivered",
+    ),
+    Case(
+        "a second fence stops everything",
+        lambda cluster: cluster.fail(Api.PRODUCE, *[47] * 4),
         None,
         None,
         [(None, -144, "fenced")],

@@ -57,7 +57,7 @@ def test_a_property_against_a_guarantee_is_refused_by_name(name: str, value: str
 def test_tuning_and_saying_the_same_are_welcome(name: str, value: str) -> None:
     settings = PublisherSettings(kafka={"bootstrap.servers": "127.0.0.1:1", name: value}, error_kinds={})
 
-    make_producer(settings, 0, 1_000, Background())
+    make_producer(settings, settings.transactional_id(0), 1_000, Background())
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """librdkafka's mock cluster: brokers in this process, real on the wire, that fail on command.
 
 It ships inside confluent-kafka's wheel and is driven through ctypes; confluent-kafka itself only starts one. It knows
-no configs of topics (so size limits are unknown to the publisher) and no authorisation, and shows aborted records to
-consumers.
+no configs of topics (so size limits are unknown to the publisher) and no authorisation, shows aborted records to
+consumers, and keeps no offsets that a transaction commits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ class Api(IntEnum):
     """Request types, by their key in Kafka's protocol."""
 
     PRODUCE = 0
+    OFFSET_FETCH = 9
     INIT_PRODUCER_ID = 22
     ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
 
 
@@ -87,6 +89,14 @@ class MockCluster:
             yield
         finally:
             self._call("rd_kafka_mock_broker_set_up", _BROKER)
+
+    def commit(self, group: str, topic: str, metadata: str) -> None:
+        """Commits an offset for partition 0 of the topic, outside any transaction."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, 0, 1, metadata)], asynchronous=False)
+        finally:
+            consumer.close()
 
     def read(self, topic: str, count: int, partition: int = 0) -> list[Message]:
         """The first `count` records of a partition. Fails when they don't come."""

@@ -1,0 +1,148 @@
+"""The publisher where only a real broker will do: transactions on offsets, fencing, size limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from publisher import PublisherSettings, SupersededError, fence, generation, take_charge
+from publisher.contract import SUPERSEDED_CODE
+from publisher.publishing import epoch_ms, publish_at
+from publisher.session import Session
+from tests.unit.publisher_kit.rows import outcomes, plain, ready, send, stops
+from tests.unit.publisher_kit.tables import ERROR_KINDS
+
+Create = Callable[..., str]
+
+
+@pytest.fixture
+def settings(kafka: dict[str, str], topic_prefix: str) -> Callable[..., PublisherSettings]:
+    """``settings(7, "topic")``: those of generation 7 that keeps its number beside the topic. Each test is an instance of its own."""
+
+    def made(number: int, *fence_topics: str, **changes: Any) -> PublisherSettings:
+        own = {"log_level": "0", **kafka, **changes.pop("kafka", {})}
+        return PublisherSettings(
+            kafka=own, error_kinds=ERROR_KINDS, instance=topic_prefix, generation=number, fence_topics=fence_topics, **changes
+        )
+
+    return made
+
+
+def written(settings: PublisherSettings, *topics: str) -> list[str]:
+    """What lies beside partition 0 of the topics."""
+    group = {"group.id": settings.fence_group, "isolation.level": "read_committed"}
+    consumer = Consumer({**settings.kafka, **group})
+    found = consumer.committed([TopicPartition(topic, 0) for topic in topics], 30)
+    consumer.close()
+    return [where.metadata or "" for where in found]
+
+
+def ends(settings: PublisherSettings, topic: str) -> int:
+    """How many records, commit markers included, lie in partition 0."""
+    consumer = Consumer({**settings.kafka, "group.id": "reader"})
+    _, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    consumer.close()
+    return high
+
+
+def test_a_newer_loop_takes_over_and_the_older_sends_nothing_more(create_topic: Create, settings: Callable[..., PublisherSettings]) -> None:
+    source, other, topic = create_topic("source"), create_topic("other"), create_topic("t")
+    older, newer = settings(7, source), settings(8, source, other)
+    assert take_charge(older, [source], slots=1) is True
+    assert written(older, source) == ["generation 7"]
+    assert outcomes(send([{"topic": topic}], older)) == {"d0": "delivered"}
+
+    assert take_charge(newer, ["missing", other], slots=1) is True
+
+    assert written(older, source, other) == ["generation 8"] * 2
+    before = ends(older, topic)
+    results = send([{"topic": topic}], older)
+    assert (outcomes(results), stops(results)) == ({}, [(None, SUPERSEDED_CODE, "fenced")])
+    assert ends(older, topic) == before
+    with pytest.raises(SupersededError) as raised:
+        take_charge(older, [source], slots=1)
+    assert raised.value.by == 8
+    assert outcomes(send([{"topic": topic}], newer)) == {"d0": "delivered"}
+    # and again, after a week
+    assert take_charge(newer, [source, other], slots=1) is True
+
+
+def test_a_takeover_between_two_transactions_ends_the_older_task(create_topic: Create, settings: Callable[..., PublisherSettings]) -> None:
+    source, topic = create_topic("source"), create_topic("t")
+    older, newer = settings(7, source, max_rows=10), settings(8, source)
+    take_charge(older, [source], slots=1)
+    rows = ready({"topic": topic} for _ in range(20))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows.slice(0, 10)
+        # slot 3, which the newer loop itself does not have
+        take_charge(newer, [source], slots=4)
+        yield rows.slice(10)
+
+    results = [row for batch in publish_at(batches(), older, 3, epoch_ms) for row in plain(batch)]
+
+    assert outcomes(results) == {f"d{n}": "delivered" for n in range(10)}
+    assert stops(results) == [(None, SUPERSEDED_CODE, "fenced")]
+
+
+def test_a_loop_that_froze_before_writing_its_number_does_not_overwrite_a_higher_one(
+    create_topic: Create, settings: Callable[..., PublisherSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = create_topic("source")
+    older, newer = settings(7, source), settings(8, source)
+    make_reader = generation.make_reader
+
+    def frozen(*arguments: Any) -> Any:
+        """The older loop has read that it is the highest, and sleeps while the newer one takes charge."""
+        monkeypatch.setattr(generation, "make_reader", make_reader)
+        take_charge(newer, [source], slots=1)
+        return make_reader(*arguments)
+
+    monkeypatch.setattr(generation, "make_reader", frozen)
+
+    with pytest.raises(SupersededError, match="generation 8 has taken over from generation 7"):
+        take_charge(older, [source], slots=1)
+
+    assert written(older, source) == ["generation 8"]
+
+
+def test_a_transaction_that_is_open_in_any_slot_ever_used_is_ended(
+    create_topic: Create, settings: Callable[..., PublisherSettings]
+) -> None:
+    source, topic = create_topic("source"), create_topic("t")
+    older, newer = settings(7, source), settings(8, source)
+    with Session(older, 5) as session:
+        producer = session.producer(1_000_000, topic)
+        producer.begin_transaction()
+        producer.produce(topic, b"too late")
+        producer.flush()
+
+        take_charge(newer, [source], slots=6)
+
+        with pytest.raises(SupersededError):
+            raise session.lost(session.repeated(producer.commit_transaction))  # type: ignore[arg-type]
+
+
+def test_deleting_one_topic_does_not_lose_the_number(
+    create_topic: Create, settings: Callable[..., PublisherSettings], kafka: dict[str, str], topic_prefix: str
+) -> None:
+    kept, lost = create_topic("kept"), f"{topic_prefix}lost"
+    admin = AdminClient({**kafka})
+    admin.create_topics([NewTopic(lost, 1, 1)])[lost].result()
+    older, newer = settings(7, lost, kept), settings(8, lost, kept)
+    take_charge(newer, [lost, kept], slots=1)
+
+    admin.delete_topics([lost])[lost].result()
+
+    deadline = time.monotonic() + 30
+    while fence.generation_in_charge(older, [lost]) is not None:
+        assert time.monotonic() < deadline, "the deleted topic still has its offset"
+        time.sleep(0.1)
+    assert stops(send([{"topic": kept}], older)) == [(None, SUPERSEDED_CODE, "fenced")]
