@@ -8,6 +8,7 @@ It knows Kafka and Arrow, nothing of SQL, Spark or the rules of retrying. The fl
 4. `destinations` asks which topics exist, with how many partitions and which size limit
 5. `fitting`      charges records that are certain to be refused, before they cost the others their transaction
 6. `transaction`  hands rows over (`handover`), waits for reports (`reports`), commits: for all rows or none
+   or, for brokers without transactions, `untransacted`: each row by its own report
 7. `splitting`    after a refusal: by topic first, then in halves, until the refused record stands alone
 8. `results`      builds the result columns
 

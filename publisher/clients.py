@@ -71,13 +71,13 @@ def largest_message(settings: PublisherSettings) -> int:
     return int(settings.kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES))
 
 
-def make_producer(settings: PublisherSettings, transactional_id: str, batch_size: int, background: Background) -> Producer:
-    """A transactional producer, not yet initialised. Raises RejectedPropertiesError."""
+def make_producer(settings: PublisherSettings, transactional_id: str | None, batch_size: int, background: Background) -> Producer:
+    """An idempotent producer; with an id a transactional one, not yet initialised. Raises RejectedPropertiesError."""
     properties: dict[str, Any] = {
         **_TUNING,
         **settings.kafka,
         **guarantees(settings.transaction_timeout_ms),
-        "transactional.id": transactional_id,
+        **({} if transactional_id is None else {"transactional.id": transactional_id}),
         "batch.size": batch_size,
         # The one property that confluent-kafka reads itself, and not as text.
         "delivery.report.only.error": False,
@@ -93,9 +93,9 @@ def make_admin(settings: PublisherSettings, background: Background) -> AdminClie
     return _made(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings)
 
 
-def make_reader(settings: PublisherSettings, group: str, background: Background) -> Consumer:
-    """A consumer that consumes nothing and reads a group's committed offsets. Raises RejectedPropertiesError."""
-    properties = {
+def make_keeper(settings: PublisherSettings, group: str, background: Background, on_commit: Callable[..., None] | None = None) -> Consumer:
+    """A consumer that consumes nothing, and reads and writes a group's offsets. Raises RejectedPropertiesError."""
+    properties: dict[str, Any] = {
         # It is kept, and its lines about brokers that come and go would concern nobody.
         "log_level": "0",
         **settings.kafka,
@@ -105,6 +105,7 @@ def make_reader(settings: PublisherSettings, group: str, background: Background)
         # An offset whose transaction has not ended is waited for.
         "isolation.level": "read_committed",
         "error_cb": background,
+        **({} if on_commit is None else {"on_commit": on_commit}),
     }
     return _made(Consumer, properties, settings)
 

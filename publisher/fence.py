@@ -13,7 +13,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from publisher.clients import Background, make_reader
+from publisher.clients import Background, make_keeper
 from publisher.contract import SUPERSEDED, SUPERSEDED_CODE, superseded_message
 from publisher.error_kinds import ErrorKind, Scope, classify
 from publisher.errors import SessionLostError, SupersededError
@@ -54,14 +54,14 @@ def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> 
     partitions = [TopicPartition(topic, 0) for topic in topics]
     if not partitions:
         return None
-    reader, background = _reader(settings)
+    keeper, background = _keeper(settings)
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     while True:
         try:
-            return _highest(reader.committed(partitions, _GLANCE))
+            return _highest(keeper.committed(partitions, _GLANCE))
         except KafkaException as exception:
             error = kafka_error(exception)
-        reader.poll(0)  # hears what happened in the background
+        keeper.poll(0)  # hears what happened in the background
         passes = classify(error.code(), settings.error_kinds).kind == "retriable" and background.hopeless is None
         if not passes or time.monotonic() >= deadline:
             break
@@ -91,7 +91,7 @@ _Key = tuple[str, frozenset[tuple[str, str]]]
 _kept: dict[_Key, tuple[Consumer, Background]] = {}
 
 
-def _reader(settings: PublisherSettings) -> tuple[Consumer, Background]:
+def _keeper(settings: PublisherSettings) -> tuple[Consumer, Background]:
     """A client to read the group's offsets with.
 
     A consumer, though it consumes nothing: the admin client ends the process when the group's coordinator moves while it
@@ -101,7 +101,7 @@ def _reader(settings: PublisherSettings) -> tuple[Consumer, Background]:
     kept = _kept.get(key)
     if kept is None:
         background = Background()
-        kept = make_reader(settings, settings.fence_group, background), background
+        kept = make_keeper(settings, settings.fence_group, background), background
         _kept.clear()
         _kept[key] = kept
     return kept

@@ -16,13 +16,13 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from publisher.clients import Background, make_reader
+from publisher.clients import Background, make_keeper
 from publisher.destinations import existing
 from publisher.errors import FencedError, SessionLostError
 from publisher.fence import generation_in_charge, mark, refuse_superseded
 from publisher.session import Session
 from publisher.settings import PublisherSettings
-from publisher.trouble import trouble
+from publisher.trouble import trouble, trouble_of
 
 # The last part of the transactional.id that numbers are written with, where a task has its slot.
 _NAME: Final = "generation"
@@ -50,13 +50,18 @@ def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) 
     answer, or not the permission (on the group, on the topics, on the transactional ids): wait, then call again.
     """
     settings = replace(settings, fence_topics=tuple(existing([*topics, *settings.fence_topics], settings)))
-    if settings.fence_topics:
+    if settings.fence_topics and not settings.transactions:
+        _write_plainly(settings)
+        _await_written(settings)
+    elif settings.fence_topics:
         try:
             _write(settings)
         except FencedError:
             # Somebody else has begun to write. Reading again tells whether theirs is a higher number.
             _write(settings)
         _await_written(settings)
+    if not settings.transactions:
+        return bool(settings.fence_topics)
     with ThreadPoolExecutor(_AT_ONCE, "take-charge") as threads:
         list(threads.map(lambda slot: _fence(settings, slot), range(slots)))
     return bool(settings.fence_topics)
@@ -69,7 +74,7 @@ def _write(settings: PublisherSettings) -> None:
         producer = session.fence()
         refuse_superseded(settings)
         offsets = [mark(topic, settings.generation) for topic in settings.fence_topics]
-        group = make_reader(settings, settings.fence_group, Background()).consumer_group_metadata()
+        group = make_keeper(settings, settings.fence_group, Background()).consumer_group_metadata()
         for step in (
             lambda _: producer.begin_transaction(),
             lambda seconds: producer.send_offsets_to_transaction(offsets, group, seconds),
@@ -78,6 +83,22 @@ def _write(settings: PublisherSettings) -> None:
             error = session.repeated(step)
             if error is not None:
                 raise session.lost(error)
+
+
+def _write_plainly(settings: PublisherSettings) -> None:
+    """Writes the number unless a higher one is there, without a transaction: a loop that freezes between the two can
+    overwrite a higher number."""
+    refuse_superseded(settings)
+    answers: list[KafkaError | None] = []
+    background = Background()
+    keeper = make_keeper(settings, settings.fence_group, background, lambda error, _: answers.append(error))
+    keeper.commit(offsets=[mark(topic, settings.generation) for topic in settings.fence_topics], asynchronous=True)
+    deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
+    while not answers and background.hopeless is None and time.monotonic() < deadline:
+        keeper.poll(_PAUSE)
+    error = answers[0] if answers else background.explain(KafkaError(KafkaError._TIMED_OUT, "no answer about the generation"))
+    if error is not None:
+        raise SessionLostError(trouble_of(error, settings))
 
 
 def _await_written(settings: PublisherSettings) -> None:

@@ -24,6 +24,9 @@ CHUNK: Final = 1_000
 # What librdkafka calls a partition that the partitioner chooses.
 _BY_KEY: Final = -1
 
+# How often a wait for reports looks whether it has become pointless, in seconds.
+_GLANCE: Final = 0.02
+
 # How long to wait for room in the client's queue before looking again, in seconds.
 _PATIENCE: Final = 0.05
 
@@ -61,6 +64,13 @@ def hand_over(producer: Producer, rows: pa.RecordBatch, reports: Reports, deadli
             break
         producer.poll(0)
     return HandedOver(len(sent_at), sent_at, None)
+
+
+def flush(producer: Producer, deadline: float, pointless: Callable[[], object]) -> None:
+    """Waits for the reports of what was handed over: until all are there, waiting is pointless, or the deadline is past."""
+    while producer.flush(_GLANCE):
+        if pointless() or time.monotonic() >= deadline:
+            return
 
 
 def _arguments(rows: pa.RecordBatch, reports: Reports, first: int) -> list[list[Any]]:

@@ -44,6 +44,9 @@ class Reports:
         self.errors: dict[str, KafkaError] = {}
         """For each topic that refused something, the refusal that explains most."""
 
+        self.by_row: dict[int, KafkaError] = {}
+        """The error of each row that has one, consequences of other rows' errors included."""
+
         self._kinds = kinds
 
     def callbacks(self, first: int) -> Iterator[Report]:
@@ -68,6 +71,7 @@ class Reports:
             self.partitions[row] = message.partition()
             self.offsets[row] = message.offset()
         else:
+            self.by_row[row] = error
             self.refused(str(message.topic()), error)
 
     def _weight(self, error: KafkaError) -> int:

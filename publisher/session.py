@@ -1,4 +1,4 @@
-"""The transactional producer of one task: opened when the first row needs it, closed with the task.
+"""The producer of one task: opened when the first row needs it, closed with the task.
 
 A task makes its own and keeps none for the next: init_transactions fences whoever holds the id, so a producer kept in a
 worker process would be fenced as soon as the slot moves to another worker. A fresh one costs 0.07 s.
@@ -29,7 +29,7 @@ _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, Kafk
 
 
 class Session:
-    """Context of one task's transactions: at most one producer at a time, all under the slot's transactional.id."""
+    """Context of one task's loads: at most one producer at a time, all under the slot's transactional.id, if they have one."""
 
     def __init__(self, settings: PublisherSettings, slot: int | str) -> None:
         self._settings = settings
@@ -50,10 +50,14 @@ class Session:
         `topic` is one that is about to be sent to. Raises SessionLostError when Kafka doesn't let it start,
         SupersededError when it must not.
         """
-        if self._producer is not None and self._batch_size == batch_size:
-            return self._producer
+        producer = self._producer
+        known = producer is not None and self._batch_size == batch_size
+        # A newer loop fences what began before it by a transaction, or not at all: then each load has to look.
+        if producer is not None and known and self._settings.transactions:
+            return producer
         try:
-            producer = self._open(batch_size, topic)
+            if producer is None or not known:
+                producer = self._open(batch_size, topic)
             # Here, between the init that fences older tasks and the first send: earlier, and a newer loop could start
             # unseen; later, and something would be sent.
             refuse_superseded(self._settings)
@@ -68,6 +72,11 @@ class Session:
         Whether its own loop is in charge is not asked.
         """
         return self._open(batch_size_of(self._settings), next(iter(self._settings.fence_topics), None))
+
+    @property
+    def hopeless(self) -> KafkaError | None:
+        """What no waiting will cure, a refused login for instance, if anything is."""
+        return self._background.hopeless
 
     def abort(self) -> bool:
         """Ends the open transaction; says whether Kafka confirmed that nothing of it is delivered.
@@ -103,25 +112,38 @@ class Session:
 
     def _open(self, batch_size: int, topic: str | None) -> Producer:
         self.close()
-        self._producer = make_producer(self._settings, self._settings.transactional_id(self._slot), batch_size, self._background)
+        transactional = self._settings.transactions
+        transactional_id = self._settings.transactional_id(self._slot) if transactional else None
+        self._producer = make_producer(self._settings, transactional_id, batch_size, self._background)
         self._batch_size = batch_size
-        if topic is not None:
-            self._connect(self._producer, topic)
-        error = self.repeated(self._producer.init_transactions)
+        error = self._connect(self._producer, topic) if topic is not None else None
+        if transactional:
+            # In vain, too, if there is no connection: so it hears the reason.
+            error = self.repeated(self._producer.init_transactions)
         if error is not None:
             raise self.lost(error)
         return self._producer
 
-    @staticmethod
-    def _connect(producer: Producer, topic: str) -> None:
-        """Waits for a connection to a broker, in vain if need be: whoever initialises then hears the reason.
+    def _connect(self, producer: Producer, topic: str) -> KafkaError | None:
+        """Waits for a connection to a broker; the error why there is none.
 
-        An init that begins while the bootstrap connection is being exchanged for one to a known broker sleeps for half
-        a second, which happens every third time. The second answer comes from a known broker.
+        An init, or what an idempotent producer does in its place, sleeps for half a second when it begins while the
+        bootstrap connection is being exchanged for one to a known broker, which happens every third time. The second
+        answer comes from a known broker.
         """
-        with contextlib.suppress(KafkaException):
-            for _ in range(2):
+        deadline = time.monotonic() + self._settings.metadata_timeout_ms / 1000
+        answers = 0
+        while True:
+            try:
                 producer.list_topics(topic, timeout=_GLANCE)
+                answers += 1
+                if answers == 2:
+                    return None
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if self._settings.transactions or self._background.hopeless is not None or time.monotonic() >= deadline:
+                    return error
+            producer.poll(0)  # hears what happened in the background
 
     def repeated(self, call: Callable[[float], None]) -> KafkaError | None:
         """Calls with a short timeout until it returns, fails for good, or a third of the transaction timeout is up."""
@@ -138,14 +160,17 @@ class Session:
             if not error.retriable() or self._background.hopeless is not None or time.monotonic() >= deadline:
                 return error
 
+    def purge(self) -> None:
+        """Throws away the rows that are not acknowledged yet, and reads their reports."""
+        if self._producer is not None:
+            with contextlib.suppress(KafkaException):
+                self._producer.purge()
+                self._producer.poll(0)
+
     def close(self) -> None:
         """Ends the producer; what it has not committed is not delivered. The session may go on with another."""
-        if self._producer is None:
-            return
         # Not by its close(): that aborts an open transaction and waits without end for a broker that is gone (seen with
         # confluent-kafka 2.16). Without its last reference the producer ends at once. Rows that it still holds are
         # thrown away first, and their reports read, since unread ones would leak their callbacks.
-        with contextlib.suppress(KafkaException):
-            self._producer.purge()
-            self._producer.poll(0)
+        self.purge()
         self._producer = None

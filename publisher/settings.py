@@ -34,6 +34,11 @@ class PublisherSettings:
     fence_topics: tuple[str, ...] = ()
     """Where to look for it: the topics that `take_charge` was given. Without any, nothing is looked for."""
 
+    transactions: bool = True
+    """Whether the brokers have transactions. Without them each row's outcome is its own report: what got none in time is
+    `unknown`, since it may have been written, and innocent rows of a refused batch come after the rows behind them. An
+    older loop is not fenced: it reads the generation before each load, and may still be sending the one before."""
+
     max_rows: int = 50_000
     """Rows in one transaction. More rows make fewer commits, and more to send again when one is aborted."""
 
@@ -43,7 +48,7 @@ class PublisherSettings:
     transaction_timeout_ms: int = 60_000
     """After so long the broker aborts a transaction by itself. A third is for handing rows over, a third for the
     reports of the last of them, a third for the commit. The broker's transaction.max.timeout.ms (15 minutes) bounds
-    it."""
+    it. Without transactions it bounds the same phases, and how long a row of unknown outcome is not sent again."""
 
     metadata_timeout_ms: int = 10_000
     """How long to wait for the description of the destinations, before Kafka counts as unreachable."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from publisher import results
+from publisher import results, transaction, untransacted
 from publisher.destinations import Destination, describe, forget
 from publisher.error_kinds import Scope
 from publisher.errors import FencedError, SessionLostError
@@ -14,8 +14,9 @@ from publisher.fitting import by_batch_size, misfits, with_partitions
 from publisher.session import Session
 from publisher.settings import PublisherSettings
 from publisher.splitting import halves, not_of_topics, of_topics, topics_in
-from publisher.transaction import Aborted, Committed, Unanswered, Verdict, attempt
+from publisher.transaction import Aborted, Committed, Unanswered, Verdict
 from publisher.trouble import Trouble
+from publisher.untransacted import Acknowledged
 
 
 class Task:
@@ -50,6 +51,8 @@ class Task:
 
     def stop(self, topic: str | None, trouble: Trouble) -> None:
         """Leaves a destination alone for the rest of the call, or all of them where `topic` is None."""
+        if topic in self._stopped:
+            return
         if topic is not None:
             self._stopped.add(topic)
         self._results.append(results.stopped(topic, trouble, self._slot))
@@ -81,8 +84,7 @@ class Task:
             return rows
         for row, trouble in refused.items():
             self._settle(rows.slice(row, 1), trouble)
-        kept = [row for row in range(rows.num_rows) if row not in refused]
-        return self._unsettled(rows.take(pa.array(kept, pa.int64())))
+        return self._unsettled(_taken(rows, [row for row in range(rows.num_rows) if row not in refused]))
 
     def _send(self, group: pa.RecordBatch, batch_size: int) -> None:
         """Sends rows that suit one batch size, in as many transactions as their refusals make necessary."""
@@ -106,10 +108,14 @@ class Task:
                     raise SessionLostError(trouble)
                 case Aborted() as aborted:
                     waiting += self._again(rows, aborted)
+                case Acknowledged() as load:
+                    self.committed = True
+                    waiting += self._sorted_out(rows, load)
 
-    def _attempt(self, rows: pa.RecordBatch, batch_size: int) -> Verdict:
-        """One transaction. The first fence is nobody's news: nothing of the transaction is delivered, and a new producer
-        will find out whether a newer loop is behind it, or only an older task of ours that was slow to end."""
+    def _attempt(self, rows: pa.RecordBatch, batch_size: int) -> Verdict | Acknowledged:
+        """One transaction, or one load without. The first fence is nobody's news: nothing of the transaction is delivered,
+        and a new producer will find out whether a newer loop is behind it, or only an older task of ours."""
+        attempt = transaction.attempt if self._settings.transactions else untransacted.attempt
         try:
             return attempt(self._session, rows, batch_size, self._settings, self._clock)
         except FencedError:
@@ -135,6 +141,33 @@ class Task:
             yield from self._narrowed(of_topics(rows, [topic]), trouble)
         yield not_of_topics(rows, blamed)
 
+    def _sorted_out(self, rows: pa.RecordBatch, load: Acknowledged) -> Iterator[pa.RecordBatch]:
+        """After a load without a transaction: settles each row that can be, and gives what to try, last what comes first."""
+        handed = rows.slice(0, len(load.sent_at))
+        if not load.refused and not load.unanswered and not load.innocent:
+            self._results.append(results.delivered(handed, load.sent_at, load.partitions, load.offsets, self._slot))
+            yield rows.slice(handed.num_rows)
+            return
+        others = {*load.refused, *load.innocent, *load.unanswered}
+        kept = [row for row in range(handed.num_rows) if row not in others]
+        if kept:
+            sent_at = [load.sent_at[row] for row in kept]
+            partitions, offsets = ([column[row] for row in kept] for column in (load.partitions, load.offsets))
+            self._results.append(results.delivered(_taken(rows, kept), sent_at, partitions, offsets, self._slot))
+        not_before = self._clock() + self._settings.transaction_timeout_ms
+        for some, trouble in _by_reason(rows, load.unanswered):
+            sent_at = [load.sent_at[row] for row in some]
+            unanswered = _taken(rows, some)
+            self._results.append(results.unknown(unanswered, sent_at, trouble, not_before, self._slot))
+            self._settle(unanswered, trouble)
+        if load.lost is not None:
+            raise SessionLostError(load.lost)
+        yield rows.slice(handed.num_rows + (handed.num_rows in load.refused))
+        if load.innocent:
+            yield _taken(rows, sorted(load.innocent))
+        for some, trouble in reversed(list(_by_reason(rows, load.refused))):
+            yield from self._narrowed(_taken(rows, some), trouble)
+
     def _narrowed(self, rows: pa.RecordBatch, trouble: Trouble) -> Iterator[pa.RecordBatch]:
         """What is left to try of a topic's rows; nothing once it is clear whom the refusal concerns."""
         if trouble.scope != Scope.RECORD or rows.num_rows == 1:
@@ -158,9 +191,22 @@ class Task:
                 self._refused[topic] = trouble
                 self._fail(rows, trouble)
             case Scope.CONNECTION:
-                if topic not in self._stopped:
-                    self.stop(topic, trouble)
+                self.stop(topic, trouble)
 
     def _fail(self, rows: pa.RecordBatch, trouble: Trouble) -> None:
         if rows.num_rows:
             self._results.append(results.failed(rows, trouble, self._slot))
+
+
+def _taken(rows: pa.RecordBatch, positions: Sequence[int]) -> pa.RecordBatch:
+    return rows.take(pa.array(positions, pa.int64()))
+
+
+def _by_reason(rows: pa.RecordBatch, troubles: Mapping[int, Trouble]) -> Iterator[tuple[list[int], Trouble]]:
+    """The positions of rows of one topic that share a trouble, in their order, and the trouble."""
+    topics = dict(zip(troubles, _taken(rows, list(troubles)).column("topic").to_pylist(), strict=True))
+    groups: dict[tuple[str, Trouble], list[int]] = {}
+    for row in sorted(troubles):
+        groups.setdefault((topics[row], troubles[row]), []).append(row)
+    for (_, trouble), some in groups.items():
+        yield some, trouble

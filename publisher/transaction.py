@@ -16,14 +16,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.errors import SessionLostError
 from publisher.gc_pause import collector_paused
-from publisher.handover import HandedOver, hand_over
+from publisher.handover import HandedOver, flush, hand_over
 from publisher.reports import Reports
 from publisher.session import Session
 from publisher.settings import PublisherSettings
 from publisher.splitting import topics_in
 from publisher.trouble import Trouble, kafka_error, trouble_of
 
-# How often a wait for reports looks whether the transaction has failed already, in seconds.
+# The least time that a commit is given, in seconds.
 _GLANCE: Final = 0.02
 
 # Errors that only say that time has passed: every topic that still waits is in the same position.
@@ -82,7 +82,8 @@ def attempt(
         with collector_paused():
             handed = hand_over(producer, rows, reports, time.monotonic() + phase, clock)
             # Flushed before the commit: its own flush would leave reports unread.
-            _flush(producer, reports, time.monotonic() if handed.refusal else time.monotonic() + phase)
+            patience = 0 if handed.refusal else phase
+            flush(producer, time.monotonic() + patience, lambda: reports.errors or _standing_error(producer))
     except KafkaException as exception:
         # Reading reports raises only what is fatal to the producer.
         raise session.lost(kafka_error(exception)) from None
@@ -104,13 +105,6 @@ def _aborted(session: Session) -> bool:
         return session.abort()
     except SessionLostError:
         return False
-
-
-def _flush(producer: Producer, reports: Reports, deadline: float) -> None:
-    """Waits until every row has reported, or until the first sign that the transaction has failed."""
-    while producer.flush(_GLANCE):
-        if reports.errors or _standing_error(producer) or time.monotonic() >= deadline:
-            return
 
 
 def _standing_error(producer: Producer) -> KafkaError | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from publisher import PublisherSettings, SupersededError, fence, generation, take_charge
+from publisher import PublisherSettings, SupersededError, fence, generation, take_charge, untransacted
 from publisher.contract import SUPERSEDED_CODE
 from publisher.publishing import epoch_ms, publish_at
 from publisher.session import Session
@@ -97,15 +97,15 @@ def test_a_loop_that_froze_before_writing_its_number_does_not_overwrite_a_higher
 ) -> None:
     source = create_topic("source")
     older, newer = settings(7, source), settings(8, source)
-    make_reader = generation.make_reader
+    made = generation.make_keeper
 
     def frozen(*arguments: Any) -> Any:
         """The older loop has read that it is the highest, and sleeps while the newer one takes charge."""
-        monkeypatch.setattr(generation, "make_reader", make_reader)
+        monkeypatch.setattr(generation, "make_keeper", made)
         take_charge(newer, [source], slots=1)
-        return make_reader(*arguments)
+        return made(*arguments)
 
-    monkeypatch.setattr(generation, "make_reader", frozen)
+    monkeypatch.setattr(generation, "make_keeper", frozen)
 
     with pytest.raises(SupersededError, match="generation 8 has taken over from generation 7"):
         take_charge(older, [source], slots=1)
@@ -146,3 +146,49 @@ def test_deleting_one_topic_does_not_lose_the_number(
         assert time.monotonic() < deadline, "the deleted topic still has its offset"
         time.sleep(0.1)
     assert stops(send([{"topic": kept}], older)) == [(None, SUPERSEDED_CODE, "fenced")]
+
+
+@pytest.mark.parametrize("transactions", [True, False])
+def test_a_record_that_the_broker_names_is_charged_alone(
+    create_topic: Create, settings: Callable[..., PublisherSettings], transactions: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # compaction needs keys: the broker refuses the batch, and says for which records
+    topic = create_topic("compacted", **{"cleanup.policy": "compact"})
+    loads: list[int] = []
+    hand_over = untransacted.hand_over
+
+    def noted(producer: Any, rows: pa.RecordBatch, *more: Any) -> Any:
+        loads.append(rows.num_rows)
+        return hand_over(producer, rows, *more)
+
+    monkeypatch.setattr(untransacted, "hand_over", noted)
+    rows = [{"topic": topic, "key": None if n in (3, 57) else b"k"} for n in range(100)]
+
+    results = send(rows, settings(7, transactions=transactions, kafka={"linger.ms": "200"}))
+
+    assert outcomes(results) == {f"d{n}": "failed" if n in (3, 57) else "delivered" for n in range(100)}
+    assert {row["error_code"] for row in results if row["outcome"] == "failed"} == {KafkaError.INVALID_RECORD}
+    # the two that were named apart, then what was refused with them
+    assert loads == ([] if transactions else [100, 1, 1, 98])
+
+
+def test_without_transactions_a_newer_loop_takes_over_before_the_next_load(
+    create_topic: Create, settings: Callable[..., PublisherSettings]
+) -> None:
+    source, topic = create_topic("source"), create_topic("t")
+    older, newer = (settings(number, source, transactions=False, max_rows=10) for number in (7, 8))
+    assert take_charge(older, [source], slots=1) is True
+    rows = ready({"topic": topic} for _ in range(20))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows.slice(0, 10)
+        take_charge(newer, [source], slots=1)
+        yield rows.slice(10)
+
+    results = [row for batch in publish_at(batches(), older, 0, epoch_ms) for row in plain(batch)]
+
+    assert outcomes(results) == {f"d{n}": "delivered" for n in range(10)}
+    assert stops(results) == [(None, SUPERSEDED_CODE, "fenced")]
+    assert ends(older, topic) == 10
+    with pytest.raises(SupersededError):
+        take_charge(older, [source], slots=1)

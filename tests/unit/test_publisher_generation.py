@@ -161,14 +161,14 @@ def test_charge_is_not_taken_from_a_newer_loop(kafka: MockCluster) -> None:
 
 def test_a_newer_loop_that_writes_at_the_same_time_wins(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka.fail(Api.ADD_OFFSETS_TO_TXN, 90)
-    reader = generation.make_reader
+    keeper = generation.make_keeper
 
     def taken_over(*arguments: Any) -> Any:
         """After the number was read, before it is written."""
         kafka.commit(GROUP, "s1", "generation 8")
-        return reader(*arguments)
+        return keeper(*arguments)
 
-    monkeypatch.setattr(generation, "make_reader", taken_over)
+    monkeypatch.setattr(generation, "make_keeper", taken_over)
 
     with pytest.raises(SupersededError):
         take_charge(of_generation(7, kafka), ["s1", "s2"], slots=1)
@@ -252,15 +252,15 @@ def test_a_takeover_travels_pickled() -> None:
 
 def test_without_topics_to_look_at_nothing_is_asked(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka.commit(GROUP, "s1", "generation 8")
-    monkeypatch.setattr(fence, "make_reader", None)
+    monkeypatch.setattr(fence, "make_keeper", None)
 
     assert outcomes(send([{"topic": "t"}], of_generation(7, kafka, fence_topics=()))) == {"d0": "delivered"}
 
 
 def test_the_client_that_reads_is_kept_until_it_fails(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    reader = fence.make_reader
-    monkeypatch.setattr(fence, "make_reader", lambda *arguments: made.append(1) or reader(*arguments))
+    reader = fence.make_keeper
+    monkeypatch.setattr(fence, "make_keeper", lambda *arguments: made.append(1) or reader(*arguments))
     for _ in range(3):
         send([{"topic": "t"}], of_generation(7, kafka))
     assert len(made) == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher import PublisherSettings, destinations, task
+from publisher import PublisherSettings, destinations, task, transaction
 from publisher.destinations import Destination
 from publisher.transaction import Aborted, Committed
 from publisher.trouble import trouble
@@ -79,7 +79,7 @@ def test_exactly_the_refused_are_charged_in_few_transactions(rows: int, data: st
         return Committed([NOW_MS] * batch.num_rows, [0] * batch.num_rows, [0] * batch.num_rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(task, "attempt", attempt)
+        patch.setattr(transaction, "attempt", attempt)
         patch.setattr(
             task,
             "describe",

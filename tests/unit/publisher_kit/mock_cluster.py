@@ -24,6 +24,7 @@ class Api(IntEnum):
     """Request types, by their key in Kafka's protocol."""
 
     PRODUCE = 0
+    OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     INIT_PRODUCER_ID = 22
     ADD_PARTITIONS_TO_TXN = 24
