@@ -6,7 +6,8 @@ It knows Kafka and Arrow, nothing of SQL, Spark or the rules of retrying. The fl
 2. `ready`        checks the columns and cuts the rows into loads that fit into one transaction
 3. `task`         keeps what is settled: destinations that are stopped, topics that refuse, rows still to be tried
 4. `destinations` asks which topics exist, with how many partitions and which size limit
-5. `fitting`      charges records that are certain to be refused, before they cost the others their transaction
+5. `fitting`      charges records that are certain to be refused, before they cost the others their transaction;
+                  of dead letters that are too large, less is sent (`lightening`)
 6. `transaction`  hands rows over (`handover`), waits for reports (`reports`), commits: for all rows or none
    or, for brokers without transactions, `untransacted`: each row by its own report
 7. `splitting`    after a refusal: by topic first, then in halves, until the refused record stands alone

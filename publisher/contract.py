@@ -57,6 +57,8 @@ RESULTS: Final = pa.schema(
         pa.field("original_topic", pa.string()),
         pa.field("original_partition", pa.int32()),
         pa.field("original_offset", pa.int64()),
+        # what a dead letter that was too large went without: null for nothing, `headers` or `payload`
+        pa.field("omitted", pa.string()),
     ]
 )
 
@@ -69,6 +71,12 @@ UNKNOWN: Final = "unknown"
 # No result of a message: says that the task stopped sending to a destination (or altogether, where topic is null), and
 # why. The loop reads it and keeps it out of the ledger.
 STOPPED: Final = "stopped"
+
+# The kind of delivery that is sent with less in it rather than not at all, and what it can go without: the headers that
+# say why it died; those, its payload (value, the message's own headers) and, if even that is too much, its key.
+DEAD_LETTER: Final = "dead_letter"
+OMITTED_HEADERS: Final = "headers"
+OMITTED_PAYLOAD: Final = "payload"
 
 # The error of a `stopped` row (topic null, kind `fenced`) that says that a loop with a higher generation is in charge: the
 # loop must end. The code is outside the ranges of Kafka (0 and above) and of librdkafka (-200 to -1).

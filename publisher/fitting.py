@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError
 from publisher.clients import batch_size_of, largest_message
 from publisher.destinations import Destination
 from publisher.headers import headers_of, unsendable
+from publisher.lightening import lightened
 from publisher.settings import PublisherSettings
 from publisher.sizes import exact_size, upper_bounds
 from publisher.trouble import Trouble, trouble
@@ -32,7 +33,7 @@ def misfits(rows: pa.RecordBatch, destinations: Mapping[str, Destination], setti
         for row in unsendable(rows)
     }
     client_limit = largest_message(settings)
-    bounds = upper_bounds(rows)
+    bounds = pa.array(upper_bounds(rows))
     limits = _by_row(rows, {topic: _limit(destination, settings) for topic, destination in destinations.items()})
     suspects = pc.or_kleene(pc.greater(bounds, limits), pc.greater(bounds, client_limit))
     for row in pc.indices_nonzero(pc.fill_null(suspects, False)).to_pylist():
@@ -46,6 +47,16 @@ def misfits(rows: pa.RecordBatch, destinations: Mapping[str, Destination], setti
             text = f"the record takes {size} bytes with its headers, the topic allows {allowed}"
             found[row] = trouble(KafkaError.MSG_SIZE_TOO_LARGE, text, settings)
     return found
+
+
+def fitted(
+    row: pa.RecordBatch, trouble: Trouble, destinations: Mapping[str, Destination], settings: PublisherSettings
+) -> pa.RecordBatch | None:
+    """One row that does not fit, with as much left out of it as makes it fit; None if nothing does."""
+    lighter = lightened(row, trouble)
+    while lighter is not None and misfits(lighter, destinations, settings):
+        lighter = lightened(lighter, trouble)
+    return lighter
 
 
 def with_partitions(rows: pa.RecordBatch, destinations: Mapping[str, Destination]) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from publisher.contract import DELIVERED, FAILED, RESULTS, STOPPED, UNKNOWN
+from publisher.lightening import omitted_of
 from publisher.trouble import Trouble
 
 _CARRIED: Final = (
@@ -38,6 +39,7 @@ def delivered(
         partition=pa.array(partitions, pa.int32()),
         offset=pa.array(offsets, pa.int64()),
         sent_at=_times(sent_at),
+        omitted=omitted_of(rows),
     )
 
 
@@ -54,6 +56,7 @@ def unknown(rows: pa.RecordBatch, sent_at: Sequence[int], trouble: Trouble, not_
         slot,
         sent_at=_times(sent_at),
         not_before=_times([not_before] * rows.num_rows),
+        omitted=omitted_of(rows),
         **_why(trouble, rows.num_rows),
     )
 

@@ -57,8 +57,9 @@ class PublisherSettings:
     """How long a process remembers the partitions and the size limit of a destination (librdkafka's own default)."""
 
     max_splits: int = 200
-    """Aborted transactions that a task may spend on finding records that brokers refuse. One bad record among 50,000
-    takes 17. When they are spent, the rest stays unsent and its destination is left alone for a while."""
+    """Aborted transactions that a task may spend on finding records that brokers refuse, and on dead letters that go with
+    less in them. One bad record among 50,000 takes 17. When they are spent, the rest stays unsent and its destination is
+    left alone for a while."""
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_bytes", "metadata_timeout_ms", "metadata_max_age_ms", "max_splits"):

@@ -10,7 +10,8 @@ from publisher import results, transaction, untransacted
 from publisher.destinations import Destination, describe, forget
 from publisher.error_kinds import Scope
 from publisher.errors import FencedError, SessionLostError
-from publisher.fitting import by_batch_size, misfits, with_partitions
+from publisher.fitting import by_batch_size, fitted, misfits, with_partitions
+from publisher.lightening import lightened, replaced
 from publisher.session import Session
 from publisher.settings import PublisherSettings
 from publisher.splitting import halves, not_of_topics, of_topics, topics_in
@@ -78,13 +79,20 @@ class Task:
         return rows
 
     def _fitting(self, rows: pa.RecordBatch, destinations: dict[str, Destination]) -> pa.RecordBatch:
-        """The rows that their destinations may take; the others are charged."""
+        """The rows that their destinations may take, dead letters if need be with less in them; the others are charged."""
         refused = misfits(rows, destinations, self._settings)
         if not refused:
             return rows
+        lighter: dict[int, pa.RecordBatch] = {}
         for row, trouble in refused.items():
-            self._settle(rows.slice(row, 1), trouble)
-        return self._unsettled(_taken(rows, [row for row in range(rows.num_rows) if row not in refused]))
+            one = rows.slice(row, 1)
+            fits = fitted(one, trouble, destinations, self._settings)
+            if fits is None:
+                self._settle(one, trouble)
+            else:
+                lighter[row] = fits
+        kept = [row for row in range(rows.num_rows) if row in lighter or row not in refused]
+        return self._unsettled(_taken(replaced(rows, lighter), kept))
 
     def _send(self, group: pa.RecordBatch, batch_size: int) -> None:
         """Sends rows that suit one batch size, in as many transactions as their refusals make necessary."""
@@ -170,15 +178,21 @@ class Task:
 
     def _narrowed(self, rows: pa.RecordBatch, trouble: Trouble) -> Iterator[pa.RecordBatch]:
         """What is left to try of a topic's rows; nothing once it is clear whom the refusal concerns."""
-        if trouble.scope != Scope.RECORD or rows.num_rows == 1:
+        if trouble.scope != Scope.RECORD:
+            again = []
+        elif rows.num_rows == 1:
+            lighter = lightened(rows, trouble)
+            again = [] if lighter is None else [lighter]
+            forget(topics_in(rows)[0], self._settings)
+        else:
+            again = list(reversed(halves(rows)))
+        if not again:
             self._settle(rows, trouble)
         elif self._splits_left == 0:
             self.stop(topics_in(rows)[0], trouble)
         else:
             self._splits_left -= 1
-            first, second = halves(rows)
-            yield second
-            yield first
+            yield from again
 
     def _settle(self, rows: pa.RecordBatch, trouble: Trouble) -> None:
         """Charges rows of one topic that are refused, or stops their destination."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from publisher import PublisherSettings, SupersededError, fence, generation, tak
 from publisher.contract import SUPERSEDED_CODE
 from publisher.publishing import epoch_ms, publish_at
 from publisher.session import Session
+from publisher.sizes import exact_size
 from tests.unit.publisher_kit.rows import outcomes, plain, ready, send, stops
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 
@@ -192,3 +194,22 @@ def test_without_transactions_a_newer_loop_takes_over_before_the_next_load(
     assert ends(older, topic) == 10
     with pytest.raises(SupersededError):
         take_charge(older, [source], slots=1)
+
+
+def test_a_dead_letter_without_its_payload_fits_to_the_byte(create_topic: Create, settings: Callable[..., PublisherSettings]) -> None:
+    headers = [("own", b"o" * 30), ("redrive-message-id", b"m"), ("dlq-reason", b"r" * 300), ("redrive-original-topic", b"orders")]
+    lighter = [("own", b"o" * 30), ("redrive-message-id", b"m"), ("redrive-original-topic", b"orders")]
+    bare = [("redrive-message-id", b"m"), ("redrive-original-topic", b"orders"), ("redrive-payload", b"omitted")]
+    variants = [(b"key", b"v" * 900, headers), (b"key", b"v" * 900, lighter), (b"key", None, bare), (None, None, bare)]
+    topics = [create_topic(f"t{n}", **{"max.message.bytes": str(exact_size(*variant))}) for n, variant in enumerate(variants)]
+    row = {"kind": "dead_letter", "key": b"key", "value": b"v" * 900, "headers": headers}
+
+    results = send([{**row, "topic": topic} for topic in topics], settings(7))
+
+    assert [(row["outcome"], row["omitted"]) for row in results] == [
+        ("delivered", omitted) for omitted in (None, "headers", "payload", "payload")
+    ]
+    # With compression nothing is known beforehand: the brokers refuse, and less is sent each time.
+    value = random.Random(1).randbytes(3_000)
+    (result,) = send([{**row, "topic": topics[3], "value": value}], settings(7, kafka={"compression.type": "zstd"}))
+    assert (result["outcome"], result["omitted"]) == ("delivered", "payload")

@@ -1,0 +1,169 @@
+"""Dead letters that are too large for their topic: sent with less in them, and the result says what is left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from publisher import destinations, transaction
+from publisher.lightening import lightened, omitted_of
+from publisher.sizes import exact_size
+from publisher.trouble import trouble
+from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
+from tests.unit.publisher_kit.rows import outcomes, ready, send, settings_for, stops
+from tests.unit.test_publisher_isolation import TOO_LARGE
+
+Header = tuple[str, bytes | None]
+
+OWN: list[Header] = [("trace", b"t" * 50), ("dlq-mine", None), ("trace", b"")]
+IDENTITY: list[Header] = [
+    ("redrive-delivery", b"d"),
+    ("redrive-due", b"1"),
+    ("redrive-attempt", b"5"),
+    ("redrive-message-id", b"billing:orders/0/1"),
+    ("redrive-original-topic", b"orders"),
+    ("redrive-original-partition", b"0"),
+    ("redrive-original-offset", b"1"),
+    ("redrive-original-timestamp", b"9"),
+]
+REASONS: list[Header] = [
+    ("dlq-reason", b"r" * 200),
+    ("dlq-error-class", b"e"),
+    ("dlq-original-topic", b"orders"),
+    ("dlq-failed-at", b"2026"),
+    ("dlq-attempts", b"5"),
+    ("redrive-consumer-group", b"billing"),
+]
+MARK: Header = ("redrive-payload", b"omitted")
+KEY, VALUE = b"k" * 100, b"v" * 1_000
+
+
+def dead(topic: str = "t", **changes: Any) -> dict[str, Any]:
+    headers = [*OWN, *IDENTITY, *REASONS]
+    return {"topic": topic, "kind": "dead_letter", "key": KEY, "value": VALUE, "headers": headers, **changes}
+
+
+FULL = exact_size(KEY, VALUE, [*OWN, *IDENTITY, *REASONS])
+WITHOUT_REASONS = exact_size(KEY, VALUE, [*OWN, *IDENTITY])
+WITHOUT_PAYLOAD = exact_size(KEY, None, [*IDENTITY, MARK])
+WITHOUT_KEY = exact_size(None, None, [*IDENTITY, MARK])
+
+# The largest record that the topic takes, and what then lies there.
+LIMITS: list[tuple[int, str | None, tuple[bytes | None, bytes | None, list[Header]] | None]] = [
+    (FULL, None, (KEY, VALUE, [*OWN, *IDENTITY, *REASONS])),
+    (FULL - 1, "headers", (KEY, VALUE, [*OWN, *IDENTITY])),
+    (WITHOUT_REASONS, "headers", (KEY, VALUE, [*OWN, *IDENTITY])),
+    (WITHOUT_REASONS - 1, "payload", (KEY, None, [*IDENTITY, MARK])),
+    (WITHOUT_PAYLOAD, "payload", (KEY, None, [*IDENTITY, MARK])),
+    (WITHOUT_PAYLOAD - 1, "payload", (None, None, [*IDENTITY, MARK])),
+    (WITHOUT_KEY, "payload", (None, None, [*IDENTITY, MARK])),
+    (WITHOUT_KEY - 1, None, None),
+]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["limit known", "limit found out"])
+@pytest.mark.parametrize("transactions", [True, False])
+@pytest.mark.parametrize(("limit", "omitted", "lies"), LIMITS, ids=lambda case: str(case) if isinstance(case, int) else "")
+def test_as_little_as_possible_is_left_out(
+    mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, limit: int, omitted: str | None, lies: Any, known: bool, transactions: bool
+) -> None:
+    topic = mock_cluster.create("t")
+    if known:
+        monkeypatch.setattr(destinations, "_limits", lambda *_: {topic: limit})
+    else:
+        smaller = (size for size in (FULL, WITHOUT_REASONS, WITHOUT_PAYLOAD, WITHOUT_KEY) if size > limit)
+        mock_cluster.fail_produce(topic, *(TOO_LARGE for _ in smaller))
+
+    (row,) = send([dead()], settings_for(mock_cluster.bootstrap, transactions=transactions))
+
+    assert (row["outcome"], row["omitted"]) == ("delivered" if lies else "failed", omitted)
+    if lies:
+        (message,) = mock_cluster.read(topic, row["offset"] + 1)[row["offset"] :]
+        assert (message.key(), message.value(), message.headers()) == lies
+    else:
+        assert (row["error_code"], row["error_kind"], row["offset"]) == (TOO_LARGE, "poison", None)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["limit known", "limit found out"])
+def test_only_what_is_too_large_goes_with_less_and_the_order_stays(
+    mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    topic = mock_cluster.create("t")
+    large = {3, 4, 9}
+    rows = [dead(value=b"v" * (3_000 if n in large else 10), key=f"k{n}".encode()) for n in range(10)]
+    # A retry goes whole or not at all.
+    rows[5] = {**rows[5], "kind": "retry", "value": b"v" * 3_000}
+    if known:
+        monkeypatch.setattr(destinations, "_limits", lambda *_: {topic: 1_500})
+    else:
+        refuse_large_values(mock_cluster, topic, monkeypatch)
+
+    results = send(rows, settings_for(mock_cluster.bootstrap))
+
+    assert outcomes(results) == {f"d{n}": "failed" if n == 5 else "delivered" for n in range(10)}
+    by_id = {row["delivery_id"]: row for row in results}
+    assert {n for n in range(10) if by_id[f"d{n}"]["omitted"]} == large
+    places = [by_id[f"d{n}"]["offset"] for n in range(10) if n != 5]
+    assert places == sorted(places)
+    messages = {message.offset(): message for message in mock_cluster.read(topic, 9)}
+    for n in range(10):
+        if n != 5:
+            message = messages[by_id[f"d{n}"]["offset"]]
+            assert (message.key(), message.value()) == (f"k{n}".encode(), None if n in large else b"v" * 10)
+
+
+def refuse_large_values(cluster: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the broker refuse each batch with a large value in it."""
+    attempt = transaction.attempt
+
+    def refused(session: Any, rows: Any, *more: Any) -> Any:
+        if any(len(value or b"") > 1_500 for value in rows.column("value").to_pylist()):
+            cluster.fail_produce(topic, TOO_LARGE)
+        return attempt(session, rows, *more)
+
+    monkeypatch.setattr(transaction, "attempt", refused)
+
+
+def test_an_unknown_outcome_says_what_was_left_out_too(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = mock_cluster.create("t")
+    monkeypatch.setattr(destinations, "_limits", lambda *_: {topic: WITHOUT_PAYLOAD})
+    mock_cluster.delay(Api.END_TXN, 30_000)
+
+    results = send([dead()], settings_for(mock_cluster.bootstrap))
+
+    assert (results[0]["outcome"], results[0]["omitted"]) == ("unknown", "payload")
+
+
+def test_when_the_splits_are_spent_nothing_more_is_left_out(mock_cluster: MockCluster) -> None:
+    topic = mock_cluster.create("t")
+    mock_cluster.fail_produce(topic, *[TOO_LARGE] * 3)
+
+    results = send([dead()], settings_for(mock_cluster.bootstrap, max_splits=2))
+
+    assert (outcomes(results), stops(results)) == ({}, [(topic, TOO_LARGE, "poison")])
+
+
+@pytest.mark.parametrize(
+    ("what", "row", "code"),
+    [
+        ("no dead letter", dead(kind="retry"), TOO_LARGE),
+        ("not too large", dead(), 87),
+        ("nothing to leave out", dead(key=None, value=None, headers=[*IDENTITY, MARK]), TOO_LARGE),
+        ("nothing that would help", dead(key=b"", value=b"v", headers=IDENTITY), TOO_LARGE),
+        ("nothing at all", dead(key=None, value=None, headers=None), TOO_LARGE),
+    ],
+)
+def test_what_cannot_be_lightened(what: str, row: dict[str, Any], code: int) -> None:
+    assert lightened(ready([row]), trouble(code, "refused", settings_for("b:9092"))) is None, what
+
+
+def test_a_batch_too_large_for_a_segment_is_a_matter_of_size_too() -> None:
+    row = lightened(ready([dead()]), trouble(18, "refused", settings_for("b:9092")))
+
+    assert row is not None
+    assert omitted_of(row).to_pylist() == ["headers"]
+
+
+def test_rows_as_they_came_have_nothing_left_out() -> None:
+    assert omitted_of(ready([dead()] * 2)).to_pylist() == [None, None]
