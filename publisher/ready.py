@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from publisher.contract import READY
 from publisher.errors import ContractError
@@ -29,18 +28,18 @@ def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> I
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in map(as_ready, batches):
-        ends: list[int] = pc.cumulative_sum(upper_bounds(batch)).to_pylist()
+        ends = np.cumsum(upper_bounds(batch))
         start = before = 0
         while start < batch.num_rows:
             # As many rows as there is room for; a row too large for any load goes as a load of its own.
-            stop = min(bisect_right(ends, before + max_bytes - size), start + max_rows - rows)
+            stop = min(int(np.searchsorted(ends, before + max_bytes - size, "right")), start + max_rows - rows)
             if stop <= start and not held:
                 stop = start + 1
             if stop > start:
                 held.append(batch.slice(start, stop - start))
                 rows += stop - start
-                size += ends[stop - 1] - before
-                start, before = stop, ends[stop - 1]
+                size += int(ends[stop - 1]) - before
+                start, before = stop, int(ends[stop - 1])
             if start < batch.num_rows or rows >= max_rows:
                 yield _joined(held)
                 held, rows, size = [], 0, 0

@@ -45,7 +45,7 @@ def test_loads_keep_every_row_in_order_and_within_the_bounds(batches: list[list[
     assert [len(v) for load in made for v in load["value"].to_pylist()] == [size for batch in batches for size in batch]
     for load in made:
         assert 1 <= load.num_rows <= max_rows
-        assert load.num_rows == 1 or sum(upper_bounds(load).to_pylist()) <= max_bytes
+        assert load.num_rows == 1 or upper_bounds(load).sum() <= max_bytes
 
 
 def test_loads_are_as_few_as_the_bounds_allow() -> None:
@@ -84,7 +84,20 @@ def test_the_upper_bound_of_a_size_is_one(rows: list[tuple[Any, Any, Any]]) -> N
 
     exact = [exact_size(key, value, headers or []) for key, value, headers in clean]
 
-    assert all(bound >= size for bound, size in zip(upper_bounds(batch).to_pylist(), exact, strict=True))
+    assert all(bound >= size for bound, size in zip(upper_bounds(batch).tolist(), exact, strict=True))
+
+
+def test_sizes_of_a_slice_are_the_slice_s() -> None:
+    headers: list[Any] = [[("a", b"0" * 50)], None, [], [("ümläut", b"1"), ("b", None)], [("", b"")], [("c", b"x" * 300)]]
+    batch = ready({"topic": "t", "key": b"k" * n, "value": None if n % 2 else b"v" * 10 * n, "headers": h} for n, h in enumerate(headers))
+    joined = pa.Table.from_batches([batch.slice(2), batch.slice(1, 4)]).combine_chunks().to_batches()[0]
+
+    alone = [upper_bounds(batch.slice(n, 1)).tolist()[0] for n in range(6)]
+
+    assert upper_bounds(batch).tolist() == alone
+    assert upper_bounds(batch.slice(1, 4)).tolist() == alone[1:5]
+    assert upper_bounds(joined.slice(1)).tolist() == [*alone[3:], *alone[1:5]]
+    assert upper_bounds(batch.slice(6)).tolist() == []
 
 
 def test_headers_of_a_slice_are_the_slice_s() -> None:
@@ -106,6 +119,7 @@ def test_header_names_that_would_not_arrive_are_found() -> None:
 
     assert unsendable(batch) == [0, 1, 2]
     assert unsendable(batch.slice(3)) == []
+    assert unsendable(batch.slice(1, 2)) == [0, 1]
 
 
 @pytest.mark.parametrize(
