@@ -1,0 +1,137 @@
+"""The assets that something here makes: rules, what a tick writes, marts, and the report on dead letters."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from orchestration.dagster.graph import WRITTEN_BY_A_TICK, Graph
+from orchestration.dagster.resource import Redrive, forwarded, told
+
+if TYPE_CHECKING:
+    from orchestration.loop import Tick
+
+# Whatever turns the loop takes this pool, so that a deployment can say: one at a time.
+LOOP = "loop"
+
+
+class TickConfig(dg.Config):
+    """How one tick is turned."""
+
+    take_over: bool = False
+    """Turn it though another loop is running: that one then stops."""
+
+
+def rules_asset(graph: Graph) -> dg.AssetsDefinition:
+    """The seeds, loaded from their files."""
+
+    @dg.multi_asset(name="load_rules", specs=graph.rules, can_subset=True)
+    def load_rules(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
+        from orchestration.seeds import read_seeds
+
+        with told():
+            # dbt would load what the loop would refuse
+            read_seeds(redrive.settings.seeds)
+            names = _selected(context, graph.rules)
+            redrive.dbt.run("seed", select=names)
+        for name in names:
+            yield _result(name, {"dagster/row_count": redrive.rows(name)})
+
+    return load_rules
+
+
+def tick_asset(graph: Graph) -> dg.AssetsDefinition:
+    """What the loop writes, in one tick, and the views between: one step, as a tick can't be divided.
+
+    If one of the tables is wanted, all of them are written; those that weren't asked for are told all the same.
+    """
+
+    @dg.multi_asset(name="turn_once", specs=graph.loop, can_subset=True, pool=LOOP)
+    def turn_once(context: dg.AssetExecutionContext, config: TickConfig, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
+        selected = _selected(context, graph.loop)
+        views = [name for name in selected if name not in WRITTEN_BY_A_TICK]
+        written: dict[str, Mapping[str, float]] = {}
+        with told(), forwarded(context.log):
+            if set(selected) & set(WRITTEN_BY_A_TICK):
+                with redrive.started(redrive.new_loop(take_over=config.take_over)) as loop:
+                    written = what_a_tick_wrote(loop.tick())
+                trouble = what_hinders(redrive.trouble())
+                # what was done is told, also if the rest could not be
+                for name in written if trouble else written.keys() - set(selected):
+                    if written[name]["rows"]:
+                        context.log_event(dg.AssetMaterialization(name, metadata=dict(written[name])))
+                if trouble:
+                    raise dg.Failure(trouble, allow_retries=False)
+            if views:
+                redrive.require_tables()
+                redrive.dbt.run("run", select=views)
+        for name in selected:
+            yield _result(name, written[name] if name in written else {"dagster/row_count": redrive.rows(name)})
+
+    return turn_once
+
+
+def what_a_tick_wrote(tick: "Tick") -> dict[str, Mapping[str, float]]:
+    """Rows by table, and how long that took, in the order in which they were written."""
+    counts, step_ms = tick.counts, tick.step_ms
+    late = dict(zip(("late_p50_ms", "late_p99_ms"), tick.lateness_ms or (), strict=False))
+    sent = {name: counts.get(name, 0) for name in ("delivered", "dead_letters", "failed", "unknown")}
+    results = sent["delivered"] + sent["failed"] + sent["unknown"]
+    return {
+        "events": {"rows": counts.get("events", 0), "ms": step_ms.get("intake", 0)},
+        "deliveries": {"rows": counts.get("decisions", 0), "ms": step_ms.get("fold", 0)},
+        "publish_results": {"rows": results, **sent, **late, "ms": step_ms.get("publish", 0)},
+        "ticks": {"rows": int(tick.did_something), "ms": sum(step_ms.values())},
+    }
+
+
+def what_hinders(trouble: Mapping[str, str]) -> str:
+    """Why the loop can't do all of its work; empty if it can. A destination that takes nothing is no reason: its messages wait."""
+    return "\n".join(f"{what}: {why}" for what, why in trouble.items() if not what.startswith("destination "))
+
+
+def marts_asset(graph: Graph) -> dg.AssetsDefinition:
+    """What people query. Views: they are always current; to materialise one makes it anew from the project's SQL, and counts."""
+
+    @dg.multi_asset(name="make_marts", specs=graph.marts, can_subset=True)
+    def make_marts(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
+        names = _selected(context, graph.marts)
+        with told():
+            redrive.require_tables()
+            redrive.dbt.run("run", select=names)
+        for name in names:
+            yield _result(name, {"dagster/row_count": redrive.rows(name)})
+
+    return make_marts
+
+
+@dg.asset(
+    deps=["dead_letters", "messages"],
+    group_name="report",
+    kinds={"markdown", "matplotlib"},
+    description="What is dead, and why: by error class, topic, age, and over time. A page in the metadata of each materialization.",
+)
+def dead_letter_report(redrive: Redrive) -> dg.MaterializeResult[None]:
+    from orchestration.clock import wall_clock
+    from orchestration.dagster.report import page, read_dead_letters
+
+    with told():
+        redrive.require_tables()
+    found = read_dead_letters(redrive.sql, wall_clock())
+    return dg.MaterializeResult(
+        metadata={
+            "report": dg.MetadataValue.md(page(found)),
+            "dead": found.dead,
+            "waiting for their dead letter": found.pending,
+            **({"oldest": dg.MetadataValue.timestamp(found.oldest)} if found.oldest else {}),
+        }
+    )
+
+
+def _selected(context: dg.AssetExecutionContext, specs: Iterable[dg.AssetSpec]) -> list[str]:
+    """The names that a run asks for, in the order of the graph: what is yielded must come after what it depends on."""
+    return [spec.key.to_user_string() for spec in specs if spec.key in context.selected_asset_keys]
+
+
+def _result(name: str, metadata: Mapping[str, float]) -> dg.MaterializeResult[None]:
+    return dg.MaterializeResult(asset_key=name, metadata=dict(metadata))

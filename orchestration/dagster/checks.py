@@ -1,0 +1,275 @@
+"""What must hold, as checks on assets: each promise of redrive's as a question to its tables.
+
+They look at tables, so they hold for any loop, whoever runs it, and may run beside it.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from orchestration.clock import wall_clock
+from orchestration.dagster.resource import Redrive
+from orchestration.status import read_status
+
+# A dead letter is due at once, and tried again after 60 s at most: after this long Kafka refuses it, or nobody sends.
+PENDING_WARNS = timedelta(minutes=5)
+PENDING_FAILS = timedelta(hours=1)
+
+# A loop with work to do writes something down at least each minute: its longest pause is 60 s. Twice that, and a start of a minute.
+STALLED_AFTER = timedelta(minutes=5)
+
+# A loop that has nothing to do says so with each turn. Between shifts nobody does.
+FRESH_FOR = timedelta(minutes=30)
+
+# A gap can't be mended, only noticed: it fails the check for this long, and stays in the mart.
+GAPS_FAIL_FOR = timedelta(days=7)
+
+
+def _minutes(span: timedelta) -> str:
+    return f"{round(span.total_seconds() / 60)} minutes"
+
+
+@dg.asset_check(
+    asset="deliveries",
+    additional_deps=["events", "publish_results"],
+    description="Every event and every failed send has one decision: both are counted, batch by batch, up to the watermark.",
+)
+def nothing_is_lost(redrive: Redrive) -> dg.AssetCheckResult:
+    # read first, as a literal: what is up to there is settled, whatever a loop appends meanwhile
+    watermark = _watermark(redrive)
+    rows = redrive.sql(
+        f"""
+        with
+
+        inputs as (
+            select batch, count(*) as inputs
+            from (
+                select batch from events
+                union all
+                select batch from publish_results where outcome = 'failed'
+            ) as came
+            where batch <= {watermark}
+            group by batch
+        ),
+
+        decided as (
+            select batch, count(distinct cause) as decisions
+            from deliveries
+            where batch <= {watermark}
+            group by batch
+        )
+
+        select
+            batch,
+            coalesce(inputs, 0) as inputs,
+            coalesce(decisions, 0) as decisions,
+            count(*) over () as batches,
+            sum(inputs) over () as all_inputs,
+            sum(decisions) over () as all_decisions
+        from inputs
+        full outer join decided using (batch)
+        order by abs(coalesce(inputs, 0) - coalesce(decisions, 0)) desc, batch
+        limit 20
+        """
+    )
+    wrong = [row for row in rows if row["inputs"] != row["decisions"]]
+    return dg.AssetCheckResult(
+        passed=not wrong,
+        metadata={
+            "up to batch": watermark,
+            "inputs": int(rows[0]["all_inputs"] or 0) if rows else 0,
+            "decisions": int(rows[0]["all_decisions"] or 0) if rows else 0,
+            **(
+                {"batches that differ": ", ".join(f"{row['batch']}: {row['inputs']} in, {row['decisions']} decided" for row in wrong)}
+                if wrong
+                else {}
+            ),
+        },
+    )
+
+
+@dg.asset_check(asset="publish_results", description="No retry and no dead letter was sent before it was due.")
+def nothing_is_early(redrive: Redrive) -> dg.AssetCheckResult:
+    (row,) = redrive.sql(
+        """
+        select
+            count(*) as sent,
+            count_if(sent_at < due_at) as early,
+            max(unix_millis(due_at) - unix_millis(sent_at)) as early_ms,
+            min_by(delivery_id, unix_millis(sent_at) - unix_millis(due_at)) as earliest
+        from publish_results
+        where outcome = 'delivered'
+        """
+    )
+    early = int(row["early"])
+    return dg.AssetCheckResult(
+        passed=early == 0,
+        metadata={
+            "sent": int(row["sent"]),
+            "early": early,
+            **({"by at most, ms": int(row["early_ms"]), "the earliest": row["earliest"]} if early else {}),
+        },
+    )
+
+
+@dg.asset_check(
+    asset="messages",
+    additional_deps=["decisions"],
+    description=(
+        f"No message stays `dead_letter_pending`: a warning after {_minutes(PENDING_WARNS)} without an acknowledged dead letter, "
+        f"a failure after {_minutes(PENDING_FAILS)}. Nothing is lost meanwhile: the dead letter is tried without end."
+    ),
+)
+def no_dead_message_is_without_its_copy(redrive: Redrive) -> dg.AssetCheckResult:
+    # since the first dead letter was decided: each one that fails is followed by another, which is young
+    (row,) = redrive.sql(
+        """
+        with
+
+        pending as (
+            select messages.message_id, min(decisions.recorded_at) as since
+            from messages
+            inner join decisions
+                on messages.message_id = decisions.message_id and messages.life <=> decisions.life and decisions.kind = 'dead_letter'
+            where messages.state = 'dead_letter_pending'
+            group by messages.message_id
+        )
+
+        select count(*) as pending, min(since) as since, min_by(message_id, since) as longest from pending
+        """
+    )
+    waits = wall_clock() - row["since"].astimezone(UTC) if row["since"] else timedelta()
+    return dg.AssetCheckResult(
+        passed=waits <= PENDING_WARNS,
+        severity=dg.AssetCheckSeverity.ERROR if waits > PENDING_FAILS else dg.AssetCheckSeverity.WARN,
+        metadata={
+            "pending": int(row["pending"]),
+            "longest, s": round(waits.total_seconds()),
+            **({"which waits longest": row["longest"]} if row["longest"] else {}),
+        },
+    )
+
+
+@dg.asset_check(
+    asset="gaps",
+    description=f"No report was removed by retention before it was read, in the last {GAPS_FAIL_FOR.days} days.",
+)
+def no_report_was_missed(redrive: Redrive) -> dg.AssetCheckResult:
+    since = wall_clock() - GAPS_FAIL_FOR
+    (row,) = redrive.sql(
+        f"""
+        select
+            count(*) as gaps,
+            count_if(recorded_at >= {_literal(since)}) as recent,
+            coalesce(sum(case when recorded_at >= {_literal(since)} then rows_missing end), 0) as missing,
+            max_by(concat(topic, '/', partition, ' ', first_offset, '-', last_offset), recorded_at) as last
+        from gaps
+        """
+    )
+    return dg.AssetCheckResult(
+        passed=int(row["recent"]) == 0,
+        metadata={
+            "gaps": int(row["recent"]),
+            "rows missing, at most": int(row["missing"]),
+            "gaps ever": int(row["gaps"]),
+            **({"the last": row["last"]} if row["last"] else {}),
+        },
+    )
+
+
+@dg.asset_check(
+    asset="ticks",
+    additional_deps=["events", "ready"],
+    description=(
+        "The loop turns while there is something to do: it fails if something is undecided, or overdue, and the loop gave no sign for "
+        f"{_minutes(STALLED_AFTER)}. Reports that no loop has taken in yet can't be seen here: see ticks_are_fresh."
+    ),
+)
+def the_loop_is_not_stalled(redrive: Redrive) -> dg.AssetCheckResult:
+    now = wall_clock()
+    seen = _last_sign(redrive)
+    undecided, overdue = _undecided(redrive), _overdue(redrive, now - STALLED_AFTER)
+    silent = seen is None or now - seen > STALLED_AFTER
+    return dg.AssetCheckResult(
+        passed=not (silent and (undecided or overdue)),
+        metadata={
+            "undecided": undecided,
+            f"overdue by {_minutes(STALLED_AFTER)}": overdue,
+            **({"last sign of the loop": dg.MetadataValue.timestamp(seen)} if seen else {}),
+        },
+    )
+
+
+@dg.asset_check(
+    asset="ticks",
+    description=(
+        f"The loop gave a sign in the last {_minutes(FRESH_FOR)}, by a row of `ticks` or by its status file. A warning: it may be meant "
+        "to rest. Whoever runs the loop counts, a shift or `redrive run`."
+    ),
+)
+def ticks_are_fresh(redrive: Redrive) -> dg.AssetCheckResult:
+    seen = _last_sign(redrive)
+    return dg.AssetCheckResult(
+        passed=seen is not None and wall_clock() - seen <= FRESH_FOR,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"last sign of the loop": dg.MetadataValue.timestamp(seen)} if seen else {"last sign of the loop": "none"},
+    )
+
+
+CHECKS = (
+    nothing_is_lost,
+    nothing_is_early,
+    no_dead_message_is_without_its_copy,
+    no_report_was_missed,
+    the_loop_is_not_stalled,
+    ticks_are_fresh,
+)
+
+
+def _watermark(redrive: Redrive) -> int:
+    """The last batch that is decided, by whoever decided it: the loop, or a bare `dbt run`."""
+    (row,) = redrive.sql(
+        """
+        select greatest((select coalesce(max(batch), 0) from deliveries), (select coalesce(max(watermark), 0) from ticks)) as watermark
+        """
+    )
+    return int(row["watermark"])
+
+
+def _undecided(redrive: Redrive) -> int:
+    watermark = _watermark(redrive)
+    (row,) = redrive.sql(
+        f"""
+        select
+            (select count(*) from events where batch > {watermark})
+            + (select count(*) from publish_results where batch > {watermark} and outcome = 'failed') as undecided
+        """
+    )
+    return int(row["undecided"])
+
+
+def _overdue(redrive: Redrive, before: datetime) -> int:
+    """Open deliveries that were due before a moment. Read from the floor up: nothing below it is open."""
+    floors = redrive.sql(
+        "select least(floor, array_min(transform(map_values(set_aside), s -> s.floor))) as floor from ticks order by batch desc limit 1"
+    )
+    floor = f"and due_at >= {_literal(floors[0]['floor'].astimezone(UTC))}" if floors else ""
+    (row,) = redrive.sql(
+        f"""
+        select count(*) as overdue from ready
+        where due_at < {_literal(before)} and coalesce(not_before, due_at) < {_literal(before)} {floor}
+        """
+    )
+    return int(row["overdue"])
+
+
+def _last_sign(redrive: Redrive) -> datetime | None:
+    """When the loop last said something: the last row of `ticks`, or the status file, which an idle loop writes, too."""
+    (row,) = redrive.sql("select max(recorded_at) as at from ticks")
+    status = read_status(redrive.settings.status_file)
+    signs = [row["at"].astimezone(UTC) if row["at"] else None, datetime.fromisoformat(status.at) if status and status.at else None]
+    return max((sign for sign in signs if sign), default=None)
+
+
+def _literal(moment: datetime) -> str:
+    return f"timestamp '{moment:%Y-%m-%d %H:%M:%S.%f}'"

@@ -1,0 +1,157 @@
+"""The graph: dbt's models and seeds as assets, with the dependencies that a tick really has.
+
+A tick reads what earlier ticks wrote: a failed send is decided by the next fold, and `ready` leaves out what is sent. The loop closes
+there, in the ledgers, and nowhere else. A graph of assets has no cycles, so those edges are not drawn; the assets say them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any
+
+import dagster as dg
+from dagster_dbt import DagsterDbtTranslator, build_dbt_asset_specs
+
+from orchestration.dagster.manifest import Manifest
+
+# What a tick writes, in its order: intake, fold, publish, and the loop's log.
+WRITTEN_BY_A_TICK = ("events", "deliveries", "publish_results", "ticks")
+
+# What a tick does beside dbt: who else is read before a table is written.
+_READ_BY_THE_LOOP = {
+    "events": ("report_topics",),
+    "publish_results": ("ready",),
+    "ticks": ("events", "deliveries", "publish_results"),
+}
+
+# The ledgers that a later tick reads again, above where they are written.
+_CLOSES_THE_LOOP = ("publish_results", "ticks")
+
+_GROUPS = {"events": "intake", "publish_results": "publish", "ticks": "publish", "retry": "fold"}
+
+_KINDS = {"events": {"kafka", "iceberg"}, "publish_results": {"kafka", "iceberg"}, "ticks": {"iceberg"}}
+_KINDS_BY_MATERIALIZATION = {"seed": {"dbt", "csv"}, "view": {"dbt", "view"}, "append_only": {"dbt", "iceberg"}}
+
+
+class Translator(DagsterDbtTranslator):
+    """How a node of dbt's shows as an asset: its name, what its description says, and the step of the loop it belongs to."""
+
+    def get_asset_key(self, dbt_resource_props: Mapping[str, Any]) -> dg.AssetKey:
+        """The model's name, as `redrive sql` knows it."""
+        return dg.AssetKey(dbt_resource_props["name"])
+
+    def get_description(self, dbt_resource_props: Mapping[str, Any]) -> str:
+        """The model's own description; the SQL is a click away."""
+        return str(dbt_resource_props["description"]).strip()
+
+    def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
+        """Rules, or the folder of the model, named for the step that it belongs to."""
+        if dbt_resource_props["resource_type"] == "seed":
+            return "rules"
+        folder = dbt_resource_props["fqn"][1]
+        return _GROUPS.get(dbt_resource_props["name"]) or _GROUPS.get(folder, folder)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All assets made from dbt's manifest, in topological order: rules, what the loop writes and reads, and what people query."""
+
+    rules: tuple[dg.AssetSpec, ...]
+    loop: tuple[dg.AssetSpec, ...]
+    marts: tuple[dg.AssetSpec, ...]
+
+
+def read_graph(manifest: Manifest) -> Graph:
+    """Makes specs of a manifest."""
+    specs = {_name(spec.key): spec for spec in build_dbt_asset_specs(manifest=manifest, dagster_dbt_translator=Translator())}
+    kinds = {node["name"]: node["config"].get("materialized") for node in manifest["nodes"].values()}
+    reads = {name: {_name(dep.asset_key) for dep in spec.deps} for name, spec in specs.items()}
+    before, earlier = without_cycles(reads)
+    made = {
+        name: _finished(specs[name], before[name], earlier.get(name, ()), _KINDS.get(name) or _KINDS_BY_MATERIALIZATION[kinds[name]])
+        for name in topological(before)
+        if name in specs
+    }
+    rules = tuple(spec for spec in made.values() if spec.group_name == "rules")
+    marts = tuple(spec for spec in made.values() if spec.group_name == "marts")
+    return Graph(rules, tuple(spec for spec in made.values() if spec not in (*rules, *marts)), marts)
+
+
+def without_cycles(reads: Mapping[str, Iterable[str]]) -> tuple[dict[str, set[str]], dict[str, tuple[str, ...]]]:
+    """What each asset depends on in one tick, and which ledgers it also reads as earlier ticks left them.
+
+    reads: what each model reads, by name, as dbt has it. A ledger that is read upstream of where the loop writes it is a read of what
+    earlier ticks wrote.
+    """
+    before = {name: {*upstream, *_READ_BY_THE_LOOP.get(name, ())} for name, upstream in reads.items()}
+    forward = {name: {up for up in upstream if up not in _CLOSES_THE_LOOP} for name, upstream in before.items()}
+    above = {ledger: _ancestors(before[ledger] - {ledger}, forward) for ledger in _CLOSES_THE_LOOP}
+    earlier = {
+        name: tuple(ledger for ledger in _CLOSES_THE_LOOP if ledger in before[name] and name in above[ledger])
+        for name in before
+        if name not in _CLOSES_THE_LOOP
+    }
+    return (
+        {name: upstream - set(earlier.get(name, ())) for name, upstream in before.items()},
+        {name: ledgers for name, ledgers in earlier.items() if ledgers},
+    )
+
+
+def topological(before: Mapping[str, Iterable[str]]) -> Sequence[str]:
+    """Names so that each comes after what it depends on; the same order every time."""
+    sorter = TopologicalSorter({name: sorted(upstream) for name, upstream in sorted(before.items())})
+    return tuple(sorter.static_order())
+
+
+def _ancestors(names: Iterable[str], before: Mapping[str, Iterable[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += before.get(name, ())
+    return found
+
+
+def _finished(spec: dg.AssetSpec, before: Iterable[str], earlier: Iterable[str], kinds: set[str]) -> dg.AssetSpec:
+    """A spec with its true dependencies; what can't be drawn is said in words."""
+    ledgers = [f"`{ledger}`" for ledger in earlier]
+    said = f"\n\nAlso reads {' and '.join(ledgers)} as earlier ticks left them: there the loop closes." if ledgers else ""
+    return spec.replace_attributes(
+        deps=[dg.AssetDep(name) for name in sorted(before)],
+        description=f"{spec.description}{said}",
+        kinds=kinds,
+        metadata={**spec.metadata, **({"reads of earlier ticks": ", ".join(earlier)} if ledgers else {})},
+    )
+
+
+def _name(key: dg.AssetKey) -> str:
+    return key.to_user_string()
+
+
+# What lies in Kafka: written and read by others, shown so that the graph has its two ends.
+KAFKA = (
+    dg.AssetSpec(
+        "report_topics",
+        group_name="kafka",
+        kinds={"kafka"},
+        description="Records that consumers failed to process, with headers that say what happened. The rule `sources` names the topics.",
+    ),
+    dg.AssetSpec(
+        "retry_topics",
+        deps=["publish_results"],
+        group_name="kafka",
+        kinds={"kafka"},
+        description="Messages that are sent again, each when it was due. Their consumers fail again, and report, or succeed.",
+    ),
+    dg.AssetSpec(
+        "dead_letter_topics",
+        deps=["publish_results"],
+        group_name="kafka",
+        kinds={"kafka"},
+        description="Messages that are not tried any more, with the reason in their headers.",
+    ),
+)

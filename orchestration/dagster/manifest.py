@@ -1,0 +1,79 @@
+"""dbt's manifest of the project: parsed in another process when the project has changed, else taken from the home."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from orchestration.settings import Settings
+
+Manifest = Mapping[str, Any]
+
+# Whatever a manifest is made from, relative to the project.
+_PARSED = ("dbt_project.yml", "profiles.yml", "models/**/*", "macros/**/*", "dbt_project/**/*")
+_SECONDS = 120
+
+
+class ManifestError(Exception):
+    """dbt can't parse the project: its message is what dbt said."""
+
+
+def load_manifest(settings: Settings) -> Manifest:
+    """The manifest of the project as it is now.
+
+    Parsing imports pyspark (dbt's adapter does) and takes seconds, so it happens in a process of its own, and only when something that
+    it reads has changed. Raises ManifestError.
+    """
+    path = settings.home / "dagster" / "manifest" / f"{_digest(settings)[:16]}.json"
+    if not path.is_file():
+        _parse(settings, path)
+    manifest: Manifest = json.loads(path.read_text(encoding="utf-8"))
+    return manifest
+
+
+def _parse(settings: Settings, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as target:
+        arguments = [
+            *(sys.executable, "-m", "dbt.cli.main", "parse", "--quiet", "--no-use-colors", "--log-level-file", "none"),
+            *("--project-dir", str(settings.project), "--profiles-dir", str(settings.project)),
+            *("--target-path", target, "--log-path", target),
+        ]
+        environment = {**os.environ, **settings.dbt_environment}
+        done = subprocess.run(
+            arguments, cwd=settings.project, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            raise ManifestError(f"dbt can't parse {settings.project}:\n{(done.stdout + done.stderr).strip()}")
+        # several processes may be here at once: each puts a whole file in place, and they are the same
+        os.replace(Path(target) / "manifest.json", path)
+    for old in path.parent.glob("*.json"):
+        if old != path:
+            old.unlink(missing_ok=True)
+
+
+def _digest(settings: Settings) -> str:
+    """Another digest, another manifest: of the project's files, of the settings that they read, and of dbt."""
+    digest = hashlib.sha256(version("dbt-core").encode())
+    for name, content in _parsed(settings):
+        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _parsed(settings: Settings) -> Iterator[tuple[str, bytes]]:
+    for pattern in _PARSED:
+        for path in sorted(settings.project.glob(pattern)):
+            if path.is_file():
+                yield path.relative_to(settings.project).as_posix(), path.read_bytes()
+    for path in sorted(settings.seeds.glob("*")):
+        yield str(path), path.read_bytes()
+    for name in ("REDRIVE_SCHEMA", "REDRIVE_TARGET"):
+        yield name, os.environ.get(name, "").encode()

@@ -1,0 +1,152 @@
+"""What the steps of a run share: settings, one Spark session, one dbt, and a loop. Each is started by the first step that needs it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import PrivateAttr
+
+from orchestration.settings import Settings, SettingsError, load_settings
+from orchestration.status import is_alive, read_status
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from orchestration.dbt import Dbt
+    from orchestration.loop import Loop, Tick
+
+
+class BusyError(Exception):
+    """Another loop is running with this home, and nobody asked to take over from it."""
+
+
+class NothingYetError(Exception):
+    """No loop has run with this home: there is nothing to make views of."""
+
+
+class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """redrive in the process of a run. All steps of a run are in one process, so Spark and dbt start once for them."""
+
+    _settings: Settings | None = PrivateAttr(default=None)
+    _dbt: Dbt | None = PrivateAttr(default=None)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, read when the run starts: environment, redrive.toml, defaults."""
+        if self._settings is None:
+            self._settings = load_settings()
+        return self._settings
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of this process; dbt takes the same."""
+        from orchestration.spark import start_session
+
+        return start_session(self.settings)
+
+    @property
+    def dbt(self) -> Dbt:
+        """dbt in this process: a subprocess would start another JVM each time."""
+        from orchestration.dbt import Dbt
+
+        if self._dbt is None:
+            self._dbt = Dbt(self.settings)
+        return self._dbt
+
+    def sql(self, statement: str) -> list[Row]:
+        """Asks the tables, which need no schema in the statement."""
+        from orchestration.spark import schema
+
+        spark = self.spark
+        spark.sql(f"use {schema(self.settings.project)}")
+        return spark.sql(statement).collect()
+
+    def rows(self, table: str) -> int:
+        """How many rows a table or view has."""
+        return int(self.sql(f"select count(*) as n from {table}")[0]["n"])
+
+    def require_tables(self) -> None:
+        """Raises NothingYetError where no loop has made the tables."""
+        from orchestration.spark import schema
+
+        name = f"{schema(self.settings.project)}.deliveries"
+        if not self.spark.catalog.tableExists(name):
+            raise NothingYetError(
+                f"there are no tables yet under {self.settings.home}: materialise `events` (a tick makes them), or run the loop once"
+            )
+
+    def new_loop(self, *, take_over: bool, on_tick: Callable[[Tick], None] | None = None) -> Loop:
+        """A loop that has not started yet. Raises BusyError, SettingsError."""
+        from orchestration.loop import Loop
+
+        if not self.settings.kafka_properties.get("bootstrap.servers"):
+            raise SettingsError(
+                ["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"]
+            )
+        if not take_over:
+            self._require_no_other_loop()
+        return Loop(self.settings, on_tick=on_tick)
+
+    @contextmanager
+    def started(self, loop: Loop) -> Iterator[Loop]:
+        """Starts a loop, and closes it in the end. Its dbt has parsed the project: the steps that follow use it, too."""
+        loop.start()
+        self._dbt = loop.dbt
+        try:
+            yield loop
+        finally:
+            loop.close()
+
+    def trouble(self) -> dict[str, str]:
+        """What the loop says doesn't work, and why."""
+        status = read_status(self.settings.status_file)
+        return status.trouble if status else {}
+
+    def _require_no_other_loop(self) -> None:
+        status = read_status(self.settings.status_file)
+        if status and status.pid != os.getpid() and is_alive(status):
+            raise BusyError(
+                f"a loop is running with its state under {self.settings.home}: generation {status.generation}, process {status.pid}, "
+                f"last tick at {status.at}. Stop it first, or set take_over: true in the run's config; it will then stop by itself."
+            )
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turns our own errors, which say what to do, into failures with that text alone; anything else keeps its traceback."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] in ("orchestration", "publisher"):
+            raise dg.Failure(description=str(error), allow_retries=False) from None
+        raise
+
+
+@contextmanager
+def forwarded(log: logging.Logger) -> Iterator[None]:
+    """Shows the loop's log lines in the run's log. A tick's own line is left out: its materializations say the same."""
+    handler = _Forwarding(log)
+    ours = logging.getLogger("orchestration")
+    level = ours.level
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        ours.setLevel(level)
+
+
+class _Forwarding(logging.Handler):
+    def __init__(self, to: logging.Logger) -> None:
+        super().__init__(logging.INFO)
+        self._to = to
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not hasattr(record, "fields"):
+            self._to.log(record.levelno, record.getMessage())

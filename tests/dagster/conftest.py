@@ -1,0 +1,77 @@
+"""A real broker, a home, and Dagster in this process over both. Everything here shares them: Spark and the tables take half a minute."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.dagster.resource import Redrive as Resource
+from orchestration.definitions import definitions
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
+from tests.loop.conftest import broker
+from tests.loop.harness import SEEDS, Redrive
+
+__all__ = ["broker"]
+
+PROJECT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The definitions with an instance that keeps what happened, and Kafka beside it."""
+
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+    kafka: Redrive
+    resource: Resource
+
+    def run(self, job: str, config: dict[str, Any] | None = None, *, raises: bool = True) -> dg.ExecuteInProcessResult:
+        """Runs a job, or with `all` everything there is."""
+        found = self.definitions.resolve_implicit_global_asset_job_def() if job == "all" else self.definitions.resolve_job_def(job)
+        return found.execute_in_process(instance=self.instance, run_config=config, raise_on_error=raises)
+
+    def materialized(self, run: dg.ExecuteInProcessResult, asset: str) -> list[dict[str, Any]]:
+        """The metadata of each materialization of an asset in a run, in their order."""
+        entries = self.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        found = [entry.asset_materialization for entry in entries]
+        return [{name: value.value for name, value in one.metadata.items()} for one in found if one and one.asset_key == dg.AssetKey(asset)]
+
+
+@pytest.fixture(scope="module")
+def deployment(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A home of its own, with the settings in the environment, as a deployment has them."""
+    path = tmp_path_factory.mktemp("dagster")
+    seeds = path / "seeds"
+    seeds.mkdir()
+    for file in (PROJECT / "dbt_project" / "seeds").glob("*.*"):
+        (seeds / file.name).write_text(SEEDS.get(file.stem) or file.read_text(encoding="utf-8"), encoding="utf-8")
+    environment = {
+        "REDRIVE_HOME": str(path / "home"),
+        "REDRIVE_SEEDS": str(seeds),
+        "REDRIVE_PROJECT": str(PROJECT),
+        "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+    }
+    # a session of other tests in this process has their catalog: it would be taken over as it is, and ours by those that follow
+    _stop_spark()
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        settings = load_settings()
+        kafka = Redrive(settings.kafka_properties, Loop(settings))
+        yield Deployment(definitions(settings), instance, kafka, Resource())
+        _stop_spark()
+    assert "REDRIVE_PROJECT" not in os.environ
+
+
+def _stop_spark() -> None:
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()

@@ -1,0 +1,159 @@
+"""Dagster over a real broker: everything materialised, a tick, a shift, the report; and checks that fail when their promise is broken.
+
+The tests build on one another: each leaves a state that the next goes on from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration.clock import wall_clock
+from orchestration.dagster import checks
+from orchestration.status import Status, text, write_status
+from tests.dagster.conftest import Deployment
+from tests.loop.harness import Redrive
+
+
+def test_everything_can_be_materialised(deployment: Deployment) -> None:
+    deployment.kafka.domain("dagster")
+    deployment.kafka.fails("dagster.orders", b"k", b"v", error="KeyError")
+    run = deployment.run("all")
+    assert run.success
+    made = {event.asset_key.to_user_string() for event in run.get_asset_materialization_events() if event.asset_key}
+    external = {"report_topics", "retry_topics", "dead_letter_topics"}
+    assert made == {key.to_user_string() for key in deployment.definitions.resolve_all_asset_keys()} - external
+    assert deployment.materialized(run, "routes") == [{"dagster/row_count": 1}]
+    assert deployment.materialized(run, "messages") == [{"dagster/row_count": 1}]
+    assert len(deployment.kafka.read("dagster.orders.dlq")) == 1
+
+    (report,) = deployment.materialized(run, "dead_letter_report")
+    assert report["dead"] == 1
+    assert "KeyError" in report["report"]
+    assert re.search(r"data:image/png;base64,[A-Za-z0-9+/=]{1000,}", report["report"])
+
+    checked = {check.check_name: check for check in run.get_asset_check_evaluations()}
+    assert {name: check.passed for name, check in checked.items()} == dict.fromkeys(checked, True)
+    assert len(checked) == len(checks.CHECKS)
+    assert checked["nothing_is_lost"].metadata["decisions"].value == 1
+
+
+def test_a_tick_takes_in_decides_and_sends(deployment: Deployment) -> None:
+    deployment.kafka.fails("dagster.orders", b"k", b"v", error="KeyError")
+    run = deployment.run("tick")
+    (events,) = deployment.materialized(run, "events")
+    (deliveries,) = deployment.materialized(run, "deliveries")
+    (results,) = deployment.materialized(run, "publish_results")
+    (ticks,) = deployment.materialized(run, "ticks")
+    assert (events["rows"], deliveries["rows"], results["rows"], results["dead_letters"], ticks["rows"]) == (1, 1, 1, 1, 1)
+    assert events["ms"] > 0
+    assert results["late_p99_ms"] >= results["late_p50_ms"] >= 0
+    assert len(deployment.kafka.read("dagster.orders.dlq")) == 2
+
+
+def test_a_shift_records_its_ticks(deployment: Deployment) -> None:
+    deployment.kafka.fails("dagster.orders", b"k", b"v")
+    # no topic for its dead letter: the destination is set aside, which fails no run
+    deployment.kafka.topics("nocopy.orders", "nocopy.reports")
+    deployment.kafka.fails("nocopy.orders", b"k", b"v", error="KeyError")
+    consumer = threading.Thread(target=_fail_on_the_first_retry, args=(deployment.kafka,))
+    consumer.start()
+    run = deployment.run("shift", {"ops": {"turn": {"config": {"minutes": 0.25}}}})
+    consumer.join()
+    assert sum(tick["rows"] for tick in deployment.materialized(run, "events")) == 3
+    assert sum(tick["rows"] for tick in deployment.materialized(run, "deliveries")) == 3
+    assert sum(tick["delivered"] for tick in deployment.materialized(run, "publish_results")) >= 1
+    # one that had nothing to do is not recorded, and it turns twice a second
+    assert 2 <= len(deployment.materialized(run, "ticks")) <= 10
+    said = [entry.user_message for entry in deployment.instance.all_logs(run.run_id) if not entry.is_dagster_event]
+    assert any("is in charge" in line for line in said)
+    assert any("nocopy.orders.dlq is set aside" in line for line in said)
+
+
+def _fail_on_the_first_retry(kafka: Redrive) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if retries := kafka.read("dagster.orders-billing-retry"):
+            return kafka.report(retries[0])
+        time.sleep(0.2)
+    return None
+
+
+def test_a_dead_message_without_its_copy_is_told(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _outcome(deployment, checks.no_dead_message_is_without_its_copy)[:2] == (True, "WARN")
+    monkeypatch.setattr(checks, "PENDING_WARNS", timedelta())
+    passed, severity, found = _outcome(deployment, checks.no_dead_message_is_without_its_copy)
+    assert (passed, severity, found["pending"], found["which waits longest"]) == (False, "WARN", 1, "billing:nocopy.orders/0/0")
+    monkeypatch.setattr(checks, "PENDING_FAILS", timedelta())
+    assert _outcome(deployment, checks.no_dead_message_is_without_its_copy)[:2] == (False, "ERROR")
+
+
+def test_one_mart_can_be_made_anew(deployment: Deployment) -> None:
+    job = deployment.definitions.resolve_implicit_global_asset_job_def()
+    run = job.execute_in_process(instance=deployment.instance, asset_selection=[dg.AssetKey("attempts")])
+    assert deployment.materialized(run, "attempts") == [{"dagster/row_count": 5}]
+    assert deployment.materialized(run, "messages") == []
+
+
+@pytest.mark.parametrize("job", ["tick", "shift"])
+def test_a_loop_that_runs_is_not_taken_over_unasked(deployment: Deployment, job: str) -> None:
+    running = Status("running", 7, "default", os.getppid(), 3, text(wall_clock()) or "", 1, 1, text(wall_clock()) or "", None)
+    before = deployment.resource.settings.status_file.read_bytes()
+    write_status(deployment.resource.settings.status_file, running)
+    try:
+        run = deployment.run(job, raises=False)
+    finally:
+        deployment.resource.settings.status_file.write_bytes(before)
+    assert not run.success
+    (failure,) = [event.step_failure_data for event in run.all_events if event.is_step_failure]
+    assert failure.user_failure_data
+    assert f"generation 7, process {os.getppid()}" in str(failure.user_failure_data.description)
+
+
+def test_each_check_fails_when_its_promise_is_broken(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    _append(deployment, "events", kind="report", batch=1)
+    passed, severity, found = _outcome(deployment, checks.nothing_is_lost)
+    assert (passed, severity) == (False, "ERROR")
+    assert "decided" in found["batches that differ"]
+
+    due_at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    _append(
+        deployment, "publish_results", delivery_id="x", outcome="delivered", due_at=due_at, sent_at=due_at - timedelta(seconds=1), batch=1
+    )
+    passed, severity, found = _outcome(deployment, checks.nothing_is_early)
+    assert (passed, severity, found["early"], found["by at most, ms"], found["the earliest"]) == (False, "ERROR", 1, 1000, "x")
+
+    gap = {"kind": "gap", "topic": "t", "detail": "t/0 3-7", "batch": 1_000_000}
+    _append(deployment, "events", **gap, recorded_at=wall_clock() - checks.GAPS_FAIL_FOR)
+    passed, _, found = _outcome(deployment, checks.no_report_was_missed)
+    assert (passed, found["gaps"], found["gaps ever"], found["the last"]) == (True, 0, 1, "t/0 3-7")
+    _append(deployment, "events", **gap, recorded_at=wall_clock())
+    passed, severity, found = _outcome(deployment, checks.no_report_was_missed)
+    assert (passed, severity, found["gaps"], found["rows missing, at most"]) == (False, "ERROR", 1, 5)
+
+    # the gaps are undecided, which is no news as long as the loop gives signs
+    passed, _, found = _outcome(deployment, checks.the_loop_is_not_stalled)
+    assert (passed, found["undecided"]) == (True, 2)
+    monkeypatch.setattr(checks, "STALLED_AFTER", timedelta())
+    assert _outcome(deployment, checks.the_loop_is_not_stalled)[:2] == (False, "ERROR")
+    monkeypatch.setattr(checks, "FRESH_FOR", timedelta())
+    assert _outcome(deployment, checks.ticks_are_fresh)[:2] == (False, "WARN")
+
+
+def _append(deployment: Deployment, table: str, **values: Any) -> None:
+    """A row that no loop would write: what isn't given is null."""
+    spark = deployment.resource.spark
+    schema = spark.table(f"redrive.{table}").schema
+    spark.createDataFrame([tuple(values.get(name) for name in schema.names)], schema).writeTo(f"redrive.{table}").append()
+
+
+def _outcome(deployment: Deployment, check: Any) -> tuple[bool, str, dict[str, Any]]:
+    result = check(deployment.resource)
+    return result.passed, result.severity.value, {name: value.value for name, value in result.metadata.items()}

@@ -1,0 +1,148 @@
+"""What Dagster is given: loaded in seconds, without Spark, without Kafka, and as tests/dagster/graph.txt has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration.dagster.assets import what_hinders
+from orchestration.dagster.graph import topological, without_cycles
+from orchestration.dagster.manifest import ManifestError, load_manifest
+from orchestration.definitions import definitions
+from orchestration.settings import load_settings
+from tests.dagster.graph_text import graph_text
+
+PROJECT = Path(__file__).parents[2]
+SNAPSHOT = PROJECT / "tests" / "dagster" / "graph.txt"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose manifest is parsed once for all tests here."""
+    path = tmp_path_factory.mktemp("home")
+    load_manifest(load_settings(home=path, project=PROJECT))
+    return path
+
+
+@pytest.fixture(scope="module")
+def loaded(home: Path) -> dg.Definitions:
+    """The definitions over the project."""
+    return definitions(load_settings(home=home, project=PROJECT))
+
+
+LOADING = """
+import json, sys
+from orchestration.definitions import redrive
+jobs = [job.name for job in redrive().resolve_all_job_defs()]
+print(json.dumps({"jobs": jobs, "modules": sorted({name.partition(".")[0] for name in sys.modules})}))
+"""
+
+
+def test_loading_imports_neither_spark_nor_kafka(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING],
+        cwd=PROJECT,
+        env={**os.environ, "REDRIVE_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {"tick", "shift", "report", "maintenance"} <= set(found["jobs"])
+    assert {"pyspark", "py4j", "confluent_kafka", "matplotlib"} & set(found["modules"]) == set()
+
+
+def test_the_graph_is_the_one_on_record(loaded: dg.Definitions) -> None:
+    if os.environ.get("UPDATE_GRAPH"):
+        SNAPSHOT.write_text(graph_text(loaded), encoding="utf-8")
+    meant = "if this change is meant: UPDATE_GRAPH=1 uv run pytest tests/unit/test_definitions.py, and commit tests/dagster/graph.txt"
+    assert graph_text(loaded) == SNAPSHOT.read_text(encoding="utf-8"), meant
+
+
+def test_everything_is_described(loaded: dg.Definitions) -> None:
+    graph = loaded.resolve_asset_graph()
+    assert [key.to_user_string() for key in graph.get_all_asset_keys() if not (graph.get(key).description or "").strip()] == []
+    checks = [check for check in graph.asset_check_keys if not (graph.get_check_spec(check).description or "").strip()]
+    assert checks == []
+
+
+def test_nothing_starts_by_itself(loaded: dg.Definitions) -> None:
+    schedules = {schedule.name: schedule.default_status for schedule in loaded.schedules or ()}
+    assert set(schedules.values()) == {dg.DefaultScheduleStatus.STOPPED}
+    assert not loaded.sensors
+
+
+@pytest.mark.parametrize(
+    ("reads", "before", "earlier"),
+    [
+        pytest.param(
+            {
+                "events": [],
+                "publish_results": [],
+                "ticks": [],
+                "deliveries": ["events", "publish_results", "ticks"],
+                "ready": ["deliveries"],
+            },
+            {"deliveries": {"events"}, "publish_results": {"ready"}},
+            {"deliveries": ("publish_results", "ticks")},
+            id="the wheel reads the results of earlier ticks",
+        ),
+        pytest.param(
+            {"events": [], "publish_results": [], "ticks": [], "deliveries": ["between"], "between": ["ticks"], "ready": ["deliveries"]},
+            {"between": set(), "deliveries": {"between"}},
+            {"between": ("ticks",)},
+            id="a model above the wheel, too",
+        ),
+        pytest.param(
+            {
+                "events": [],
+                "publish_results": [],
+                "ticks": [],
+                "deliveries": ["events"],
+                "ready": ["deliveries"],
+                "mart": ["publish_results"],
+            },
+            {"mart": {"publish_results"}},
+            {},
+            id="a mart reads what this tick wrote",
+        ),
+    ],
+)
+def test_the_loop_closes_in_the_ledgers_only(
+    reads: dict[str, list[str]], before: dict[str, set[str]], earlier: dict[str, tuple[str, ...]]
+) -> None:
+    found, read_earlier = without_cycles(reads)
+    assert {name: found[name] for name in before} == before
+    assert read_earlier == earlier
+    order = topological(found)
+    assert [(name, up) for name, upstream in found.items() for up in upstream if order.index(up) > order.index(name)] == []
+
+
+def test_a_manifest_is_parsed_when_the_project_has_changed_and_else_not(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[object] = []
+
+    def parse(arguments: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        parsed.append(arguments)
+        return subprocess.CompletedProcess(arguments, 1, "", "no such model")
+
+    monkeypatch.setattr(subprocess, "run", parse)
+    settings = load_settings(home=home, project=PROJECT)
+    load_manifest(settings)
+    assert parsed == []
+    monkeypatch.setenv("REDRIVE_SCHEMA", "another")
+    with pytest.raises(ManifestError, match="no such model"):
+        load_manifest(settings)
+    assert len(parsed) == 1
+
+
+def test_a_destination_that_takes_nothing_fails_no_run() -> None:
+    assert what_hinders({"destination orders.dlq": "no such topic"}) == ""
+    assert what_hinders({"destination orders.dlq": "no such topic", "kafka": "no answer"}) == "kafka: no answer"
