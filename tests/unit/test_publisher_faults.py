@@ -142,6 +142,17 @@ def test_outcome(mock_cluster: MockCluster, case: Case) -> None:
             assert row["error_code"] == (None if row["outcome"] == "delivered" else case.code)
 
 
+def test_a_fence_is_made_up_for_once_in_a_call(mock_cluster: MockCluster) -> None:
+    mock_cluster.create(A)
+    # the first load twice, the second once, then the third
+    mock_cluster.fail(Api.PRODUCE, 47, 0, 0, 47)
+
+    results = send([{"topic": A}] * 4, settings_for(mock_cluster.bootstrap, max_rows=1))
+
+    assert outcomes(results) == {"d0": "delivered", "d1": "delivered"}
+    assert stops(results) == [(None, -144, "fenced")]
+
+
 def test_an_unknown_outcome_says_when_it_may_be_sent_again(mock_cluster: MockCluster) -> None:
     mock_cluster.create(A)
     mock_cluster.delay(Api.END_TXN, 30_000)

@@ -122,6 +122,16 @@ def test_header_names_that_would_not_arrive_are_found() -> None:
     assert unsendable(batch.slice(1, 2)) == [0, 1]
 
 
+@pytest.mark.parametrize("bad", [None, "a\0b"])
+def test_a_single_bad_header_name_is_found_wherever_it_is(bad: str | None) -> None:
+    names: list[str | None] = ["plain", "plain", bad]
+    batch = ready({"topic": "t", "headers": [(name, b"")]} for name in names)
+
+    assert unsendable(batch) == [2]
+    assert unsendable(batch.slice(2)) == [0]
+    assert unsendable(batch.slice(0, 2)) == []
+
+
 @pytest.mark.parametrize(
     ("limit", "kafka", "refused"),
     [

@@ -19,9 +19,10 @@ from publisher.contract import SUPERSEDED_CODE
 from publisher.destinations import Destination
 from publisher.handover import HandedOver
 from publisher.reports import Reports
+from publisher.session import Session
 from publisher.trouble import Trouble, trouble
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
-from tests.unit.publisher_kit.rows import NOW, NOW_MS, outcomes, send, settings_for, stops
+from tests.unit.publisher_kit.rows import NOW, NOW_MS, outcomes, ready, send, settings_for, stops
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 from tests.unit.test_publisher_isolation import TOO_LARGE, refusals
 
@@ -202,6 +203,9 @@ def test_reports_are_sorted_out(case: Reported) -> None:
 
     assert (set(load.refused), load.innocent, set(load.unanswered)) == (case.refused, case.innocent, case.unanswered)
     assert load.lost is None
+    # Rows that were thrown away were waited for in vain: that is the reason.
+    given_up = [load.unanswered[row].error.code for row, code in case.errors.items() if code in (-151, -152)]
+    assert given_up == [KafkaError._MSG_TIMED_OUT] * len(given_up)
 
 
 def test_a_row_that_the_client_does_not_take_is_refused_and_the_ones_without_a_report_are_not() -> None:
@@ -223,6 +227,18 @@ def test_what_follows_a_row_that_the_client_does_not_take_is_sent(mock_cluster: 
 
     assert outcomes(results) == {f"d{n}": "failed" if n == 4 else "delivered" for n in range(10)}
     assert [message.key() for message in mock_cluster.read(topic, 9)] == [f"k{n}".encode() for n in range(10) if n != 4]
+
+
+@pytest.mark.parametrize(("code", "anew"), [(0, False), (TOO_LARGE, True), (999, True)])
+def test_after_a_load_that_went_wrong_the_next_gets_a_new_producer(mock_cluster: MockCluster, code: int, anew: bool) -> None:
+    topic = mock_cluster.create("t")
+    mock_cluster.fail_produce(topic, code)
+    settings = plainly(mock_cluster)
+
+    with Session(settings, 0) as session:
+        before = session.producer(1_000, topic)
+        untransacted.attempt(session, ready([{"topic": topic}]), 1_000, settings, lambda: NOW_MS)
+        assert (session.producer(1_000, topic) is not before) is anew
 
 
 def test_the_generation_is_read_before_each_load(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
