@@ -79,7 +79,7 @@ def _bare(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
             **loop.settings.kafka_properties,
             "transactional.id": f"bench.{name}",
             "partitioner": "murmur2_random",
-            "linger.ms": 5,
+            "linger.ms": 50,
             "queue.buffering.max.messages": 1_000_000,
         }
     )

@@ -8,6 +8,9 @@ from pyspark.sql import SparkSession
 
 VALUE_BYTES = 500
 
+# A fold writes thousands of rows at once, not millions; maintenance makes larger files of them.
+ROWS_PER_FILE = 25_000
+
 
 def fill_wheel(spark: SparkSession, schema: str, name: str, rows: int, due_from: datetime, spread_ms: int, batch: int) -> None:
     """Writes `rows` retries of messages of the topic `<name>`, due within `spread_ms` from `due_from`. Values of 500 bytes, 3 headers."""
@@ -17,6 +20,7 @@ def fill_wheel(spark: SparkSession, schema: str, name: str, rows: int, due_from:
         select
             concat('{name}/', id) as cause,
             cast({batch} as bigint) as batch,
+            1L as fold,
             timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as recorded_at,
             'bench' as source,
             concat('billing:{name}/', id % 6, '/', id div 6) as message_id,
@@ -27,6 +31,7 @@ def fill_wheel(spark: SparkSession, schema: str, name: str, rows: int, due_from:
             'retry' as decision, 'retriable' as reason, 'retry' as kind,
             concat('billing:{name}/', id % 6, '/', id div 6, '#', left(sha2(cast(id as string), 256), 12)) as delivery_id,
             timestamp_millis(unix_millis(timestamp '{due_from:%Y-%m-%d %H:%M:%S}') + id * {spread_ms} div {rows}) as due_at,
+            date_trunc('hour', due_at) as due_hour,
             '{name}-billing-retry' as topic, cast(id % 6 as int) as partition, 1000L as delay_ms,
             timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as failed_at,
             'TimeoutError' as error_class, 'retriable' as error_kind,
@@ -38,10 +43,16 @@ def fill_wheel(spark: SparkSession, schema: str, name: str, rows: int, due_from:
                 struct('tenant' as key, cast('acme' as binary) as value)
             ) as headers,
             {VALUE_BYTES + 10}L as payload_bytes
-        from range({rows})
+        from range(0, {rows}, 1, {max(1, rows // ROWS_PER_FILE)})
         """
     )
     given = set(made.columns)
     made.createOrReplaceTempView("bench_wheel")
     select = ", ".join(f"cast({c.name if c.name in given else 'null'} as {c.dataType.simpleString()}) as {c.name}" for c in columns)
-    spark.sql(f"insert into {schema}.deliveries by name select {select} from bench_wheel order by due_at")
+    spark.sql(
+        f"""
+        insert into {schema}.deliveries by name
+        select {select} from bench_wheel
+        sort by original_topic, original_partition, original_offset
+        """
+    )

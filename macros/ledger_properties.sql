@@ -11,5 +11,6 @@
         'write.distribution-mode': distribution,
         'write.spark.fanout.enabled': 'true' if distribution == 'none' else 'false',
         'commit.retry.num-retries': '10',
+        'read.split.target-size': '16777216',
     }) }}
 {% endmacro %}

@@ -6,20 +6,28 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.ledgers import AppendError, Ledgers
-from publisher import READY, RESULTS, PublisherSettings
+from publisher import READY, RESULTS, PublisherSettings, publish
 from publisher.contract import DELIVERED, FAILED, STOPPED, UNKNOWN
-from publisher.publishing import epoch_ms, publish_at
+from publisher.publishing import epoch_ms
 
 # How far ahead a step looks for the next due time, so that the loop knows how long it may sleep.
 HORIZON = timedelta(seconds=60)
+
+# What a task is given at once, at most: as many rows as a transaction has, and so many bytes.
+_BATCH_ROWS = 50_000
+_BATCH_BYTES = 64 * 1024 * 1024
+
+# So many results are written by one task, into one file for each hour that they were due in.
+_SMALL = 100_000
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,7 @@ class Waiting:
 
     rows: int
     size: int
+    largest: int
     next_due: datetime | None
 
 
@@ -83,12 +92,13 @@ class PublishStep:
             select
                 count_if(due_at <= {_time(now)}) as rows,
                 coalesce(sum(case when due_at <= {_time(now)} then payload_bytes end), 0) as size,
+                coalesce(max(case when due_at <= {_time(now)} then payload_bytes end), 0) as largest,
                 min(case when due_at > {_time(now)} then due_at end) as next_due
             from {self.schema}.deliveries
             where kind is not null and due_at >= {_time(floor)} and due_at <= {_time(now + HORIZON)}
             """
         ).collect()[0]
-        return Waiting(int(row["rows"]), int(row["size"]), _aware(row["next_due"]))
+        return Waiting(int(row["rows"]), int(row["size"]), int(row["largest"]), _aware(row["next_due"]))
 
     def run(
         self,
@@ -103,9 +113,11 @@ class PublishStep:
         Raises AppendError when the results could not be appended, after trying again without sending again.
         """
         upto = now if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(floor, now, set_aside)
-        results = self._send(self._due(floor, upto, now, set_aside), clock)
+        self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
+        measures = Observation()
+        results = self._send(self._due(floor, upto, now, set_aside), clock, measures)
         try:
-            return self._write_down(results, upto, clock, complete=upto == now)
+            return self._write_down(results, measures.get, upto, clock, complete=upto == now)
         finally:
             results.unpersist()
 
@@ -114,6 +126,7 @@ class PublishStep:
             f"""
             select * from {self.schema}.ready
             where due_at >= {_time(floor)} and due_at <= {_time(upto)}
+                and due_hour >= date_trunc('hour', {_time(floor)}) and due_hour <= {_time(upto)}
                 and (not_before is null or not_before <= {_time(now)})
             """
         )
@@ -138,64 +151,50 @@ class PublishStep:
             cut = _aware(slot["due_at"])
         return now
 
-    def _send(self, due: DataFrame, clock: Callable[[], datetime]) -> DataFrame:
+    def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation) -> DataFrame:
         """The results of sending, kept outside of the query that made them: they are appended from there, however often that takes.
 
         localCheckpoint, never persist: what is lost from a cache is computed, that is, sent, again.
         """
         settings = self.settings
-        columns = READY.names
         # results are stamped with the loop's time, as due times are: it may be ahead of the wall clock, never behind
         ahead_ms = round(clock().timestamp() * 1000) - epoch_ms()
 
         def send(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             task = TaskContext.get()
             slot = task.partitionId() if task else 0
-            return publish_at(iter(batches), settings, slot, lambda: epoch_ms() + ahead_ms)
+            return publish(batches, settings, slot, lambda: epoch_ms() + ahead_ms)
 
         return (
-            due.select(*columns)
-            .repartition(self.slots, "order_key")
-            .sortWithinPartitions("due_at", "original_topic", "original_partition", "original_offset")
+            due.select(*READY.names)
+            .coalesce(self.slots)
             .mapInArrow(send, from_arrow_schema(RESULTS))
+            .observe(measures, *_measures())
             .localCheckpoint(eager=True)
         )
 
-    def _write_down(self, results: DataFrame, upto: datetime, clock: Callable[[], datetime], *, complete: bool) -> Published:
-        lateness = F.unix_millis("sent_at") - F.unix_millis("due_at")
-        groups = (
-            results.groupBy("outcome")
-            .agg(
-                F.count(F.lit(1)).alias("rows"),
-                F.min("due_at").alias("open_since"),
-                F.max("not_before").alias("not_before"),
-                F.count_if(F.col("kind") == "dead_letter").alias("dead_letters"),
-                F.percentile_approx(lateness, [0.5, 0.99]).alias("lateness"),
-                F.collect_set(F.when(F.col("outcome") == STOPPED, F.struct("topic", "error_name", "error_message"))).alias("stops"),
-            )
-            .collect()
-        )
-        by_outcome = {row["outcome"]: row for row in groups}
-        counts = {outcome: int(row["rows"]) for outcome, row in by_outcome.items()}
-        if any(rows for outcome, rows in counts.items() if outcome != STOPPED):
-            self._append(results.where(F.col("outcome") != STOPPED), clock)
-        stops = tuple(
-            Stop(stop["topic"], f"{stop['error_message']} ({stop['error_name']})")
-            for stop in (by_outcome[STOPPED]["stops"] if STOPPED in by_outcome else ())
-        )
-        unknown = by_outcome.get(UNKNOWN)
-        delivered = by_outcome.get(DELIVERED)
+    def _write_down(
+        self, results: DataFrame, seen: dict[str, Any], upto: datetime, clock: Callable[[], datetime], *, complete: bool
+    ) -> Published:
+        stops: tuple[Stop, ...] = ()
+        if seen[STOPPED]:
+            rows = results.where(F.col("outcome") == STOPPED).select("topic", "error_name", "error_message").distinct().collect()
+            stops = tuple(Stop(row["topic"], f"{row['error_message']} ({row['error_name']})") for row in rows)
+        if seen[DELIVERED] or seen[FAILED] or seen[UNKNOWN]:
+            kept = results.where(F.col("outcome") != STOPPED) if seen[STOPPED] else results
+            # one small file rather than one from each slot
+            self._append(kept.coalesce(1) if seen[DELIVERED] < _SMALL else kept, clock)
         return Published(
             upto=upto,
             complete=complete,
-            delivered=counts.get(DELIVERED, 0),
-            dead_letters=int(delivered["dead_letters"]) if delivered else 0,
-            failed=counts.get(FAILED, 0),
-            unknown=counts.get(UNKNOWN, 0),
-            open_since=_aware(unknown["open_since"]) if unknown else None,
-            open_until=_aware(unknown["not_before"]) if unknown else None,
+            delivered=seen[DELIVERED],
+            dead_letters=seen["dead_letters"],
+            failed=seen[FAILED],
+            unknown=seen[UNKNOWN],
+            open_since=_aware(seen["open_since"]),
+            open_until=_aware(seen["open_until"]),
             stops=stops,
-            lateness_ms=tuple(delivered["lateness"]) if delivered else None,
+            lateness_ms=(seen["late_p50"], seen["late_p99"]) if seen[DELIVERED] else None,
         )
 
     def _append(self, results: DataFrame, clock: Callable[[], datetime]) -> None:
@@ -213,6 +212,29 @@ class PublishStep:
             self.ledgers.read_end()
             if self.ledgers.has("publish_results", batch):
                 return
+
+
+def _rows_per_batch(largest: int) -> int:
+    """How many rows go to a task at once, so that they fit into its memory, whichever they are.
+
+    By rows: Spark can bound batches by bytes, too, but then measures them anew for each row, which costs more than all else here.
+    """
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))
+
+
+def _measures() -> list[Column]:
+    """What is counted while results come in: a second look at them would cost as much as writing them down."""
+    outcome = F.col("outcome")
+    delivered = outcome == DELIVERED
+    lateness = F.when(delivered, F.unix_millis("sent_at") - F.unix_millis("due_at"))
+    return [
+        *(F.count_if(outcome == name).alias(name) for name in (DELIVERED, FAILED, UNKNOWN, STOPPED)),
+        F.count_if(delivered & (F.col("kind") == "dead_letter")).alias("dead_letters"),
+        F.min(F.when(outcome == UNKNOWN, F.col("due_at"))).alias("open_since"),
+        F.max("not_before").alias("open_until"),
+        F.percentile_approx(lateness, 0.5).alias("late_p50"),
+        F.percentile_approx(lateness, 0.99).alias("late_p99"),
+    ]
 
 
 def _time(moment: datetime) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
+_HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 READY: Final = pa.schema(
     [
@@ -23,17 +24,23 @@ READY: Final = pa.schema(
         # where it goes: partition is the wanted one, null or out of range lets the key decide
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32()),
-        pa.field("order_key", pa.string()),
         # what goes: bytes as they came, in their order; null and empty are two things
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+        pa.field("headers", _HEADERS),
+        # what is added: why a dead letter died; the attempt that the send starts, of a dead letter the last that was made
+        pa.field("dead_letter_headers", _HEADERS),
+        pa.field("attempt", pa.int32()),
         # where the message came from, carried through to the results
         pa.field("original_topic", pa.string()),
         pa.field("original_partition", pa.int32()),
         pa.field("original_offset", pa.int64()),
+        pa.field("original_timestamp", _TIME),
     ]
 )
+
+# Rows of `READY` with complete headers: the message's own, those of a dead letter, and those that say which delivery it is.
+RECORDS: Final = pa.schema([field for field in READY if field.name not in ("dead_letter_headers", "attempt", "original_timestamp")])
 
 RESULTS: Final = pa.schema(
     [

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from publisher.contract import DEAD_LETTER, OMITTED_HEADERS, OMITTED_PAYLOAD, READY
+from publisher.contract import DEAD_LETTER, OMITTED_HEADERS, OMITTED_PAYLOAD, RECORDS
 from publisher.headers import Headers, headers_of
 from publisher.sizes import exact_size
 from publisher.trouble import Trouble
@@ -67,9 +67,9 @@ def replaced(rows: pa.RecordBatch, others: dict[int, pa.RecordBatch]) -> pa.Reco
 
 
 def _with(row: pa.RecordBatch, key: bytes | None, value: bytes | None, headers: Headers, omitted: str) -> pa.RecordBatch:
-    columns = {name: row.column(name) for name in READY.names}
+    columns = {name: row.column(name) for name in RECORDS.names}
     columns["key"] = pa.array([key], pa.binary())
     columns["value"] = pa.array([value], pa.binary())
-    columns["headers"] = pa.array([[{"key": name, "value": content} for name, content in headers]], READY.field("headers").type)
+    columns["headers"] = pa.array([[{"key": name, "value": content} for name, content in headers]], RECORDS.field("headers").type)
     columns["omitted"] = pa.array([omitted], pa.string())
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=READY.append(pa.field("omitted", pa.string())))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=RECORDS.append(pa.field("omitted", pa.string())))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from publisher.errors import SessionLostError
-from publisher.ready import loads
+from publisher.ready import complete, loads
 from publisher.session import Session
 from publisher.settings import PublisherSettings
 from publisher.task import Task
@@ -21,7 +21,9 @@ def epoch_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def publish(batches: Iterator[pa.RecordBatch], settings: PublisherSettings, slot: int) -> Iterator[pa.RecordBatch]:
+def publish(
+    batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int] = epoch_ms
+) -> Iterator[pa.RecordBatch]:
     """Sends every row of `batches` (schema `READY`) in order and yields what became of them (schema `RESULTS`).
 
     A row without a result was not sent and stays due; a result with the outcome `stopped` then says why. Rows of one
@@ -30,13 +32,13 @@ def publish(batches: Iterator[pa.RecordBatch], settings: PublisherSettings, slot
 
     Raises SettingsError or ContractError, only before anything was committed. What Kafka does is never raised.
     """
-    return publish_at(batches, settings, slot, epoch_ms)
+    return publish_at(map(complete, batches), settings, slot, clock)
 
 
 def publish_at(
     batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int]
 ) -> Iterator[pa.RecordBatch]:
-    """`publish` with the clock given, in epoch milliseconds."""
+    """`publish` for rows that are complete already (schema `RECORDS`)."""
     with Session(settings, slot) as session:
         task = Task(session, settings, slot, clock)
         try:

@@ -1,4 +1,4 @@
-"""Takes in rows of `ready`: checks their shape and cuts them into loads, each small enough for one transaction."""
+"""Takes in rows of `ready`: checks their shape, completes their headers, and cuts them into loads for one transaction each."""
 
 from __future__ import annotations
 
@@ -7,18 +7,30 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from publisher.contract import READY
+from publisher.contract import READY, RECORDS
 from publisher.errors import ContractError
 from publisher.sizes import upper_bounds
+from publisher.stamps import stamped
 
 
-def as_ready(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with exactly the columns and types of `READY`; further columns are dropped. Raises ContractError."""
-    missing = [name for name in READY.names if name not in batch.schema.names]
+def complete(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of `READY` as `RECORDS`: with all the headers that they are sent with. Raises ContractError."""
+    rows = _as(READY, batch)
+    columns = [stamped(rows) if name == "headers" else rows.column(name) for name in RECORDS.names]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with exactly the columns and types of `RECORDS`; further columns are dropped. Raises ContractError."""
+    return _as(RECORDS, batch)
+
+
+def _as(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    missing = [name for name in schema.names if name not in batch.schema.names]
     if missing:
         raise ContractError(f"rows of ready lack the columns {', '.join(missing)}")
     try:
-        return batch.select(READY.names).cast(READY)
+        return batch.select(schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError) as error:
         raise ContractError(f"rows of ready have other types than agreed: {error}") from error
 
@@ -27,7 +39,7 @@ def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> I
     """The same rows in the same order, as batches of at most so many rows and wire bytes, and at least one row."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in map(as_ready, batches):
+    for batch in map(as_records, batches):
         ends = np.cumsum(upper_bounds(batch))
         start = before = 0
         while start < batch.num_rows:

@@ -2,7 +2,7 @@
 {{ config(
     appends=false,
     partition_by=['hours(due_at)'],
-    tblproperties=ledger_properties(),
+    tblproperties=ledger_properties(distribution='none'),
 ) }}
 
 {{ typed_empty() }}

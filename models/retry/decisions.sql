@@ -1,4 +1,4 @@
--- decisions: each row of `deliveries` once. A fold that is repeated after a crash, or runs beside another, adds copies that are identical.
+-- decisions: each row of `deliveries` once. A fold that is repeated after a crash, or runs beside another, adds copies.
 {{ config(materialized='view') }}
 
 with
@@ -9,20 +9,21 @@ deliveries as (
 
 ),
 
-numbered as (
+first_folds as (
 
-    -- batch and due_at are the same in all copies; named here, they let a reader's bounds prune files
-    select
-        *,
-        row_number() over (partition by cause, batch, due_at order by cause) as copy
-    from deliveries
+    {{ first_folds('deliveries') }}
 
 ),
 
 decisions as (
 
-    select * except (copy) from numbered
-    where copy = 1
+    select deliveries.*
+    from deliveries
+    left semi join first_folds
+        on
+            deliveries.batch = first_folds.batch
+            and deliveries.due_hour = first_folds.due_hour
+            and deliveries.fold = first_folds.fold
 
 )
 

@@ -85,6 +85,7 @@ decided as (
             "concat('the fold made ', coalesce(decisions.decisions_of_this_input, 0), ' decisions for input ', inputs.cause, ', not one: nothing was written. This is a bug in a rule; reports are kept and wait.')",
         ) }} as cause,
         decisions.batch,
+        xxhash64('{{ invocation_id }}') as fold,
         decisions.recorded_at,
         decisions.source,
         decisions.message_id,
@@ -114,6 +115,7 @@ decided as (
                 then concat(decisions.message_id, '#', {{ short_hash('decisions.named_after') }})
         end as delivery_id,
         decisions.due_at,
+        date_trunc('hour', decisions.due_at) as due_hour,
         decisions.topic,
         decisions.partition,
         decisions.delay_ms,
@@ -148,11 +150,18 @@ decided as (
         decisions.content_hash,
         case when decisions.kind is not null then inputs.key end as key,
         case when decisions.kind is not null then inputs.value end as value,
-        case when decisions.kind is not null then 
-            coalesce(decisions.prior_headers, filter(inputs.headers, h -> not {{ dialect_owns('decisions.dialect', 'h.key') }}))
+        case
+            when decisions.kind is not null then filter(
+                coalesce(decisions.prior_headers, filter(inputs.headers, h -> not {{ dialect_owns('decisions.dialect', 'h.key') }})),
+                h -> not (decisions.kind = 'dead_letter' and coalesce(h.key in {{ dead_letter_header_names() }}, false))
+            )
         end as headers,
         case
-            when decisions.kind is not null then coalesce(length(inputs.key), 0) + coalesce(length(inputs.value), 0)
+            when decisions.kind is not null
+                then
+                    coalesce(length(inputs.key), 0)
+                    + coalesce(length(inputs.value), 0)
+                    + coalesce(aggregate(inputs.headers, 0, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0)), 0)
         end as payload_bytes
     from inputs
     left join decisions on inputs.cause = decisions.cause

@@ -1,5 +1,6 @@
 -- ready: what may be sent. The only thing between dbt and the publisher: its columns are a contract.
--- It knows no clock: the reader restricts due_at to [floor, now] and not_before to now, as literals, so that only due slots are read.
+-- It knows no clock: the reader restricts due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so
+-- that only due slots of the wheel are read.
 {{ config(materialized='view', contract={'enforced': true}) }}
 
 with
@@ -11,23 +12,45 @@ deliveries as (
 
 ),
 
+first_folds as (
+
+    {{ first_folds('deliveries') }}
+
+),
+
 results as (
+
+    select * from {{ ref('publish_results') }}
+
+),
+
+closed as (
+
+    select
+        delivery_id,
+        due_at
+    from results
+    where outcome in {{ closing_outcomes() }}
+
+),
+
+postponed as (
 
     select
         delivery_id,
         due_at,
-        max(outcome in {{ closing_outcomes() }}) as is_closed,
         max(not_before) as not_before
-    from {{ ref('publish_results') }}
+    from results
+    where not_before is not null
     group by delivery_id, due_at
 
 ),
 
-successors as (
+answered as (
 
     select
-        prior_delivery,
-        prior_due
+        prior_delivery as delivery_id,
+        prior_due as due_at
     from {{ ref('deliveries') }}
     where prior_delivery is not null and decision in {{ succeeding_decisions() }}
 
@@ -35,20 +58,28 @@ successors as (
 
 waiting as (
 
+    -- payloads stay where they are: whatever they are joined with is small, as long as a reader bounds due_at and due_hour
     select
         deliveries.*,
-        results.not_before,
-        row_number() over (partition by deliveries.due_at, deliveries.delivery_id order by deliveries.batch) as copy
+        postponed.not_before
     from deliveries
-    left join results
+    left semi join first_folds
         on
-            deliveries.delivery_id = results.delivery_id
-            and deliveries.due_at = results.due_at
-    left anti join successors
+            deliveries.batch = first_folds.batch
+            and deliveries.due_hour = first_folds.due_hour
+            and deliveries.fold = first_folds.fold
+    left anti join closed
         on
-            deliveries.delivery_id = successors.prior_delivery
-            and deliveries.due_at = successors.prior_due
-    where not coalesce(results.is_closed, false)
+            deliveries.delivery_id = closed.delivery_id
+            and deliveries.due_at = closed.due_at
+    left anti join answered
+        on
+            deliveries.delivery_id = answered.delivery_id
+            and deliveries.due_at = answered.due_at
+    left join postponed
+        on
+            deliveries.delivery_id = postponed.delivery_id
+            and deliveries.due_at = postponed.due_at
 
 ),
 
@@ -58,29 +89,32 @@ ready as (
         ---------- which
         delivery_id,
         due_at,
+        due_hour,
         kind,
         message_id,
 
         ---------- where it goes
         topic,
         partition,
-        concat(original_topic, '/', original_partition) as order_key,
 
-        ---------- what goes
+        ---------- what goes: the message as it came, and what is added to it
         key,
         value,
-        {{ sent_headers() }} as headers,
+        headers,
+        {{ dead_letter_headers() }} as dead_letter_headers,
+        -- the attempt that a retry starts; of a dead letter, the last one that was made
+        case when kind = 'dead_letter' then attempt else attempt + 1 end as attempt,
         payload_bytes,
 
         ---------- where the message came from
         original_topic,
         original_partition,
         original_offset,
+        original_timestamp,
 
         ---------- when, if not at once
         not_before
     from waiting
-    where copy = 1
 
 )
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher import READY
+from publisher.contract import RECORDS
 from publisher.destinations import Destination
 from publisher.fitting import by_batch_size, misfits, with_partitions
 from publisher.headers import headers_of, unsendable
-from publisher.ready import as_ready, loads
+from publisher.ready import as_records, loads
 from publisher.sizes import exact_size, upper_bounds
 from tests.unit.publisher_kit.rows import ready, settings_for
 
@@ -24,11 +24,11 @@ def test_columns_are_chosen_by_name_and_cast() -> None:
     other = {
         "headers": batch["headers"].cast(large),
         "extra": pa.array([1]),
-        **{name: batch[name] for name in reversed(READY.names) if name not in ("headers", "due_at")},
+        **{name: batch[name] for name in reversed(RECORDS.names) if name not in ("headers", "due_at")},
         "due_at": batch["due_at"].cast(pa.timestamp("us", tz="Europe/Berlin")),
     }
 
-    assert as_ready(pa.RecordBatch.from_pydict(other)).equals(batch)
+    assert as_records(pa.RecordBatch.from_pydict(other)).equals(batch)
 
 
 @given(
@@ -111,11 +111,11 @@ def test_header_names_that_would_not_arrive_are_found() -> None:
     names: list[bytes | None] = [b"ok", b"\xff", b"a\0b", None, "ümläut".encode()]
     struct = pa.StructArray.from_arrays(
         [pa.Array.from_buffers(pa.string(), len(names), pa.array(names, pa.binary()).buffers()), pa.nulls(5, pa.binary())],
-        fields=list(READY.field("headers").type.value_type),
+        fields=list(RECORDS.field("headers").type.value_type),
     )
     batch = ready({"topic": "t"} for _ in range(4))
     lists = pa.ListArray.from_arrays(pa.array([0, 2, 3, 4, 5], pa.int32()), struct)
-    batch = batch.set_column(batch.schema.get_field_index("headers"), READY.field("headers"), lists.cast(READY.field("headers").type))
+    batch = batch.set_column(batch.schema.get_field_index("headers"), RECORDS.field("headers"), lists.cast(RECORDS.field("headers").type))
 
     assert unsendable(batch) == [0, 1, 2]
     assert unsendable(batch.slice(3)) == []

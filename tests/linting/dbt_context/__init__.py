@@ -18,6 +18,7 @@ _PROJECT = yaml.safe_load((Path(__file__).resolve().parents[3] / "dbt_project.ym
 execute = False
 flags = SimpleNamespace(WHICH="lint")
 target = SimpleNamespace(schema="redrive")
+invocation_id = "lint"
 model = {"columns": {"batch": {"name": "batch", "data_type": "bigint"}}}
 api = SimpleNamespace(Relation=SimpleNamespace(create=lambda schema, identifier: f"{schema}.{identifier}"))
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from publisher import READY, PublisherSettings
+from publisher import PublisherSettings
+from publisher.contract import RECORDS
 from publisher.publishing import publish_at
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 
@@ -24,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def ready(rows: Iterable[Row]) -> pa.RecordBatch:
     """A batch of `ready`: what a row doesn't say is made up from its position. Headers are (name, value) pairs."""
     full = [_row(position, row) for position, row in enumerate(rows)]
-    return pa.RecordBatch.from_pylist(full, schema=READY)
+    return pa.RecordBatch.from_pylist(full, schema=RECORDS)
 
 
 def send(rows: Iterable[Row] | Sequence[pa.RecordBatch], settings: PublisherSettings, clock: int | None = NOW_MS) -> list[dict[str, Any]]:
@@ -83,7 +84,6 @@ def _row(position: int, row: Row) -> dict[str, Any]:
         "kind": "retry",
         "message_id": f"group:orders/0/{position}",
         "partition": 0,
-        "order_key": None,
         "key": f"k{position}".encode(),
         "value": b"value",
         "original_topic": "orders",
