@@ -26,12 +26,12 @@ from orchestration.dbt import Dbt, DbtError
 from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers
 from orchestration.publish import HORIZON, Published, PublishStep, Waiting
-from orchestration.seeds import SeedError, Seeds, read_seeds
+from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
 from orchestration.spark import schema as schema_of
 from orchestration.spark import start_session
 from orchestration.status import Status, text, write_status
-from publisher import PublisherSettings, error_kinds_from_rows
+from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, take_charge
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,10 @@ class Loop:
         self._undecided = 0
         self._undecided_since: datetime | None = None
         self._tick = 0
+        self._in_charge = False
+        self.superseded_by: int | None = None
         self._last_status: Tick = Tick()
+        self._fence_topics: tuple[str, ...] = ()
 
     # ---------- start
 
@@ -173,6 +176,7 @@ class Loop:
                 transactional_prefix=self.settings.transactional_prefix,
                 instance=self.settings.instance,
                 generation=self.ledgers.generation,
+                fence_topics=self._fence_topics,
             ),
             slots=self.settings.slots,
             max_rows=self.settings.publish_max_rows,
@@ -220,7 +224,7 @@ class Loop:
             self._fold(tick)
         if not self.stopping.is_set():
             self._publish(tick)
-        if tick.did_something:
+        if tick.did_something and self.superseded_by is None:
             self._append_tick("tick", tick)
             _log_tick(self._tick, tick)
         self._last_status = tick
@@ -305,6 +309,8 @@ class Loop:
             return
         if self._next_due is not None and now < self._next_due:
             return
+        if not self._in_charge and not self._take_charge():
+            return
         began = time.monotonic()
         waiting = self.publisher.waiting(self.floor, now)
         self._next_due = waiting.next_due or now + HORIZON
@@ -330,11 +336,41 @@ class Loop:
         tick.rest = tick.rest or not published.complete or published.failed > 0
         self._after_sending(published, set_aside, now, waiting)
 
+    def _take_charge(self) -> bool:
+        """Tells Kafka, before the first send, that this loop is in charge: what older ones still send is fenced.
+
+        The generation is kept beside the offsets of the sources' topics, as those are the ones that a loop may certainly read.
+        """
+        try:
+            patterns = [row["topic"] for row in self.seeds.rows["sources"]]
+            names = self.cluster.topic_names()
+            self._fence_topics = tuple(sorted(name for name in names if any(topic_matches(name, pattern) for pattern in patterns)))
+            self.publisher = self._publish_step()
+            slots = int(self.spark.sql(f"select max(slots) as slots from {self.schema}.ticks").collect()[0]["slots"] or 0)
+            take_charge(self.publisher.settings, self._fence_topics, max(slots, self.settings.slots))
+        except SupersededError as error:
+            self._superseded(error.by)
+            return False
+        except (ClusterError, SessionLostError) as error:
+            self._say("sends", f"nothing can be sent yet: {error}")
+            return False
+        self._in_charge = True
+        self._well("sends")
+        return True
+
+    def _superseded(self, generation: int) -> None:
+        """Ends this loop: another one is in charge."""
+        self.superseded_by = generation
+        self.stopping.set()
+        log.error("generation %d has taken over from generation %d: this loop ends", generation, self.ledgers.generation)
+
     def _after_sending(self, published: Published, set_aside: tuple[str, ...], now: datetime, waiting: Waiting) -> None:
         """Moves the floor over what is closed, and sets aside what took nothing."""
         stopped = {stop.topic for stop in published.stops}
         for stop in published.stops:
-            if stop.topic is None:
+            if stop.superseded_by is not None:
+                self._superseded(stop.superseded_by)
+            elif stop.topic is None:
                 self._say("sends", f"nothing can be sent, and nothing is charged for it: {stop.reason}")
             else:
                 before = self._set_aside.get(stop.topic)

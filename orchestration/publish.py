@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.ledgers import AppendError, Ledgers
-from publisher import READY, RESULTS, PublisherSettings, publish
-from publisher.contract import DELIVERED, FAILED, STOPPED, UNKNOWN
+from publisher import READY, RESULTS, PublisherSettings, publish, superseded_by
+from publisher.contract import DELIVERED, FAILED, STOPPED, SUPERSEDED, UNKNOWN
 from publisher.publishing import epoch_ms
 
 # How far ahead a step looks for the next due time, so that the loop knows how long it may sleep.
@@ -46,6 +46,8 @@ class Stop:
 
     topic: str | None
     reason: str
+    superseded_by: int | None = None
+    """The generation that has taken over, where that is the reason."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,14 @@ class PublishStep:
         stops: tuple[Stop, ...] = ()
         if seen[STOPPED]:
             rows = results.where(F.col("outcome") == STOPPED).select("topic", "error_name", "error_message").distinct().collect()
-            stops = tuple(Stop(row["topic"], f"{row['error_message']} ({row['error_name']})") for row in rows)
+            stops = tuple(
+                Stop(
+                    row["topic"],
+                    f"{row['error_message']} ({row['error_name']})",
+                    superseded_by(row["error_message"]) if row["error_name"] == SUPERSEDED else None,
+                )
+                for row in rows
+            )
         if seen[DELIVERED] or seen[FAILED] or seen[UNKNOWN]:
             kept = results.where(F.col("outcome") != STOPPED) if seen[STOPPED] else results
             # one small file rather than one from each slot

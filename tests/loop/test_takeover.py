@@ -1,0 +1,42 @@
+"""A loop that another one has taken over from sends nothing more, and says so."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from orchestration.loop import Loop, Tick
+from tests.loop.harness import Redrive
+
+
+def decided(loop: Loop) -> int:
+    """A tick that ends before it publishes; how much it decided."""
+    tick = Tick()
+    loop._take_in(tick)
+    loop._fold(tick)
+    return tick.counts.get("decisions", 0)
+
+
+def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redrive, caplog: pytest.LogCaptureFixture) -> None:
+    redrive.domain("takeover")
+    redrive.fails("takeover.orders", b"first", b"v")
+    redrive.retries("takeover", 1)
+
+    # the older one has decided about this, and has not sent it yet
+    redrive.fails("takeover.orders", b"second", b"v")
+    redrive.until(lambda: decided(redrive.loop), "the second failure is decided")
+    older, newer = redrive.loop, Loop(redrive.loop.settings)
+    newer.start()
+    assert newer._take_charge()
+
+    with caplog.at_level(logging.ERROR):
+        redrive.until(lambda: older.tick() and older.superseded_by, "the older loop sees that it is not in charge")
+    assert older.superseded_by == newer.ledgers.generation == older.ledgers.generation + 1
+    assert older.stopping.is_set()
+    assert f"generation {newer.ledgers.generation} has taken over from generation {older.ledgers.generation}" in caplog.text
+    assert len(redrive.read("takeover.orders-billing-retry")) == 1
+
+    redrive.loop = newer
+    retries = redrive.retries("takeover", 2)
+    assert [retry.key for retry in retries] == [b"first", b"second"]
