@@ -44,7 +44,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @property
     def spark(self) -> SparkSession:
-        """The session of this process; dbt takes the same."""
+        """The session of this process; dbt takes the same if it is there first."""
         from orchestration.spark import start_session
 
         return start_session(self.settings)
@@ -55,6 +55,8 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         from orchestration.dbt import Dbt
 
         if self._dbt is None:
+            # the session first: Python workers of one that dbt starts don't find what is installed here, and a tick may follow
+            assert self.spark is not None
             self._dbt = Dbt(self.settings)
         return self._dbt
 

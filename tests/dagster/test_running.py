@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +17,6 @@ from orchestration.clock import wall_clock
 from orchestration.dagster import checks
 from orchestration.status import Status, text, write_status
 from tests.dagster.conftest import Deployment
-from tests.loop.harness import Redrive
 
 
 def test_everything_can_be_materialised(deployment: Deployment) -> None:
@@ -63,27 +60,15 @@ def test_a_shift_records_its_ticks(deployment: Deployment) -> None:
     # no topic for its dead letter: the destination is set aside, which fails no run
     deployment.kafka.topics("nocopy.orders", "nocopy.reports")
     deployment.kafka.fails("nocopy.orders", b"k", b"v", error="KeyError")
-    consumer = threading.Thread(target=_fail_on_the_first_retry, args=(deployment.kafka,))
-    consumer.start()
     run = deployment.run("shift", {"ops": {"turn": {"config": {"minutes": 0.25}}}})
-    consumer.join()
-    assert sum(tick["rows"] for tick in deployment.materialized(run, "events")) == 3
-    assert sum(tick["rows"] for tick in deployment.materialized(run, "deliveries")) == 3
-    assert sum(tick["delivered"] for tick in deployment.materialized(run, "publish_results")) >= 1
-    # one that had nothing to do is not recorded, and it turns twice a second
-    assert 2 <= len(deployment.materialized(run, "ticks")) <= 10
+    assert sum(tick["rows"] for tick in deployment.materialized(run, "events")) == 2
+    assert sum(tick["rows"] for tick in deployment.materialized(run, "deliveries")) == 2
+    assert [tick["delivered"] for tick in deployment.materialized(run, "publish_results")] == [1]
+    # it turns twice a second, and what had nothing to do is not recorded
+    assert len(deployment.materialized(run, "ticks")) in (1, 2)
     said = [entry.user_message for entry in deployment.instance.all_logs(run.run_id) if not entry.is_dagster_event]
     assert any("is in charge" in line for line in said)
     assert any("nocopy.orders.dlq is set aside" in line for line in said)
-
-
-def _fail_on_the_first_retry(kafka: Redrive) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if retries := kafka.read("dagster.orders-billing-retry"):
-            return kafka.report(retries[0])
-        time.sleep(0.2)
-    return None
 
 
 def test_a_dead_message_without_its_copy_is_told(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +83,7 @@ def test_a_dead_message_without_its_copy_is_told(deployment: Deployment, monkeyp
 def test_one_mart_can_be_made_anew(deployment: Deployment) -> None:
     job = deployment.definitions.resolve_implicit_global_asset_job_def()
     run = job.execute_in_process(instance=deployment.instance, asset_selection=[dg.AssetKey("attempts")])
-    assert deployment.materialized(run, "attempts") == [{"dagster/row_count": 5}]
+    assert deployment.materialized(run, "attempts") == [{"dagster/row_count": 4}]
     assert deployment.materialized(run, "messages") == []
 
 
