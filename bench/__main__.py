@@ -20,10 +20,17 @@ Figures = list[dict[str, Any]]
 
 def main() -> None:
     """Runs one benchmark on a broker and a state of its own, which are removed afterwards."""
+    from bench.growth import bench_growth
     from bench.publish import bench_publish
+    from bench.soak import bench_soak
     from bench.tick import bench_tick
 
-    benches: dict[str, Callable[[dict[str, str], Path, bool], Figures]] = {"publish": bench_publish, "tick": bench_tick}
+    benches: dict[str, Callable[[dict[str, str], Path, bool], Figures]] = {
+        "growth": bench_growth,
+        "publish": bench_publish,
+        "soak": bench_soak,
+        "tick": bench_tick,
+    }
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("bench", choices=benches)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")

@@ -1,0 +1,230 @@
+"""Whether a tick costs more when more waits: a whole tick with 5,000 new failures and 5,000 due, while 10 thousand to 10 million wait.
+
+What waits was written as folds write it: a hundred appends for each size, each sorted by original coordinates and spread over all hours of
+the wheel that it is due in. Half of it is due within the hour that the tick looks into, which is the worst case: the due rows share their
+hour with it. The rest is due over two days. New failures, due rows and waiting ones are of the same topic; offsets go up from fold to fold.
+Values are 96 bytes that don't compress (10 million rows of 500 would be 8 GB on disk).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
+
+from orchestration.clock import LoopClock
+from orchestration.cluster import Cluster
+from orchestration.loop import Loop
+from orchestration.maintenance import maintain
+from orchestration.settings import load_settings
+
+_TOPIC = "orders"
+_PARTITIONS = 6
+_FOLDS = 100
+# Nothing that waits becomes due before a size is measured: the tick looks into the hour from its third minute on.
+_LOOKS_AT = timedelta(minutes=2)
+_WAITS_UNTIL = timedelta(minutes=20)
+_HOURS = 48
+
+
+def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
+    """One object per size: pending, seconds (median of a tick), by step in milliseconds (medians), files of the wheel, ratio to 100,000."""
+    sizes, runs, rows = ((10_000, 100_000), 3, 5_000) if quick else ((10_000, 100_000, 1_000_000, 10_000_000), 5, 5_000)
+    cluster = Cluster(kafka)
+    topics = ("redrive.failures", "redrive.failures.dlq", f"{_TOPIC}-billing-retry", f"{_TOPIC}.dlq")
+    cluster.create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
+    # the tick's new failures wait an hour: sent within the same tick, they would be due rows too
+    seeds = shutil.copytree(load_settings().seeds, home / "seeds")
+    (seeds / "retry_policies.csv").write_text(
+        "policy,max_attempts,initial_ms,factor,max_ms,jitter\ndefault,5,3600000,2,7200000,0.3\npublish,,1000,2,60000,0.3\n"
+    )
+    settings = load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"})
+    loop = Loop(settings)
+    loop.start()
+    wheel = Wheel(loop.spark, loop.schema)
+    # the loop's clock may be ahead of the wall's, never behind: each size has an hour to itself
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    figures: list[dict[str, Any]] = []
+    for size in sizes:
+        hour += timedelta(hours=1)
+        began = time.perf_counter()
+        wheel.empty()
+        folds = min(_FOLDS, size // 500)
+        for _ in range(folds):
+            wheel.fold(size // folds, hour)
+        filled = time.perf_counter() - began
+        maintained = sum(table.milliseconds for table in maintain(settings, loop.spark).tables)
+        files = wheel.files()
+        print(f"{size:,} wait in {files:,} files: filled in {filled:.0f} s, maintained in {maintained / 1000:.0f} s", file=sys.stderr)
+        loop.clock = LoopClock(hour + _LOOKS_AT)
+        _settle(loop)
+        took: list[float] = []
+        steps: dict[str, list[int]] = {"intake": [], "fold": [], "publish": []}
+        for run in range(runs + 1):
+            now = loop.clock.now()
+            wheel.due(rows, now - timedelta(seconds=5))
+            loop.floor = min(loop.floor, now - timedelta(seconds=10))
+            loop.look_now()
+            wheel.offset = _report(kafka, rows, wheel.offset, now)
+            began = time.perf_counter()
+            tick = loop.tick()
+            seconds = time.perf_counter() - began
+            # the first one warms up
+            if run:
+                assert (tick.counts["events"], tick.counts["delivered"]) == (rows, rows), tick.counts
+                took.append(seconds)
+                for step, times in steps.items():
+                    times.append(tick.step_ms[step])
+            _settle(loop)
+        assert loop.clock.now() < hour + _WAITS_UNTIL, "measuring took so long that what should wait is due"
+        figures.append(
+            {
+                "pending": size,
+                "seconds": statistics.median(took),
+                **{f"{step}_ms": round(statistics.median(times)) for step, times in steps.items()},
+                "files": files,
+            }
+        )
+        print(figures[-1], file=sys.stderr)
+    loop.close()
+    base = next(row["seconds"] for row in figures if row["pending"] == 100_000)
+    return [{**row, "of 100,000": row["seconds"] / base} for row in figures]
+
+
+def _settle(loop: Loop) -> None:
+    while loop.tick().did_something:
+        pass
+
+
+class Wheel:
+    """Deliveries, written as folds write them. `offset`: the next original offset, in all partitions alike."""
+
+    def __init__(self, spark: SparkSession, schema: str) -> None:
+        self._spark = spark
+        self._table = f"{schema}.deliveries"
+        self._columns = {column.name: column.dataType.simpleString() for column in spark.table(self._table).schema}
+        self._folds = 0
+        self.offset = 0
+
+    def empty(self) -> None:
+        """Takes away what waits: a size is measured with what was written for it alone."""
+        self._spark.sql(f"delete from {self._table}")
+
+    def files(self) -> int:
+        """How many data files the wheel consists of."""
+        return int(self._spark.sql(f"select count(*) as files from {self._table}.files").collect()[0]["files"])
+
+    def fold(self, rows: int, hour: datetime) -> None:
+        """One append: half of the rows due within the hour, from the twentieth minute on, the rest over two days after it.
+
+        One row in a hundred is a duplicate, which was due when it was decided: each file of the hour spans what the tick looks at.
+        """
+        until = 60 - _WAITS_UNTIL.seconds // 60
+        self._append(
+            rows,
+            hour,
+            f"""
+            case
+                when id % 100 = 0 then 0
+                when id % 2 = 0 then {_WAITS_UNTIL.seconds} * 1000 + pmod(xxhash64(id), {until} * 60000)
+                else 3600000 + pmod(xxhash64(id), {_HOURS} * 3600000)
+            end
+            """,
+        )
+
+    def due(self, rows: int, since: datetime) -> None:
+        """One append of rows that have become due within a second."""
+        self._append(rows, since, "pmod(xxhash64(id), 1000)", is_duplicate="false")
+
+    def _append(self, rows: int, since: datetime, due_after_ms: str, is_duplicate: str = "id % 100 = 0") -> None:
+        at = f"timestamp '{since:%Y-%m-%d %H:%M:%S.%f}'"
+        message_id = f"concat('billing:{_TOPIC}/', id % {_PARTITIONS}, '/', id div {_PARTITIONS})"
+        self._folds += 1
+        given = {
+            "cause": "concat('bench/', id)",
+            # a number of its own for each fold, below those of the ledgers
+            "batch": f"{self._folds - 1_000_000}",
+            "fold": f"'bench{self._folds}'",
+            "recorded_at": at,
+            "source": "'bench'",
+            "message_id": message_id,
+            "life": "1",
+            "attempt": "1",
+            "publish_attempt": "0",
+            "max_attempts": "5",
+            "original_topic": f"'{_TOPIC}'",
+            "original_partition": f"id % {_PARTITIONS}",
+            "original_offset": f"id div {_PARTITIONS}",
+            "original_timestamp": at,
+            "consumer_group": "'billing'",
+            "report_topic": "'redrive.failures'",
+            "report_partition": f"id % {_PARTITIONS}",
+            "report_offset": f"id div {_PARTITIONS}",
+            "decision": f"if({is_duplicate}, 'duplicate', 'retry')",
+            "reason": f"if({is_duplicate}, 'known_already', 'retriable')",
+            "kind": f"if({is_duplicate}, null, 'retry')",
+            "delivery_id": f"concat({message_id}, '#', left(sha2(string(id), 256), 12))",
+            "due_at": "due_at",
+            "due_hour": "date_trunc('hour', due_at)",
+            "topic": f"'{_TOPIC}-billing-retry'",
+            "partition": f"id % {_PARTITIONS}",
+            "delay_ms": "1000",
+            "failed_at": at,
+            "happened_at": at,
+            "first_failed_at": at,
+            "error_class": "'TimeoutError'",
+            "error_message": "'no answer within 2 s'",
+            "error_kind": "'retriable'",
+            "policy": "'default'",
+            "content_hash": "sha2(string(id), 256)",
+            "key": "binary(concat('key-', id))",
+            # 96 bytes that don't compress
+            "value": "concat(unhex(sha2(concat('a', id), 256)), unhex(sha2(concat('b', id), 256)), unhex(sha2(concat('c', id), 256)))",
+            "headers": "array(struct('trace-id' as key, unhex(md5(string(id))) as value))",
+            "payload_bytes": "106",
+        }
+        select = ", ".join(f"cast({given.get(name, 'null')} as {kind}) as {name}" for name, kind in self._columns.items())
+        first = self.offset * _PARTITIONS
+        self._spark.sql(
+            f"""
+            insert into {self._table} by name
+            select {select}
+            from (select id, timestamp_millis(unix_millis({at}) + {due_after_ms}) as due_at from range({first}, {first + rows}))
+            sort by original_topic, original_partition, original_offset
+            """
+        )
+        self.offset += -(-rows // _PARTITIONS)
+
+
+def _report(kafka: dict[str, str], rows: int, first_offset: int, failed_at: datetime) -> int:
+    """Writes reports of first failures, each of another message; returns the next offset."""
+    producer = Producer({**kafka, "linger.ms": 5})
+    at = str(round(failed_at.timestamp() * 1000)).encode()
+    for number in range(rows):
+        producer.produce(
+            "redrive.failures",
+            os.urandom(96),
+            f"key-{number}",
+            headers=[
+                ("trace-id", b"0" * 32),
+                ("redrive-error-class", b"TimeoutError"),
+                ("redrive-error-message", b"no answer within 2 s"),
+                ("redrive-original-topic", _TOPIC.encode()),
+                ("redrive-original-partition", str(number % _PARTITIONS).encode()),
+                ("redrive-original-offset", str(first_offset + number // _PARTITIONS).encode()),
+                ("redrive-failed-at", at),
+                ("redrive-consumer-group", b"billing"),
+            ],
+        )
+        producer.poll(0)
+    producer.flush()
+    return first_offset + -(-rows // _PARTITIONS)
