@@ -153,7 +153,7 @@ class Wheel:
             "cause": "concat('bench/', id)",
             # a number of its own for each fold, below those of the ledgers
             "batch": f"{self._folds - 1_000_000}",
-            "fold": f"'bench{self._folds}'",
+            "fold": f"{self._folds}",
             "recorded_at": at,
             "source": "'bench'",
             "message_id": message_id,
