@@ -2,12 +2,15 @@
     commit, one file per partition and commit, and commits that meet another writer are tried again for a while.
 
     Distribution `none`, for rows that come sorted: they are written in that order, in one pass. With `hash`, Iceberg gathers them by
-    partition first, another exchange, and sorts them by nothing else. -#}
+    partition first, another exchange, and sorts them by nothing else.
+
+    Dictionaries are small: most columns here either repeat a handful of values or hold ids, for which a dictionary is built in vain. -#}
 {% macro ledger_properties(distribution='hash') %}
     {{ return({
         'format-version': '2',
         'write.metadata.delete-after-commit.enabled': 'true',
         'write.metadata.previous-versions-max': '20',
+        'write.parquet.dict-size-bytes': '65536',
         'write.distribution-mode': distribution,
         'write.spark.fanout.enabled': 'true' if distribution == 'none' else 'false',
         'commit.retry.num-retries': '10',

@@ -29,6 +29,9 @@ _BATCH_BYTES = 64 * 1024 * 1024
 # So many results are written by one task, into one file for each hour that they were due in.
 _SMALL = 100_000
 
+# How finely lateness is told.
+_RANKS = 500
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -241,8 +244,9 @@ def _measures() -> list[Column]:
         F.count_if(delivered & (F.col("kind") == "dead_letter")).alias("dead_letters"),
         F.min(F.when(outcome == UNKNOWN, F.col("due_at"))).alias("open_since"),
         F.max("not_before").alias("open_until"),
-        F.percentile_approx(lateness, 0.5).alias("late_p50"),
-        F.percentile_approx(lateness, 0.99).alias("late_p99"),
+        # to a five-hundredth of the ranks: the default, a ten-thousandth, takes a tenth of the time that reading the results does
+        F.percentile_approx(lateness, 0.5, _RANKS).alias("late_p50"),
+        F.percentile_approx(lateness, 0.99, _RANKS).alias("late_p99"),
     ]
 
 
