@@ -219,6 +219,8 @@ class Intake:
             reader = reader.option(f"kafka.{name}", value)
         records = (
             reader.option("kafka.isolation.level", "read_committed")
+            # Spark asks for the ends of a partition on the connection that its own fetch holds up: half a second for each by default
+            .option("kafka.fetch.max.wait.ms", "10")
             .option("assign", json.dumps({t: [p.number for p in begin if p.topic == t] for t in topics}))
             .option("startingOffsets", offsets(begin))
             .option("endingOffsets", offsets({part.partition: part.end for part in taken}))
