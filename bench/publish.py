@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.wheel import fill_wheel
 from orchestration.cluster import Cluster
 from orchestration.loop import Loop
+from orchestration.publish import Due
 from orchestration.settings import load_settings
 
 _TRANSACTION_ROWS = 50_000
@@ -61,7 +62,7 @@ def _publish(loop: Loop, cluster: Cluster, name: str, rows: int) -> float:
     sent = 0
     while sent < rows:
         waiting = loop.publisher.waiting(due, now)
-        sent += loop.publisher.run(due, now, (), loop.clock.now, waiting).delivered
+        sent += loop.publisher.run(Due(due, now, now), loop.clock.now, waiting).delivered
     took = time.perf_counter() - began
     # a later size reads these slots no more
     loop.spark.sql(f"delete from {loop.schema}.deliveries where original_topic = '{name}'")

@@ -1,17 +1,43 @@
-"""Appends to the ledgers: one function, one batch number each, strictly one after another."""
+"""Appends to the ledgers: one function, one batch number each, strictly one after another, and none by a loop that is not in charge.
+
+An append is refused when anybody else has written to the ledger since this loop did. For Iceberg it is an overwrite of the rows after this
+loop's last batch, of which there are none, validated from this loop's last snapshot: rows of another loop are a conflict.
+"""
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-LEDGERS = ("events", "publish_results", "ticks")
+LEDGERS = ("ticks", "events", "publish_results")
+
+# Which append made a snapshot, in its summary.
+_APPEND = "redrive.append"
 
 
 class AppendError(Exception):
     """An append to a ledger failed. What is in the ledger now must be read before anything else is done."""
+
+
+class TakenOverError(AppendError):
+    """An append was refused because a loop with a higher generation is in charge."""
+
+    def __init__(self, by: int, message: str) -> None:
+        super().__init__(message)
+        self.by = by
+
+
+@dataclass(frozen=True)
+class _End:
+    """How far a ledger is known: everything up to its last batch, which is in this snapshot (None: the ledger is empty)."""
+
+    snapshot: int | None
+    batch: int
 
 
 class Ledgers:
@@ -24,6 +50,7 @@ class Ledgers:
     def __init__(self, spark: SparkSession, schema: str, generation: int = 0) -> None:
         self._spark = spark
         self._schema = schema
+        self._ends: dict[str, _End] = {}
         self.generation = generation
         self.batch = 0
 
@@ -32,10 +59,20 @@ class Ledgers:
         return f"{self._schema}.{ledger}"
 
     def read_end(self) -> int:
-        """Reads the last batch from the tables: at a start, and after an append that failed. Iceberg answers from metadata."""
-        ends = " union all ".join(f"select max(batch) as batch from {self.name(ledger)}" for ledger in LEDGERS)
-        self.batch = self._spark.sql(f"select coalesce(max(batch), 0) as batch from ({ends})").first()["batch"]  # type: ignore[index]
+        """Reads the last batch from the tables: at a start, and after an append that failed. Iceberg answers from metadata.
+
+        What is there now counts as known: from here on, only what others append later is a conflict.
+        """
+        for ledger in LEDGERS:
+            self._read_end_of(ledger)
+        self.batch = max(end.batch for end in self._ends.values())
         return self.batch
+
+    def superseded_by(self) -> int | None:
+        """The generation that has taken over from this one, if any."""
+        row = self._spark.sql(f"select max(generation) as generation from {self.name('ticks')}").collect()[0]
+        newest = int(row["generation"] or 0)
+        return newest if newest > self.generation else None
 
     def has(self, ledger: str, batch: int) -> bool:
         """Whether this loop's append of a batch is in the ledger."""
@@ -45,27 +82,81 @@ class Ledgers:
     def append(self, ledger: str, rows: DataFrame, recorded_at: datetime) -> int:
         """Appends rows and returns their batch. Columns that the rows don't have are null; batch, generation and recorded_at are added.
 
-        An append of no rows would be a commit all the same: callers count first. Raises AppendError; the caller then reads the end again.
+        An append of no rows would be a commit all the same: callers count first. Raises AppendError, and the caller then reads the end
+        again; TakenOverError, and the caller ends.
         """
         batch = self.batch + 1
-        columns = self._spark.table(self.name(ledger)).schema
+        end = self._ends[ledger]
+        token = f"{self.generation}/{batch}/{uuid.uuid4()}"
+        writer = (
+            self._completed(ledger, rows, batch, recorded_at)
+            .writeTo(self.name(ledger))
+            .option("isolation-level", "serializable")
+            .option(f"snapshot-property.{_APPEND}", token)
+        )
+        if end.snapshot is not None:
+            writer = writer.option("validate-from-snapshot-id", str(end.snapshot))
+        try:
+            writer.overwrite(F.expr(f"batch > {end.batch}L"))
+        except Exception as error:
+            self._refuse_if_taken_over(ledger, batch, error)
+            raise AppendError(f"batch {batch} could not be appended to {ledger}: {error}") from error
+        self._ends[ledger] = _End(self._snapshot_of(ledger, token), batch)
+        self.batch = batch
+        return batch
+
+    def _completed(self, ledger: str, rows: DataFrame, batch: int, recorded_at: datetime) -> DataFrame:
+        """The rows with all columns of the ledger, in its types."""
         added: dict[str, Column] = {
             "batch": F.lit(batch),
             "generation": F.lit(self.generation),
             "recorded_at": F.lit(recorded_at),
         }
         present = set(rows.columns)
-        frame = rows.select(
+        return rows.select(
             *(
                 added.get(column.name, F.col(column.name) if column.name in present else F.lit(None))
                 .cast(column.dataType)
                 .alias(column.name)
-                for column in columns
+                for column in self._spark.table(self.name(ledger)).schema
             )
         )
+
+    def _refuse_if_taken_over(self, ledger: str, batch: int, error: Exception) -> None:
         try:
-            frame.writeTo(self.name(ledger)).append()
-        except Exception as error:
-            raise AppendError(f"batch {batch} could not be appended to {ledger}: {error}") from error
-        self.batch = batch
-        return batch
+            by = self.superseded_by()
+        except Exception:
+            # the tables can't be read either: the next append will tell
+            return
+        if by is not None:
+            message = f"generation {by} has taken over from generation {self.generation}: batch {batch} was not appended to {ledger}"
+            raise TakenOverError(by, message) from error
+
+    def _read_end_of(self, ledger: str) -> None:
+        # the snapshot first, and then the batch in that very snapshot: what comes between the two would be neither known nor a conflict
+        current = self._table(ledger).currentSnapshot()
+        if current is None:
+            self._ends[ledger] = _End(None, 0)
+            return
+        snapshot = int(current.snapshotId())
+        row = self._spark.sql(f"select max(batch) as batch from {self.name(ledger)} version as of {snapshot}").collect()[0]
+        self._ends[ledger] = _End(snapshot, int(row["batch"] or 0))
+
+    def _snapshot_of(self, ledger: str, token: str) -> int | None:
+        """The snapshot of an append of ours: another commit, of maintenance for instance, may have come after it.
+
+        Where it is not to be found (expired already), the one before it: older is only slower.
+        """
+        table = self._table(ledger)
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            if snapshot.summary().get(_APPEND) == token:
+                return int(snapshot.snapshotId())
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        return self._ends[ledger].snapshot
+
+    def _table(self, ledger: str) -> Any:
+        """Iceberg's own view of the table: an answer in milliseconds, where SQL on its metadata needs a job."""
+        iceberg = self._spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
+        return iceberg.loadIcebergTable(self._spark._jsparkSession, self.name(ledger))

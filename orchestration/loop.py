@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster, ClusterError
 from orchestration.dbt import Dbt, DbtError
 from orchestration.intake import Intake
-from orchestration.ledgers import AppendError, Ledgers
-from orchestration.publish import HORIZON, Published, PublishStep, Waiting
+from orchestration.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.publish import HORIZON, Due, Published, PublishStep
 from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
 from orchestration.spark import schema as schema_of
@@ -35,9 +36,15 @@ from publisher import PublisherSettings, SessionLostError, SupersededError, erro
 
 log = logging.getLogger(__name__)
 
+# Between the attempts of a start to take over from a loop that is still writing, in seconds.
+_TAKE_OVER_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
+
 # The first pause after trouble, and the longest: doubled in between.
 _PAUSE = timedelta(seconds=1)
 _LONGEST_PAUSE = timedelta(seconds=60)
+
+# How much of what waits for a destination that was set aside is looked at first.
+_FIRST_REACH = timedelta(seconds=60)
 
 
 @dataclass
@@ -52,6 +59,26 @@ class Pause:
         """The pause after the next failure."""
         longer = min(self.pause * 2, _LONGEST_PAUSE)
         return Pause(why, now + longer, longer)
+
+
+@dataclass
+class SetAside(Pause):
+    """A destination that takes no sends. Its messages wait from `floor` on, while the loop's own floor moves over them.
+
+    reach: how far behind its floor the next attempt looks. Longer with each that succeeds, so that one that fails reads little.
+    """
+
+    floor: datetime = field(kw_only=True)
+    reach: timedelta = _FIRST_REACH
+
+    def failed(self, why: str, now: datetime) -> SetAside:
+        """After another attempt in vain."""
+        longer = self.prolonged(why, now)
+        return SetAside(longer.why, longer.until, longer.pause, floor=self.floor)
+
+    def done(self, upto: datetime, now: datetime) -> SetAside:
+        """After an attempt that sent everything up to a moment: the rest follows at once."""
+        return SetAside(self.why, now, _PAUSE, floor=upto, reach=self.reach * 2)
 
 
 @dataclass(frozen=True)
@@ -85,7 +112,7 @@ class Loop:
         self.stopping = threading.Event()
         self.on_tick = on_tick
         self._trouble: dict[str, Pause] = {}
-        self._set_aside: dict[str, Pause] = {}
+        self._set_aside: dict[str, SetAside] = {}
         self._postponed: list[Postponed] = []
         self._next_due: datetime | None = None
         self._fold_at_once = True
@@ -109,19 +136,11 @@ class Loop:
         self.schema = schema_of(self.settings.project)
         self.dbt = Dbt(self.settings)
         self._prepare_tables()
-        last = self._last_tick()
-        self.clock = LoopClock(last["loop_time"].astimezone(UTC) if last else None)
-        self.ledgers = Ledgers(self.spark, self.schema, generation=(last["generation"] if last else 0) + 1)
-        self.ledgers.read_end()
-        self.floor: datetime = last["floor"].astimezone(UTC) if last else self.clock.now()
-        self.watermark = int(last["watermark"]) if last else 0
-        self.watermark = max(self.watermark, self._max_batch("deliveries"))
         self.cluster = Cluster(self.settings.kafka_properties)
-        self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
+        self._take_over()
         self.publisher = self._publish_step()
         self._rules_hash: str | None = None
         self._find_undecided()
-        self._append_tick("start", Tick())
         self._fold(Tick())
         self._load_seeds()
         log.info("generation %d of instance %s is in charge", self.ledgers.generation, self.settings.instance)
@@ -140,6 +159,58 @@ class Loop:
             self.dbt.run("run", variables={"watermark": 0, "upto": 0})
             stamp.write_text(digest, encoding="utf-8")
 
+    def _take_over(self) -> None:
+        """Takes the next generation, by a row in each ledger: from then on every append of an older loop is refused.
+
+        `ticks` first, so that the older one sees who refused it. Whatever it may have appended in between is taken in its stride: the ends
+        are read again, and where it had got to is read last.
+        """
+        for pause in (*_TAKE_OVER_PAUSES, None):
+            self.ledgers = Ledgers(self.spark, self.schema)
+            self.ledgers.read_end()
+            last = self._last_tick()
+            self.ledgers.generation = (last["generation"] if last else 0) + 1
+            self.clock = LoopClock(last["loop_time"].astimezone(UTC) if last else None)
+            self.floor: datetime = last["floor"].astimezone(UTC) if last else self.clock.now()
+            self.watermark = max(int(last["watermark"]) if last else 0, self._max_batch("deliveries"))
+            self._set_aside = _set_aside_in(last)
+            self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
+            try:
+                self.ledgers.append("ticks", self._tick_row("start", Tick()), self.clock.now())
+                break
+            except AppendError:
+                # another loop has written in the meantime, or is starting just now
+                if pause is None:
+                    raise
+            time.sleep(pause)
+        for ledger in ("events", "publish_results"):
+            self._append_start(ledger)
+        self.intake.positions.update(self._positions(last))
+
+    def _append_start(self, ledger: str) -> None:
+        """The row by which this loop takes over in a ledger."""
+        for pause in (*_TAKE_OVER_PAUSES, None):
+            now = self.clock.now()
+            said = (
+                {"topic_id": "loop", "partition": 0, "offset": self.ledgers.generation, "index": 0, "detail": self.settings.instance}
+                if ledger == "events"
+                else {"outcome": "start", "due_at": now}
+            )
+            schema = self.spark.table(self.ledgers.name(ledger)).schema
+            row = {"kind": "start", **said}
+            frame = self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row]))
+            try:
+                self.ledgers.append(ledger, frame, now)
+                return
+            except TakenOverError:
+                raise
+            except AppendError:
+                if pause is None:
+                    raise
+            time.sleep(pause)
+            # the older loop has appended once more: now it is seen
+            self.ledgers.read_end()
+
     def _last_tick(self) -> SparkRow | None:
         rows = self.spark.sql(f"select * from {self.schema}.ticks order by batch desc limit 1").collect()
         return rows[0] if rows else None
@@ -151,7 +222,7 @@ class Loop:
         appended = self.spark.sql(
             f"""
             select topic_id, partition, max(offset) + 1 as next, any_value(source) as source from {self.schema}.events
-            where batch > {since} and kind = 'report'
+            where batch >= {since} and kind = 'report'
             group by topic_id, partition
             """
         ).collect()
@@ -225,7 +296,7 @@ class Loop:
         if not self.stopping.is_set():
             self._publish(tick)
         if tick.did_something and self.superseded_by is None:
-            self._append_tick("tick", tick)
+            self._append_tick(tick)
             _log_tick(self._tick, tick)
         self._last_status = tick
         self._write_status("running")
@@ -257,6 +328,7 @@ class Loop:
             self._after_failed_append(error)
             return
         if events:
+            self._well("ledgers")
             self._await_decision(events, recorded_at)
         tick.counts["events"] = events
         tick.rest = tick.rest or events >= self.settings.intake_max_rows
@@ -268,6 +340,8 @@ class Loop:
         self._undecided += inputs
         self._undecided_since = min(filter(None, (self._undecided_since, since)))
         self.floor = min(self.floor, since)
+        for aside in self._set_aside.values():
+            aside.floor = min(aside.floor, since)
 
     def _find_undecided(self) -> None:
         """What another loop left in the ledgers without a decision."""
@@ -282,6 +356,12 @@ class Loop:
     def _fold(self, tick: Tick) -> None:
         upto = self.ledgers.batch
         if (self._undecided == 0 and not self._fold_at_once) or not self._may("fold"):
+            return
+        try:
+            if self._is_superseded():
+                return
+        except Exception as error:
+            self._tables_failed(error)
             return
         began = time.monotonic()
         variables: dict[str, object] = {"watermark": self.watermark, "upto": upto}
@@ -312,29 +392,74 @@ class Loop:
         if not self._in_charge and not self._take_charge():
             return
         began = time.monotonic()
-        waiting = self.publisher.waiting(self.floor, now)
-        self._next_due = waiting.next_due or now + HORIZON
-        if waiting.rows == 0:
-            self._postponed = [some for some in self._postponed if some.until > now]
-            self._move_floor(now)
-            return
-        set_aside = tuple(topic for topic, pause in self._set_aside.items() if pause.until > now)
         try:
-            published = self.publisher.run(self.floor, now, set_aside, self.clock.now, waiting)
+            self._publish_due(tick, now)
+            for topic in [topic for topic, aside in self._set_aside.items() if aside.until <= now]:
+                if not self.stopping.is_set() and self._may("sends"):
+                    self._publish_set_aside(tick, topic, now)
         except AppendError as error:
             self._after_failed_append(error)
             self._next_due = None
             return
-        tick.counts.update(
-            delivered=published.delivered, dead_letters=published.dead_letters, failed=published.failed, unknown=published.unknown
-        )
-        tick.lateness_ms = published.lateness_ms
-        if published.sent:
+        except Exception as error:
+            # nothing is assumed about what a step has done that did not end: what it sent and could not tell is sent again
+            self._tables_failed(error)
+            self._next_due = None
+            return
+        if any(tick.counts.get(outcome) for outcome in ("delivered", "failed", "unknown")):
             tick.step_ms["publish"] = _ms_since(began)
-        if published.failed:
-            self._await_decision(published.failed, now)
-        tick.rest = tick.rest or not published.complete or published.failed > 0
-        self._after_sending(published, set_aside, now, waiting)
+        self._well("ledgers")
+        again = [aside.until for aside in self._set_aside.values()] + [some.until for some in self._postponed]
+        if self._next_due is not None and again:
+            self._next_due = min([self._next_due, *again])
+
+    def _publish_due(self, tick: Tick, now: datetime) -> None:
+        """Sends what is due, but for the destinations that are set aside, and moves the floor over it."""
+        what = Due(self.floor, now, now, without=tuple(self._set_aside))
+        waiting = self.publisher.waiting(what.floor, what.upto)
+        self._next_due = waiting.next_due or now + HORIZON
+        if waiting.rows == 0:
+            self._forget_postponed(now)
+            self._move_floor(now)
+            return
+        published = self.publisher.run(what, self.clock.now, waiting)
+        self._count(published, tick, now)
+        stops = self._stops_of(published)
+        if not published.stops:
+            # what was unknown before, and might be sent again by now, has been read with this step
+            self._forget_postponed(now)
+        self._postpone(published)
+        if stops is None:
+            return
+        for topic, reason in stops.items():
+            self._set_aside[topic] = SetAside(reason, now + _PAUSE, floor=what.floor)
+            log.warning("destination %s is set aside, its messages wait: %s", topic, reason)
+        self._move_floor(published.upto)
+        if not published.complete:
+            self._next_due = None
+
+    def _publish_set_aside(self, tick: Tick, topic: str, now: datetime) -> None:
+        """Tries a destination again that was set aside: first with little of what waits for it, then, step by step, with the rest."""
+        aside = self._set_aside[topic]
+        what = Due(aside.floor, min(now, aside.floor + aside.reach), now, only=topic)
+        waiting = self.publisher.waiting(what.floor, what.upto, topic)
+        upto = what.upto
+        if waiting.rows:
+            published = self.publisher.run(what, self.clock.now, waiting)
+            self._count(published, tick, now)
+            stops = self._stops_of(published)
+            self._postpone(published)
+            if stops is None or stops:
+                why = stops[topic] if stops else aside.why
+                self._set_aside[topic] = aside.failed(why, now)
+                return
+            upto = published.upto
+        if upto < now:
+            self._set_aside[topic] = aside.done(upto, now)
+            tick.rest = True
+        else:
+            log.warning("destination %s takes messages again", topic)
+            del self._set_aside[topic]
 
     def _take_charge(self) -> bool:
         """Tells Kafka, before the first send, that this loop is in charge: what older ones still send is fenced.
@@ -358,78 +483,92 @@ class Loop:
         self._well("sends")
         return True
 
+    def _is_superseded(self) -> bool:
+        """Looks whether another loop is in charge: dbt's append is not guarded, as what it adds then are only copies."""
+        by = self.ledgers.superseded_by()
+        if by is not None:
+            self._superseded(by)
+        return by is not None
+
     def _superseded(self, generation: int) -> None:
         """Ends this loop: another one is in charge."""
         self.superseded_by = generation
         self.stopping.set()
         log.error("generation %d has taken over from generation %d: this loop ends", generation, self.ledgers.generation)
 
-    def _after_sending(self, published: Published, set_aside: tuple[str, ...], now: datetime, waiting: Waiting) -> None:
-        """Moves the floor over what is closed, and sets aside what took nothing."""
-        stopped = {stop.topic for stop in published.stops}
+    def _count(self, published: Published, tick: Tick, now: datetime) -> None:
+        """Adds what one step did to what the tick did."""
+        for name in ("delivered", "dead_letters", "failed", "unknown"):
+            tick.counts[name] = tick.counts.get(name, 0) + getattr(published, name)
+        tick.lateness_ms = tick.lateness_ms or published.lateness_ms
+        if published.failed:
+            self._await_decision(published.failed, now)
+        tick.rest = tick.rest or not published.complete or published.failed > 0
+
+    def _stops_of(self, published: Published) -> dict[str, str] | None:
+        """The destinations that took nothing, and why; None where that is Kafka as a whole, or this loop is not in charge."""
+        stops: dict[str, str] = {}
         for stop in published.stops:
             if stop.superseded_by is not None:
                 self._superseded(stop.superseded_by)
-            elif stop.topic is None:
+                return None
+            if stop.topic is None:
                 self._say("sends", f"nothing can be sent, and nothing is charged for it: {stop.reason}")
-            else:
-                before = self._set_aside.get(stop.topic)
-                self._set_aside[stop.topic] = before.prolonged(stop.reason, now) if before else Pause(stop.reason, now + _PAUSE)
-                if before is None:
-                    log.warning("destination %s is set aside, its messages wait: %s", stop.topic, stop.reason)
-        if None not in stopped:
-            self._well("sends")
-        for topic in [topic for topic in self._set_aside if topic not in stopped and topic not in set_aside]:
-            log.warning("destination %s takes messages again", topic)
-            del self._set_aside[topic]
-        if not published.stops:
-            # what was unknown before, and might be sent again by now, has been read with this step
-            self._postponed = [some for some in self._postponed if some.until > now]
+                return None
+            stops[stop.topic] = stop.reason
+        self._well("sends")
+        return stops
+
+    def _postpone(self, published: Published) -> None:
         if published.open_since and published.open_until:
             self._postponed.append(Postponed(published.open_since, published.open_until))
             log.warning(
                 "the outcome of %d sends is unknown: they are sent again when Kafka has forgotten the first",
                 published.unknown,
             )
-        if not published.stops:
-            self._move_floor(published.upto)
-        if not published.complete:
-            self._next_due = None
-        else:
-            again = [pause.until for pause in self._set_aside.values()] + [some.until for some in self._postponed]
-            self._next_due = min([*again, self._next_due or now + HORIZON])
+
+    def _forget_postponed(self, now: datetime) -> None:
+        self._postponed = [some for some in self._postponed if some.until > now]
 
     def _move_floor(self, upto: datetime) -> None:
-        if not self._set_aside:
-            limits = [upto, *(some.since for some in self._postponed)] + ([self._undecided_since] if self._undecided_since else [])
-            self.floor = max(self.floor, min(limits))
+        """Moves the floor over what is closed."""
+        limits = [upto, *(some.since for some in self._postponed)] + ([self._undecided_since] if self._undecided_since else [])
+        self.floor = max(self.floor, min(limits))
 
     # ---------- what is written down
 
-    def _append_tick(self, kind: str, tick: Tick) -> None:
-        now = self.clock.now()
-        schema = self.spark.table(self.ledgers.name("ticks")).schema
-        names = (
-            "tick", "kind", "generation", "instance", "watermark", "floor", "loop_time",
-            "positions", "set_aside", "slots", "counts", "step_ms",
-        )  # fmt: skip
-        row = (
-            self._tick, kind, self.ledgers.generation, self.settings.instance, self.watermark, self.floor, now,
-            self.intake.positions,
-            {
-                topic: (pause.until, int(pause.pause.total_seconds() * 1000), self.floor, pause.why)
-                for topic, pause in self._set_aside.items()
-            },
-            self.settings.slots, tick.counts, tick.step_ms,
-        )  # fmt: skip
-        frame = self.spark.createDataFrame([row], StructType([schema[name] for name in names]))
+    def _append_tick(self, tick: Tick) -> None:
         try:
-            self.ledgers.append("ticks", frame, now)
+            self.ledgers.append("ticks", self._tick_row("tick", tick), self.clock.now())
         except AppendError as error:
             self._after_failed_append(error)
 
+    def _tick_row(self, kind: str, tick: Tick) -> DataFrame:
+        schema = self.spark.table(self.ledgers.name("ticks")).schema
+        row = {
+            "tick": self._tick,
+            "kind": kind,
+            "generation": self.ledgers.generation,
+            "instance": self.settings.instance,
+            "watermark": self.watermark,
+            "floor": self.floor,
+            "loop_time": self.clock.now(),
+            "positions": self.intake.positions,
+            "set_aside": {
+                topic: (aside.until, round(aside.pause.total_seconds() * 1000), aside.floor, aside.why)
+                for topic, aside in self._set_aside.items()
+            },
+            "slots": self.settings.slots,
+            "counts": tick.counts,
+            "step_ms": tick.step_ms,
+        }
+        return self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row]))
+
     def _after_failed_append(self, error: AppendError) -> None:
         """After an append that failed nothing is assumed: the ends are read again before anything else is written."""
+        if isinstance(error, TakenOverError):
+            self._superseded(error.by)
+            return
         self._say("ledgers", str(error))
         try:
             self.ledgers.read_end()
@@ -438,6 +577,15 @@ class Loop:
             self._fold_at_once = True
         except Exception as reason:
             self._say("ledgers", f"the ledgers can't be read either: {reason}")
+
+    def _tables_failed(self, error: Exception) -> None:
+        """Waits with growing pauses for tables that can't be read, or for a statement that Spark could not end.
+
+        Raises the error when Spark itself is gone: nothing that this process can do brings it back.
+        """
+        if isinstance(error, Py4JNetworkError | ConnectionError):
+            raise error
+        self._say("ledgers", f"the tables can't be read: {str(error).strip().splitlines()[0] if str(error).strip() else repr(error)}")
 
     def _write_status(self, state: str) -> None:
         tick = self._last_status
@@ -518,6 +666,16 @@ class Loop:
         if self._next_due is not None:
             pause = min(pause, (self._next_due - self.clock.now()).total_seconds())
         return max(pause, 0.01)
+
+
+def _set_aside_in(last: SparkRow | None) -> dict[str, SetAside]:
+    """The destinations that were set aside when a row of `ticks` was written."""
+    return {
+        topic: SetAside(
+            aside["why"], aside["until"].astimezone(UTC), timedelta(milliseconds=aside["pause_ms"]), floor=aside["floor"].astimezone(UTC)
+        )
+        for topic, aside in (dict(last["set_aside"] or {}) if last else {}).items()
+    }
 
 
 def _ms_since(began: float) -> int:

@@ -162,7 +162,12 @@ def _must_exist(spark: SparkSession, schema: str, settings: Settings) -> None:
 def _settled(spark: SparkSession, schema: str) -> Settled | None:
     last = spark.sql(
         f"""
-        select watermark, date_format(date_trunc('hour', floor), 'yyyy-MM-dd HH:mm:ss') as hour
+        select
+            watermark,
+            -- a destination that is set aside has a floor of its own
+            date_format(
+                date_trunc('hour', least(floor, array_min(transform(map_values(set_aside), aside -> aside.floor)))), 'yyyy-MM-dd HH:mm:ss'
+            ) as hour
         from {schema}.ticks
         order by batch desc
         limit 1

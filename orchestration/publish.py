@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from orchestration.ledgers import AppendError, Ledgers
+from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from publisher import READY, RESULTS, PublisherSettings, publish, superseded_by
 from publisher.contract import DELIVERED, FAILED, STOPPED, SUPERSEDED, UNKNOWN
 from publisher.publishing import epoch_ms
@@ -41,6 +41,17 @@ class Waiting:
     size: int
     largest: int
     next_due: datetime | None
+
+
+@dataclass(frozen=True)
+class Due:
+    """What a step sends: what is due from `floor` to `upto` and may be sent `now`, but to no destination in `without`, or to `only` one."""
+
+    floor: datetime
+    upto: datetime
+    now: datetime
+    without: tuple[str, ...] = ()
+    only: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,58 +101,64 @@ class PublishStep:
     max_rows: int
     max_bytes: int
 
-    def waiting(self, floor: datetime, now: datetime) -> Waiting:
-        """Reads the due slots of the wheel, narrow: how many rows and bytes at most are due, and when the next one is."""
-        row = self.spark.sql(
+    def waiting(self, floor: datetime, upto: datetime, only: str | None = None) -> Waiting:
+        """Reads the due slots of the wheel, narrow: how many rows and bytes at most are due, and when the next one is.
+
+        only: a destination, where no other is of interest.
+        """
+        wheel = self.spark.sql(
             f"""
-            select
-                count_if(due_at <= {_time(now)}) as rows,
-                coalesce(sum(case when due_at <= {_time(now)} then payload_bytes end), 0) as size,
-                coalesce(max(case when due_at <= {_time(now)} then payload_bytes end), 0) as largest,
-                min(case when due_at > {_time(now)} then due_at end) as next_due
+            select due_at, topic, payload_bytes
             from {self.schema}.deliveries
-            where kind is not null and due_at >= {_time(floor)} and due_at <= {_time(now + HORIZON)}
+            where kind is not null and due_at >= {_time(floor)} and due_at <= {_time(upto + HORIZON)}
             """
-        ).collect()[0]
+        )
+        due = F.col("due_at") <= F.lit(upto)
+        row = (
+            (wheel if only is None else wheel.where(F.col("topic") == only))
+            .agg(
+                F.count_if(due).alias("rows"),
+                F.coalesce(F.sum(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("size"),
+                F.coalesce(F.max(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("largest"),
+                F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
+            )
+            .collect()[0]
+        )
         return Waiting(int(row["rows"]), int(row["size"]), int(row["largest"]), _aware(row["next_due"]))
 
-    def run(
-        self,
-        floor: datetime,
-        now: datetime,
-        set_aside: tuple[str, ...],
-        clock: Callable[[], datetime],
-        waiting: Waiting,
-    ) -> Published:
-        """Sends what is due between floor and now, except to destinations that are set aside, and appends the results.
+    def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
+        """Sends what is due and appends the results.
 
-        Raises AppendError when the results could not be appended, after trying again without sending again.
+        waiting: what `waiting` said about it. Raises AppendError when the results could not be appended, after trying again without
+        sending again.
         """
-        upto = now if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(floor, now, set_aside)
+        upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what)
         self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
         measures = Observation()
-        results = self._send(self._due(floor, upto, now, set_aside), clock, measures)
+        results = self._send(self._due(replace(what, upto=upto)), clock, measures)
         try:
-            return self._write_down(results, measures.get, upto, clock, complete=upto == now)
+            return self._write_down(results, measures.get, upto, clock, complete=upto == what.upto)
         finally:
             results.unpersist()
 
-    def _due(self, floor: datetime, upto: datetime, now: datetime, set_aside: tuple[str, ...]) -> DataFrame:
+    def _due(self, what: Due) -> DataFrame:
         ready = self.spark.sql(
             f"""
             select * from {self.schema}.ready
-            where due_at >= {_time(floor)} and due_at <= {_time(upto)}
-                and due_hour >= date_trunc('hour', {_time(floor)}) and due_hour <= {_time(upto)}
-                and (not_before is null or not_before <= {_time(now)})
+            where due_at >= {_time(what.floor)} and due_at <= {_time(what.upto)}
+                and due_hour >= date_trunc('hour', {_time(what.floor)}) and due_hour <= {_time(what.upto)}
+                and (not_before is null or not_before <= {_time(what.now)})
             """
         )
         # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
-        return ready.where(~F.col("topic").isin(*set_aside)) if set_aside else ready
+        if what.only is not None:
+            return ready.where(F.col("topic") == what.only)
+        return ready.where(~F.col("topic").isin(*what.without)) if what.without else ready
 
-    def _cut(self, floor: datetime, now: datetime, set_aside: tuple[str, ...]) -> datetime:
+    def _cut(self, what: Due) -> datetime:
         """The latest due time up to which what is ready fits into one step, by whole milliseconds; at least one of them."""
         due = (
-            self._due(floor, now, now, set_aside)
+            self._due(what)
             .groupBy("due_at")
             .agg(F.count(F.lit(1)).alias("rows"), F.sum("payload_bytes").alias("size"))
             .orderBy("due_at")
@@ -154,7 +171,7 @@ class PublishStep:
             if cut is not None and (rows > self.max_rows or size > self.max_bytes):
                 return cut
             cut = _aware(slot["due_at"])
-        return now
+        return what.upto
 
     def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation) -> DataFrame:
         """The results of sending, kept outside of the query that made them: they are appended from there, however often that takes.
@@ -216,6 +233,8 @@ class PublishStep:
             try:
                 self.ledgers.append("publish_results", results, clock())
                 return
+            except TakenOverError:
+                raise
             except AppendError:
                 if pause is None:
                     raise

@@ -1,0 +1,127 @@
+"""Appends to the ledgers are guarded: a loop that is no longer in charge writes nothing, whatever it believes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from orchestration.ledgers import LEDGERS, AppendError, Ledgers, TakenOverError
+from tests.dbt.harness import Home
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+_schemas = itertools.count()
+
+
+@pytest.fixture
+def spark(home: Home) -> SparkSession:
+    return home.spark
+
+
+@pytest.fixture
+def schema(spark: SparkSession) -> Iterator[str]:
+    """Ledgers of the test's own: what two loops do to them is nobody else's business."""
+    name = f"guarded{next(_schemas)}"
+    spark.sql(f"create namespace {name}")
+    for ledger in LEDGERS:
+        spark.sql(f"create table {name}.{ledger} (id bigint, batch bigint, generation bigint, recorded_at timestamp) using iceberg")
+    yield name
+    for ledger in LEDGERS:
+        spark.sql(f"drop table {name}.{ledger} purge")
+
+
+def loop(spark: SparkSession, schema: str, generation: int) -> Ledgers:
+    """What a loop knows after its start, before it has written anything."""
+    ledgers = Ledgers(spark, schema, generation)
+    ledgers.read_end()
+    return ledgers
+
+
+def row(spark: SparkSession, number: int) -> DataFrame:
+    return spark.createDataFrame([(number,)], "id bigint")
+
+
+def ids(spark: SparkSession, schema: str, ledger: str) -> list[int]:
+    return sorted(found["id"] for found in spark.table(f"{schema}.{ledger}").collect())
+
+
+def take_over(spark: SparkSession, ledgers: Ledgers) -> None:
+    for ledger in LEDGERS:
+        ledgers.append(ledger, row(spark, 0), NOW)
+
+
+def test_batches_count_over_all_ledgers(spark: SparkSession, schema: str) -> None:
+    ledgers = loop(spark, schema, 1)
+    assert [ledgers.append(ledger, row(spark, 7), NOW) for ledger in ("events", "ticks", "events", "publish_results")] == [1, 2, 3, 4]
+    assert loop(spark, schema, 2).batch == 4
+    assert ids(spark, schema, "events") == [7, 7]
+
+
+@pytest.mark.parametrize("ledger", LEDGERS)
+def test_an_older_loop_appends_to_no_ledger_once_another_has_taken_over(spark: SparkSession, schema: str, ledger: str) -> None:
+    older = loop(spark, schema, 1)
+    take_over(spark, older)
+    take_over(spark, loop(spark, schema, 2))
+    with pytest.raises(
+        TakenOverError, match=f"generation 2 has taken over from generation 1: batch 4 was not appended to {ledger}"
+    ) as refused:
+        older.append(ledger, row(spark, 666), NOW)
+    assert refused.value.by == 2
+    assert 666 not in ids(spark, schema, ledger)
+
+
+def test_an_older_loop_that_has_counted_ahead_elsewhere_is_refused_too(spark: SparkSession, schema: str) -> None:
+    older, newer = loop(spark, schema, 1), loop(spark, schema, 2)
+    newer.append("ticks", row(spark, 0), NOW)
+    for number in range(5):
+        older.append("publish_results", row(spark, number), NOW)
+    newer.append("events", row(spark, 0), NOW)
+    assert newer.batch < older.batch
+    with pytest.raises(TakenOverError):
+        older.append("events", row(spark, 666), NOW)
+
+
+def test_what_an_older_loop_still_appended_is_a_conflict_for_the_newer_until_it_has_been_read(spark: SparkSession, schema: str) -> None:
+    older, newer = loop(spark, schema, 1), loop(spark, schema, 2)
+    older.append("events", row(spark, 1), NOW)
+    with pytest.raises(AppendError) as refused:
+        newer.append("events", row(spark, 2), NOW)
+    assert not isinstance(refused.value, TakenOverError)
+    newer.read_end()
+    assert newer.append("events", row(spark, 2), NOW) == 2
+    assert ids(spark, schema, "events") == [1, 2]
+
+
+def test_two_loops_that_start_at_once_do_not_get_the_same_generation(spark: SparkSession, schema: str) -> None:
+    one, other = loop(spark, schema, 1), loop(spark, schema, 1)
+    one.append("ticks", row(spark, 1), NOW)
+    with pytest.raises(AppendError):
+        other.append("ticks", row(spark, 2), NOW)
+
+
+def test_maintenance_beside_a_loop_is_no_other_loop(spark: SparkSession, schema: str) -> None:
+    ledgers = loop(spark, schema, 1)
+    for number in range(6):
+        ledgers.append("events", row(spark, number), NOW)
+    done = spark.sql(f"call system.rewrite_data_files(table => '{schema}.events', options => map('min-input-files', '2'))").collect()[0]
+    assert done["rewritten_data_files_count"] == 6
+    assert ledgers.append("events", row(spark, 6), NOW) == 7
+    assert ids(spark, schema, "events") == list(range(7))
+
+
+def test_a_last_snapshot_that_has_expired_is_no_takeover(spark: SparkSession, schema: str) -> None:
+    ledgers = loop(spark, schema, 1)
+    ledgers.append("events", row(spark, 1), NOW)
+    # two commits come after it, and all but the last are expired: whether somebody has appended since can't be told any more
+    for _ in range(2):
+        spark.sql(f"insert into {schema}.events select 2L, 0L, 0L, now()")
+    spark.sql(f"call system.expire_snapshots(table => '{schema}.events', older_than => timestamp '2100-01-01 00:00:00', retain_last => 1)")
+    with pytest.raises(AppendError) as refused:
+        ledgers.append("events", row(spark, 3), NOW)
+    assert not isinstance(refused.value, TakenOverError)
+    ledgers.read_end()
+    ledgers.append("events", row(spark, 3), NOW)
+    assert ids(spark, schema, "events") == [1, 2, 2, 3]
