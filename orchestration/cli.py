@@ -26,6 +26,10 @@ _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 _Home = Annotated[Path | None, typer.Option("--home", help="Where the state lives. REDRIVE_HOME says the same.")]
 
 
+SUPERSEDED_EXIT = 3
+"""How `redrive run` ends when another loop has taken over."""
+
+
 def main() -> None:
     """Entry point: a user's mistake is told in a line or a few, never as a traceback."""
     try:
@@ -173,7 +177,11 @@ def _settings(**options: object) -> Settings:
 def _with_loop(settings: Settings, *, until_idle: bool) -> None:
     from orchestration.loop import Loop
 
-    _loop(Loop, settings).run(until_idle=until_idle)
+    loop = _loop(Loop, settings)
+    loop.run(until_idle=until_idle)
+    if loop.superseded_by is not None:
+        # said already; a code of its own, so that a supervisor doesn't start what would take over in turn
+        raise SystemExit(SUPERSEDED_EXIT)
 
 
 def _loop(make: type[Loop], settings: Settings) -> Loop:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,40 +58,16 @@ class Record:
         return tuple((key, value) for key, value in self.headers if not key.startswith(("redrive-", "dlq-")))
 
 
-@dataclass
-class Redrive:
-    """A loop with a state of its own, and what a consumer beside it does."""
+class Topics:
+    """Topics on a broker, and what the producers and consumers beside the loop do with them."""
 
-    kafka: dict[str, str]
-    loop: Loop
-    _producer: Producer = field(init=False)
-    _consumers: list[Consumer] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._producer = Producer({**self.kafka, "message.max.bytes": 8_000_000, "enable.idempotence": True})
-
-    @classmethod
-    def start(cls, kafka: dict[str, str], home: Path, project: Path) -> Redrive:
-        """A loop over the test's seeds; rules that the tests don't change are the project's."""
-        # a session of other tests in this process has their catalog: it would be taken over as it is
-        before = SparkSession.getActiveSession()
-        if before is not None:
-            before.stop()
-        seeds = home / "seeds"
-        seeds.mkdir(parents=True)
-        for path in (project / "dbt_project" / "seeds").glob("*.*"):
-            (seeds / path.name).write_text(SEEDS.get(path.stem) or path.read_text(encoding="utf-8"), encoding="utf-8")
-        loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka=kafka, project=project, intake_max_rows=5000))
-        loop.start()
-        return cls(kafka, loop)
+    def __init__(self, kafka: dict[str, str]) -> None:
+        self.kafka = kafka
+        self._producer = Producer({**kafka, "message.max.bytes": 8_000_000, "enable.idempotence": True})
 
     def close(self) -> None:
         """Leaves Kafka."""
-        self.loop.close()
-        for consumer in self._consumers:
-            consumer.close()
-
-    # ---------- topics
+        self._producer.flush(10)
 
     def topics(self, *names: str, partitions: int = 1, **config: str) -> None:
         """Makes topics, large enough for records of a megabyte unless the test says otherwise."""
@@ -185,6 +161,34 @@ class Redrive:
         record = Record(topic, partition, offset, int(time.time() * 1000), key, value, tuple(headers))
         self.report(record, **how)
         return record
+
+
+class Redrive(Topics):
+    """A loop with a state of its own, and what is beside it."""
+
+    def __init__(self, kafka: dict[str, str], loop: Loop) -> None:
+        super().__init__(kafka)
+        self.loop = loop
+
+    @classmethod
+    def start(cls, kafka: dict[str, str], home: Path, project: Path) -> Redrive:
+        """A loop over the test's seeds; rules that the tests don't change are the project's."""
+        # a session of other tests in this process has their catalog: it would be taken over as it is
+        before = SparkSession.getActiveSession()
+        if before is not None:
+            before.stop()
+        seeds = home / "seeds"
+        seeds.mkdir(parents=True)
+        for path in (project / "dbt_project" / "seeds").glob("*.*"):
+            (seeds / path.name).write_text(SEEDS.get(path.stem) or path.read_text(encoding="utf-8"), encoding="utf-8")
+        loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka=kafka, project=project, intake_max_rows=5000))
+        loop.start()
+        return cls(kafka, loop)
+
+    def close(self) -> None:
+        """Ends the loop, and leaves Kafka."""
+        self.loop.close()
+        super().close()
 
     # ---------- the loop
 

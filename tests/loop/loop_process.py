@@ -1,0 +1,149 @@
+"""A loop in a process of its own, which can be killed: `python -m tests.loop.loop_process '{"settings": {...}, "die": "after the fold"}'`.
+
+Where it is to die it kills, with SIGKILL, every process that belongs to it: itself, Spark, and, unless they are spared, Spark's
+Python workers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+import orchestration.publish
+from orchestration.dbt import Dbt
+from orchestration.intake import Intake
+from orchestration.ledgers import Ledgers
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
+from publisher import PublisherSettings, publish
+
+POINTS = (
+    "after intake",
+    "after the offsets' commit",
+    "after the fold",
+    "in the middle of sending",
+    "before the results' append",
+    "before the ticks row",
+)
+
+
+def family(root: int) -> list[int]:
+    """A process and all that descend from it, the youngest first."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(path.parent.name))
+    found, waiting = [], [root]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += children.get(found[-1], [])
+    return found[::-1]
+
+
+def send_to_family(root: int, number: signal.Signals, spared: str | None = None) -> None:
+    """Signals a process and its descendants, itself last where it is one of them; `spared`: not those whose command line says that."""
+    processes = family(root)
+    for process in sorted(processes, key=lambda other: other == os.getpid()):
+        try:
+            if spared is None or process == root or spared not in Path(f"/proc/{process}/cmdline").read_text():
+                os.kill(process, number)
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+
+def main(argument: str) -> None:
+    """Runs the loop until nothing waits, or until it dies."""
+    told = json.loads(argument)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    settings = load_settings(**told["settings"])
+    root = os.getpid()
+    spared = "pyspark" if told.get("spare_workers") else None
+
+    def die() -> None:
+        send_to_family(root, signal.SIGKILL, spared)
+        signal.pause()
+
+    _arrange(told.get("die"), die, settings.home / "unrecorded")
+    loop = Loop(settings)
+    signal.signal(signal.SIGTERM, lambda *_: loop.stopping.set())
+    loop.start()
+    loop.run(until_idle=True)
+    sys.exit(3 if loop.superseded_by is not None else 0)
+
+
+def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> None:
+    """Puts death where it belongs: after, or in place of, a step of the loop that had something to do."""
+    match point:
+        case None:
+            return
+        case "after intake":
+            take = Intake.take
+
+            def take_and_die(self: Intake, *arguments: Any) -> int:
+                taken = take(self, *arguments)
+                if taken:
+                    die()
+                return taken
+
+            Intake.take = take_and_die  # type: ignore[method-assign]
+        case "after the offsets' commit":
+            commit = Intake.commit_offsets
+
+            def commit_and_die(self: Intake) -> None:
+                commit(self)
+                die()
+
+            Intake.commit_offsets = commit_and_die  # type: ignore[method-assign]
+        case "after the fold":
+            run = Dbt.run
+
+            def fold_and_die(self: Dbt, command: str, **how: Any) -> None:
+                run(self, command, **how)
+                if how.get("select") == ["deliveries"]:
+                    die()
+
+            Dbt.run = fold_and_die  # type: ignore[method-assign]
+        case "in the middle of sending":
+
+            def send_and_die(
+                batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int]
+            ) -> Iterator[pa.RecordBatch]:
+                def last_time() -> int:
+                    # asked when rows were handed to the client, before their transaction is committed
+                    die()
+                    return clock()
+
+                return publish(batches, settings, slot, last_time)
+
+            orchestration.publish.publish = send_and_die  # type: ignore[assignment]
+        case "before the results' append" | "before the ticks row":
+            append = Ledgers.append
+            ledger_of = {"before the results' append": "publish_results", "before the ticks row": "ticks"}
+
+            def die_instead(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+                if ledger == ledger_of[point] and not rows.where("kind = 'start'").count():
+                    if ledger == "publish_results":
+                        unrecorded.write_text(str(rows.count()))
+                    die()
+                return append(self, ledger, rows, *when)
+
+            Ledgers.append = die_instead  # type: ignore[method-assign]
+        case _:
+            raise ValueError(f"no such point: {point}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

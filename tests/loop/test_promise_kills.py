@@ -1,0 +1,236 @@
+"""kill -9 after each step, two loops at once, one that was frozen: nothing is lost, early, or sent twice but for what was in flight."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.broker import Broker
+from tests.loop.harness import SEEDS, Record, Topics
+from tests.loop.loop_process import POINTS, send_to_family
+
+pytestmark = pytest.mark.slow
+
+RETRY_TOPIC = "orders-billing-retry"
+MAX_ATTEMPTS = 5
+
+
+@dataclass
+class Processes:
+    """Loops in processes of their own over one state, and the consumer that fails whatever it gets."""
+
+    kafka: dict[str, str]
+    home: Path
+    project: Path
+    topics: Topics
+    domain: str
+    _started: list[subprocess.Popen[str]] = field(default_factory=list)
+    _seen: set[tuple[str, int, int]] = field(default_factory=set)
+    _enough: threading.Event = field(default_factory=threading.Event)
+
+    def start(self, **told: Any) -> subprocess.Popen[str]:
+        """Starts a loop."""
+        settings = {
+            "home": str(self.home / "state"),
+            "seeds": str(self.home / "seeds"),
+            "project": str(self.project),
+            "kafka": self.kafka,
+            "idle_for_seconds": 5,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.loop.loop_process", json.dumps({"settings": settings, **told})],
+            cwd=self.project,
+            env={**os.environ, "PYTHONPATH": str(self.project)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def ended(self, process: subprocess.Popen[str], seconds: float = 240) -> str:
+        """Waits for the end of a loop; what it said."""
+        try:
+            return process.communicate(timeout=seconds)[1]
+        except subprocess.TimeoutExpired:
+            send_to_family(process.pid, signal.SIGKILL)
+            pytest.fail(f"the loop did not end within {seconds:g} s; it said:\n{process.communicate()[1][-4000:]}")
+
+    def fail_some(self, prefix: str, count: int) -> None:
+        """New messages whose first processing fails."""
+        for number in range(count):
+            self.topics.fails(f"{self.domain}.orders", f"{prefix}-{number}".encode(), b"value")
+
+    @contextlib.contextmanager
+    def failing_consumer(self) -> Iterator[None]:
+        """While inside: each retry is read, once, and fails again."""
+        self._enough.clear()
+        thread = threading.Thread(target=self._consume)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._enough.set()
+            thread.join()
+
+    def _consume(self) -> None:
+        while not self._enough.wait(0.3):
+            for record in self.retries():
+                place = (record.topic, record.partition, record.offset)
+                if place not in self._seen:
+                    self._seen.add(place)
+                    self.topics.report(record)
+
+    def retries(self) -> list[Record]:
+        """All retries that lie in Kafka."""
+        return self.topics.read(f"{self.domain}.{RETRY_TOPIC}")
+
+    def dead(self) -> list[Record]:
+        """All dead letters that lie in Kafka."""
+        return self.topics.read(f"{self.domain}.orders.dlq")
+
+    def sql(self, statement: str) -> list[dict[str, Any]]:
+        """Asks the tables, from yet another process."""
+        asked = subprocess.run(
+            [Path(sys.executable).with_name("redrive"), "sql", statement, "--format", "json", "--home", self.home / "state"],
+            cwd=self.project,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return [json.loads(line) for line in asked.stdout.splitlines()]
+
+    def close(self) -> None:
+        """Kills what is left."""
+        for process in self._started:
+            if process.poll() is None:
+                send_to_family(process.pid, signal.SIGCONT)
+                send_to_family(process.pid, signal.SIGKILL)
+                process.communicate()
+
+
+@pytest.fixture
+def processes(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Processes]:
+    seeds = tmp_path / "seeds"
+    seeds.mkdir()
+    for path in (pytestconfig.rootpath / "dbt_project" / "seeds").glob("*.*"):
+        (seeds / path.name).write_text(SEEDS.get(path.stem) or path.read_text(encoding="utf-8"), encoding="utf-8")
+    kafka = {"bootstrap.servers": broker.bootstrap_servers}
+    topics = Topics(kafka)
+    domain = "".join(character for character in request.node.name if character.isalpha())[-20:]
+    topics.domain(domain)
+    running = Processes(kafka, tmp_path, pytestconfig.rootpath, topics, domain)
+    yield running
+    running.close()
+    topics.close()
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
+    """Waits for something that another process does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.2)
+
+
+def assert_never_early(records: list[Record]) -> None:
+    for record in records:
+        due = record.header("redrive-due")
+        assert due is not None
+        assert record.timestamp >= int(due)
+
+
+def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_flight(processes: Processes) -> None:
+    count = 10
+    cases = [(point, False) for point in POINTS] + [("in the middle of sending", True)]
+    with processes.failing_consumer():
+        for number, (point, spare_workers) in enumerate(cases):
+            processes.fail_some(f"before {number}", count)
+            process = processes.start(die=point, spare_workers=spare_workers)
+            said = processes.ended(process)
+            assert process.returncode == -signal.SIGKILL, f"{point}: {said[-3000:]}"
+        last = processes.start()
+        said = processes.ended(last, 400)
+        assert last.returncode == 0, said[-3000:]
+
+    keys = {f"before {number}-{one}".encode() for number in range(len(cases)) for one in range(count)}
+    retries, dead = processes.retries(), processes.dead()
+    assert_never_early([*retries, *dead])
+
+    # nothing is lost: each message went through all its attempts, and died
+    tried = {(record.key, record.header("redrive-attempt")) for record in retries}
+    assert tried == {(key, str(attempt)) for key in keys for attempt in range(2, MAX_ATTEMPTS + 1)}
+    assert {record.key for record in dead} == keys
+    assert {record.header("dlq-attempts") for record in dead} == {str(MAX_ATTEMPTS)}
+
+    # nothing is sent twice but what one kill left without results
+    sent = Counter(record.header("redrive-delivery") for record in [*retries, *dead])
+    in_flight = int((processes.home / "state" / "unrecorded").read_text())
+    assert 0 < sum(sent.values()) - len(sent) <= in_flight
+
+    # and the tables tell the same
+    (told,) = processes.sql(
+        """
+        select
+            (select count(*) from events where kind = 'report') as reports,
+            (select count(distinct topic_id, partition, offset) from events where kind = 'report') as distinct_reports,
+            (select count(*) from events) - (select count(*) from decisions where cause not like '%@%') as undecided,
+            (select count(*) from messages where state = 'dead') as dead,
+            (select count(*) from ready) as waiting,
+            (select max(generation) from ticks) as generations
+        """
+    )
+    assert told == {
+        "reports": told["distinct_reports"],
+        "distinct_reports": told["distinct_reports"],
+        "undecided": 0,
+        "dead": len(keys),
+        "waiting": 0,
+        "generations": len(cases) + 1,
+    }
+
+
+def test_a_loop_that_was_frozen_and_superseded_writes_nothing_when_it_goes_on(processes: Processes) -> None:
+    with processes.failing_consumer():
+        processes.fail_some("first", 5)
+        older = processes.start()
+        until(lambda: len(processes.retries()) >= 5, "the first loop sends")
+        send_to_family(older.pid, signal.SIGSTOP)
+        processes.fail_some("second", 5)
+        newer = processes.start()
+        until(lambda: {record.key for record in processes.retries()} >= {b"second-0", b"second-4"}, "the second loop sends")
+        before = len(processes.retries())
+        send_to_family(older.pid, signal.SIGCONT)
+        processes.fail_some("third", 5)
+        said = processes.ended(older)
+        assert older.returncode == 3, said[-3000:]
+        assert "generation 2 has taken over from generation 1" in said
+        said = processes.ended(newer, 400)
+        assert newer.returncode == 0, said[-3000:]
+    assert len(processes.retries()) > before
+
+    sent = Counter(record.header("redrive-delivery") for record in [*processes.retries(), *processes.dead()])
+    assert set(sent.values()) == {1}
+    assert len(processes.dead()) == 15
+    (told,) = processes.sql(
+        """
+        select count(*) as written from (
+            select batch, generation from events union all select batch, generation from publish_results
+            union all select batch, generation from ticks
+        ) as ledgers
+        where generation = 1 and batch > (select max(batch) from ticks where generation = 2 and kind = 'start')
+        """
+    )
+    assert told["written"] == 0
