@@ -29,7 +29,8 @@ _READ_BY_THE_LOOP = {
 # The ledgers that a later tick reads again, above where they are written.
 _CLOSES_THE_LOOP = ("publish_results", "ticks")
 
-_GROUPS = {"events": "intake", "publish_results": "publish", "ticks": "publish", "retry": "fold"}
+# The step of a model by its name, or of those in its folder: a view belongs to the step that reads it.
+_GROUPS = {"events": "intake", "intake": "fold", "retry": "fold", "ready": "publish", "publish_results": "publish", "ticks": "publish"}
 
 _KINDS = {"events": {"kafka", "iceberg"}, "publish_results": {"kafka", "iceberg"}, "ticks": {"iceberg"}}
 _KINDS_BY_MATERIALIZATION = {"seed": {"dbt", "csv"}, "view": {"dbt", "view"}, "append_only": {"dbt", "iceberg"}}
@@ -47,7 +48,7 @@ class Translator(DagsterDbtTranslator):
         return str(dbt_resource_props["description"]).strip()
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
-        """Rules, or the folder of the model, named for the step that it belongs to."""
+        """Rules, the step of the loop, or the folder of the model."""
         if dbt_resource_props["resource_type"] == "seed":
             return "rules"
         folder = dbt_resource_props["fqn"][1]
@@ -132,25 +133,26 @@ def _name(key: dg.AssetKey) -> str:
     return key.to_user_string()
 
 
-# What lies in Kafka: written and read by others, shown so that the graph has its two ends.
+# What lies in Kafka: written and read by others, shown so that the graph has its two ends. Two groups: one for both ends would lie in a
+# cycle with all others, and be drawn across them.
 KAFKA = (
     dg.AssetSpec(
         "report_topics",
-        group_name="kafka",
+        group_name="kafka_in",
         kinds={"kafka"},
         description="Records that consumers failed to process, with headers that say what happened. The rule `sources` names the topics.",
     ),
     dg.AssetSpec(
         "retry_topics",
         deps=["publish_results"],
-        group_name="kafka",
+        group_name="kafka_out",
         kinds={"kafka"},
         description="Messages that are sent again, each when it was due. Their consumers fail again, and report, or succeed.",
     ),
     dg.AssetSpec(
         "dead_letter_topics",
         deps=["publish_results"],
-        group_name="kafka",
+        group_name="kafka_out",
         kinds={"kafka"},
         description="Messages that are not tried any more, with the reason in their headers.",
     ),

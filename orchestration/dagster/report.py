@@ -15,6 +15,8 @@ from typing import Any
 _SHOWN = 12
 # How much of a name fits beside a bar.
 _LETTERS = 44
+# For how many bars there is room at least: a single one would fill its plot.
+_ROOM = 6
 
 _AGES = (
     ("10 minutes", timedelta(minutes=10)),
@@ -181,7 +183,8 @@ def _bars(axes: Any, title: str, counts: Sequence[tuple[str, int]]) -> None:
     axes.margins(x=0.12)
     # without parse_math, a class like `a$b$c` would be read as a formula
     axes.set_yticks(places, [_short(name) for name, _ in counts], parse_math=False)
-    axes.invert_yaxis()
+    # from the top down
+    axes.set_ylim(max(len(counts), _ROOM) - 0.5, -0.5)
     axes.set_title(title, loc="left")
 
 

@@ -67,6 +67,18 @@ def test_the_graph_is_the_one_on_record(loaded: dg.Definitions) -> None:
     assert graph_text(loaded) == SNAPSHOT.read_text(encoding="utf-8"), meant
 
 
+def test_groups_form_no_cycle(loaded: dg.Definitions) -> None:
+    # each group is drawn as one box, and by default closed: with a cycle of them a box lies across the others
+    graph = loaded.resolve_asset_graph()
+    group = {key: graph.get(key).group_name for key in graph.get_all_asset_keys()}
+    before: dict[str, set[str]] = {name: set() for name in group.values()}
+    for key, name in group.items():
+        before[name] |= {group[parent] for parent in graph.get(key).parent_keys} - {name}
+    order = topological(before)
+    flow = ["kafka_in", "intake", "fold", "publish", "kafka_out"]
+    assert [name for name in order if name in flow] == flow
+
+
 def test_everything_is_described(loaded: dg.Definitions) -> None:
     graph = loaded.resolve_asset_graph()
     assert [key.to_user_string() for key in graph.get_all_asset_keys() if not (graph.get(key).description or "").strip()] == []

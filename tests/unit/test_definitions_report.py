@@ -7,8 +7,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from matplotlib.figure import Figure
 
-from orchestration.dagster.report import DeadLetters, Group, _step, page, plots
+from orchestration.dagster.report import DeadLetters, Group, _bars, _step, page, plots
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -56,6 +57,14 @@ def test_a_name_is_text_whatever_is_in_it(name: str) -> None:
     assert row.count("|") == 8
     assert not re.search(r"[<>`\[\]\\]", row)
     assert plots(dead(name)).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("bars", [1, 2, 6, 12])
+def test_a_single_bar_does_not_fill_its_plot(bars: int) -> None:
+    axes = Figure().subplots()
+    _bars(axes, "by error class", [(f"class {number}", 1) for number in range(bars)])
+    bottom, top = axes.get_ylim()
+    assert (bottom - top, top) == (max(bars, 6), -0.5)
 
 
 @pytest.mark.parametrize("name", ["com.example.Outer$Inner$1", "$\\frac{", "$$", "日本語", "\ud800", "\x00"])
