@@ -133,8 +133,8 @@ def _name(key: dg.AssetKey) -> str:
     return key.to_user_string()
 
 
-# What lies in Kafka: written and read by others, shown so that the graph has its two ends. Two groups: one for both ends would lie in a
-# cycle with all others, and be drawn across them.
+# What lies in Kafka: written and read by others, shown so that the graph has its two ends. Two groups: with one for both
+# ends the groups form a cycle, and an arrow runs back across all of them.
 KAFKA = (
     dg.AssetSpec(
         "report_topics",

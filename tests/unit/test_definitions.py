@@ -68,7 +68,7 @@ def test_the_graph_is_the_one_on_record(loaded: dg.Definitions) -> None:
 
 
 def test_groups_form_no_cycle(loaded: dg.Definitions) -> None:
-    # each group is drawn as one box, and by default closed: with a cycle of them a box lies across the others
+    # each group is drawn as one box, and by default closed: with a cycle of them an arrow runs back across all others
     graph = loaded.resolve_asset_graph()
     group = {key: graph.get(key).group_name for key in graph.get_all_asset_keys()}
     before: dict[str, set[str]] = {name: set() for name in group.values()}
