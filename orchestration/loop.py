@@ -26,7 +26,7 @@ from orchestration.cluster import Cluster, ClusterError
 from orchestration.dbt import Dbt, DbtError
 from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
-from orchestration.publish import HORIZON, Due, Published, PublishStep
+from orchestration.publish import HORIZON, Due, Published, PublishStep, Unrecorded, UnrecordedError
 from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
 from orchestration.spark import schema as schema_of
@@ -114,6 +114,7 @@ class Loop:
         self._trouble: dict[str, Pause] = {}
         self._set_aside: dict[str, SetAside] = {}
         self._postponed: list[Postponed] = []
+        self._unrecorded: Unrecorded | None = None
         self._next_due: datetime | None = None
         self._fold_at_once = True
         self._undecided = 0
@@ -393,11 +394,15 @@ class Loop:
             return
         began = time.monotonic()
         try:
+            self._record_late()
             self._publish_due(tick, now)
             for topic in [topic for topic, aside in self._set_aside.items() if aside.until <= now]:
                 if not self.stopping.is_set() and self._may("sends"):
                     self._publish_set_aside(tick, topic, now)
         except AppendError as error:
+            if isinstance(error, UnrecordedError) and self._unrecorded is None:
+                self._unrecorded = error.unrecorded
+                self._postpone(error.unrecorded.published)
             self._after_failed_append(error)
             self._next_due = None
             return
@@ -412,6 +417,14 @@ class Loop:
         again = [aside.until for aside in self._set_aside.values()] + [some.until for some in self._postponed]
         if self._next_due is not None and again:
             self._next_due = min([self._next_due, *again])
+
+    def _record_late(self) -> None:
+        """Appends the results that could not be appended before: until they are, nothing else is sent, or it would be sent twice."""
+        if self._unrecorded is not None:
+            self.publisher.record(self._unrecorded, self.clock.now)
+            self._unrecorded = None
+            self._well("ledgers")
+            self._find_undecided()
 
     def _publish_due(self, tick: Tick, now: datetime) -> None:
         """Sends what is due, but for the destinations that are set aside, and moves the floor over it."""
@@ -649,6 +662,11 @@ class Loop:
 
     def close(self) -> None:
         """Says that the loop has stopped, and leaves Kafka."""
+        if self._unrecorded is not None and self.superseded_by is None:
+            try:
+                self._record_late()
+            except Exception as error:
+                log.error("the loop ends, and the next one sends again what it sent last: %s", error)
         self._write_status("stopped")
         self.intake.close()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -90,6 +89,28 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Unrecorded:
+    """Results that are not in their ledger yet: what was sent must not be sent again because a catalog was locked.
+
+    published: the step. results: kept in Spark as they came. rows: what is to be appended of them. tried: the batches that an append was
+    tried as.
+    """
+
+    published: Published
+    results: DataFrame
+    rows: DataFrame
+    tried: list[int] = field(default_factory=list)
+
+
+class UnrecordedError(AppendError):
+    """Messages were sent, and what became of them could not be appended: it must be, before anything else is sent."""
+
+    def __init__(self, unrecorded: Unrecorded, message: str) -> None:
+        super().__init__(message)
+        self.unrecorded = unrecorded
+
+
+@dataclass(frozen=True)
 class PublishStep:
     """Sends what is due. Bounded: at most max_rows and max_bytes in one step, the rest follows with the next."""
 
@@ -129,17 +150,36 @@ class PublishStep:
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
         """Sends what is due and appends the results.
 
-        waiting: what `waiting` said about it. Raises AppendError when the results could not be appended, after trying again without
-        sending again.
+        waiting: what `waiting` said about it. Raises UnrecordedError when the results could not be appended, TakenOverError when they
+        must not be.
         """
         upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what)
         self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
         measures = Observation()
         results = self._send(self._due(replace(what, upto=upto)), clock, measures)
-        try:
-            return self._write_down(results, measures.get, upto, clock, complete=upto == what.upto)
-        finally:
+        seen = measures.get
+        published = _published(results, seen, upto, complete=upto == what.upto)
+        if published.sent:
+            kept = results.where(F.col("outcome") != STOPPED) if seen[STOPPED] else results
+            # one small file rather than one from each slot
+            self.record(Unrecorded(published, results, kept.coalesce(1) if published.sent < _SMALL else kept), clock)
+        else:
             results.unpersist()
+        return published
+
+    def record(self, unrecorded: Unrecorded, clock: Callable[[], datetime]) -> None:
+        """Appends results of sends, if they are not in the ledger yet. Raises UnrecordedError: then they are still to be appended."""
+        try:
+            # a commit may have gone through, though its answer did not
+            if not any(self.ledgers.has("publish_results", batch) for batch in unrecorded.tried):
+                unrecorded.tried.append(self.ledgers.batch + 1)
+                self.ledgers.append("publish_results", unrecorded.rows, clock())
+        except TakenOverError:
+            unrecorded.results.unpersist()
+            raise
+        except Exception as error:
+            raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {error}") from error
+        unrecorded.results.unpersist()
 
     def _due(self, what: Due) -> DataFrame:
         ready = self.spark.sql(
@@ -195,54 +235,32 @@ class PublishStep:
             .localCheckpoint(eager=True)
         )
 
-    def _write_down(
-        self, results: DataFrame, seen: dict[str, Any], upto: datetime, clock: Callable[[], datetime], *, complete: bool
-    ) -> Published:
-        stops: tuple[Stop, ...] = ()
-        if seen[STOPPED]:
-            rows = results.where(F.col("outcome") == STOPPED).select("topic", "error_name", "error_message").distinct().collect()
-            stops = tuple(
-                Stop(
-                    row["topic"],
-                    f"{row['error_message']} ({row['error_name']})",
-                    superseded_by(row["error_message"]) if row["error_name"] == SUPERSEDED else None,
-                )
-                for row in rows
-            )
-        if seen[DELIVERED] or seen[FAILED] or seen[UNKNOWN]:
-            kept = results.where(F.col("outcome") != STOPPED) if seen[STOPPED] else results
-            # one small file rather than one from each slot
-            self._append(kept.coalesce(1) if seen[DELIVERED] < _SMALL else kept, clock)
-        return Published(
-            upto=upto,
-            complete=complete,
-            delivered=seen[DELIVERED],
-            dead_letters=seen["dead_letters"],
-            failed=seen[FAILED],
-            unknown=seen[UNKNOWN],
-            open_since=_aware(seen["open_since"]),
-            open_until=_aware(seen["open_until"]),
-            stops=stops,
-            lateness_ms=(seen["late_p50"], seen["late_p99"]) if seen[DELIVERED] else None,
-        )
 
-    def _append(self, results: DataFrame, clock: Callable[[], datetime]) -> None:
-        """Appends results, again and again for half a minute: what was sent must not be sent again because a catalog was locked."""
-        for pause in (1, 2, 4, 8, 16, None):
-            batch = self.ledgers.batch + 1
-            try:
-                self.ledgers.append("publish_results", results, clock())
-                return
-            except TakenOverError:
-                raise
-            except AppendError:
-                if pause is None:
-                    raise
-            time.sleep(pause)
-            # the commit may have gone through, though its answer did not
-            self.ledgers.read_end()
-            if self.ledgers.has("publish_results", batch):
-                return
+def _published(results: DataFrame, seen: dict[str, Any], upto: datetime, *, complete: bool) -> Published:
+    """What a step did, by what was counted while the results came in."""
+    stops: tuple[Stop, ...] = ()
+    if seen[STOPPED]:
+        rows = results.where(F.col("outcome") == STOPPED).select("topic", "error_name", "error_message").distinct().collect()
+        stops = tuple(
+            Stop(
+                row["topic"],
+                f"{row['error_message']} ({row['error_name']})",
+                superseded_by(row["error_message"]) if row["error_name"] == SUPERSEDED else None,
+            )
+            for row in rows
+        )
+    return Published(
+        upto=upto,
+        complete=complete,
+        delivered=seen[DELIVERED],
+        dead_letters=seen["dead_letters"],
+        failed=seen[FAILED],
+        unknown=seen[UNKNOWN],
+        open_since=_aware(seen["open_since"]),
+        open_until=_aware(seen["open_until"]),
+        stops=stops,
+        lateness_ms=(seen["late_p50"], seen["late_p99"]) if seen[DELIVERED] else None,
+    )
 
 
 def _rows_per_batch(largest: int) -> int:

@@ -15,8 +15,12 @@ from tests.loop.harness import Redrive
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A running broker. A test that stops or kills one starts its own."""
-    with Broker(BrokerSettings(tmp_path_factory.mktemp("broker"))) as running:
+    """A running broker, which everybody may do everything on until a test says otherwise. A test that stops it starts it again."""
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with Broker(BrokerSettings(tmp_path_factory.mktemp("broker"), properties=authorizer)) as running:
         yield running
 
 

@@ -22,7 +22,7 @@ from orchestration.broker import Broker
 from tests.loop.harness import SEEDS, Record, Topics
 from tests.loop.loop_process import POINTS, send_to_family
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 RETRY_TOPIC = "orders-billing-retry"
 MAX_ATTEMPTS = 5

@@ -1,0 +1,228 @@
+"""What does not work for a while: destinations, brokers, tables. It waits, says so, charges nothing, loses nothing, stops no other."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import NewPartitions
+from pyspark.sql import DataFrame
+
+from orchestration.broker import Broker
+from orchestration.ledgers import AppendError, Ledgers
+from orchestration.loop import Loop
+from tests.loop.harness import Record, Redrive
+
+
+def deliveries(records: list[Record]) -> Counter[str | None]:
+    """How often each delivery was sent."""
+    return Counter(record.header("redrive-delivery") for record in records)
+
+
+def test_a_destination_that_is_missing_is_set_aside_and_keeps_nothing_else_waiting(
+    redrive: Redrive, caplog: pytest.LogCaptureFixture
+) -> None:
+    redrive.domain("aside")
+    missing = "aside.orders-ghost-retry"
+    for number in range(3):
+        redrive.fails("aside.orders", f"ghost-{number}".encode(), b"v", group="ghost")
+        redrive.fails("aside.orders", f"well-{number}".encode(), b"v")
+    redrive.retries("aside", 3)
+    assert missing in caplog.text
+    assert missing in redrive.loop._set_aside
+
+    # the others' floor has moved over its messages, which wait behind a floor of their own
+    redrive.until(lambda: not redrive.loop.tick().did_something, "nothing else to do")
+    (first,) = redrive.sql(f"select min(due_at) as due_at from ready where topic = '{missing}'")
+    assert first["due_at"].astimezone().timestamp() < redrive.loop.floor.timestamp()
+    assert redrive.loop._set_aside[missing].floor.timestamp() <= first["due_at"].astimezone().timestamp()
+    status = json.loads(redrive.loop.settings.status_file.read_text())
+    assert f"destination {missing}" in status["trouble"]
+
+    # a loop that takes over knows of it
+    redrive.fails("aside.orders", b"well-3", b"v")
+    redrive.retries("aside", 4)
+    redrive.loop.close()
+    redrive.loop = Loop(redrive.loop.settings)
+    redrive.loop.start()
+    assert missing in redrive.loop._set_aside
+    assert first["due_at"].astimezone().timestamp() < redrive.loop.floor.timestamp()
+
+    redrive.topics(missing)
+    ghosts = redrive.until(lambda: (records := redrive.read(missing)) and len(records) == 3 and records, "three retries come late") or []
+    assert {record.key for record in ghosts} == {b"ghost-0", b"ghost-1", b"ghost-2"}
+    redrive.until(lambda: missing not in redrive.loop._set_aside, "it takes messages again")
+    redrive.settle()
+    assert set(deliveries([*redrive.read(missing), *redrive.read("aside.orders-billing-retry")]).values()) == {1}
+    assert {row["publish_attempt"] for row in redrive.sql("select * from decisions where original_topic = 'aside.orders'")} == {0}
+
+
+def test_a_topic_that_may_not_be_written_to_costs_its_own_messages_and_no_others(redrive: Redrive) -> None:
+    redrive.domain("denied")
+    redrive.topics("denied.orders-locked-retry")
+    admin = AdminClient({**redrive.kafka})
+    rule = AclBinding(
+        ResourceType.TOPIC, "denied.orders-locked-retry", ResourcePatternType.LITERAL,
+        "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY,
+    )  # fmt: skip
+    for made in admin.create_acls([rule]).values():
+        made.result()
+    locked = redrive.fails("denied.orders", b"locked", b"v", group="locked")
+    redrive.fails("denied.orders", b"open", b"v")
+    assert [retry.key for retry in redrive.retries("denied", 1)] == [b"open"]
+    (dead,) = redrive.dead("denied", 1)
+    assert (dead.key, dead.value) == (locked.key, locked.value)
+    assert dead.header("dlq-original-topic") == "denied.orders"
+    assert redrive.read("denied.orders-locked-retry") == []
+    (told,) = redrive.sql("select state from messages where original_topic = 'denied.orders' and consumer_group = 'locked'")
+    assert told["state"] == "dead"
+
+
+def test_a_broker_that_is_gone_for_a_while_charges_nobody(redrive: Redrive, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    redrive.domain("gone")
+    redrive.fails("gone.orders", b"k", b"v")
+    redrive.retries("gone", 1)
+    redrive.report(redrive.read("gone.orders-billing-retry")[0])
+    redrive.until(
+        lambda: len(redrive.sql("select 1 from decisions where report_topic = 'gone.reports'")) == 2, "the second failure is decided"
+    )
+    broker.stop()
+    try:
+        with caplog.at_level(logging.WARNING):
+            redrive.until(lambda: redrive.loop.tick() and "kafka" in redrive.loop._trouble, "it notices")
+            assert not redrive.loop.tick().counts.get("failed")
+        assert "kafka:" in caplog.text
+    finally:
+        broker.start()
+    assert len(redrive.retries("gone", 2)) == 2
+    redrive.until(lambda: not redrive.loop._trouble, "all is well again")
+    redrive.settle()
+    assert set(deliveries(redrive.read("gone.orders-billing-retry")).values()) == {1}
+    assert [row["publish_attempt"] for row in redrive.sql("select * from decisions where report_topic = 'gone.reports'")] == [0, 0]
+
+
+def test_results_that_cannot_be_written_down_are_kept_and_nothing_is_sent_again(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.domain("locked")
+    append = Ledgers.append
+    refused: list[str] = []
+
+    def locked(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+        if ledger == "publish_results" and len(refused) < 3:
+            refused.append(ledger)
+            raise AppendError("database is locked")
+        return append(self, ledger, rows, *when)
+
+    monkeypatch.setattr(Ledgers, "append", locked)
+    redrive.fails("locked.orders", b"k", b"v")
+    assert len(redrive.retries("locked", 1)) == 1
+    assert "database is locked" in redrive.loop._trouble["ledgers"].why
+    redrive.fails("locked.orders", b"other", b"v")
+    redrive.until(lambda: redrive.loop._unrecorded is None and len(refused) == 3, "the results are written down in the end")
+    redrive.retries("locked", 2)
+    redrive.settle()
+    assert set(deliveries(redrive.read("locked.orders-billing-retry")).values()) == {1}
+    states = redrive.sql("select state from messages where original_topic = 'locked.orders'")
+    assert [row["state"] for row in states] == ["sent", "sent"]
+    assert "ledgers" not in redrive.loop._trouble
+
+
+def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.domain("unheard")
+    append = Ledgers.append
+    unheard: list[int] = []
+
+    def deaf(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+        if ledger == "publish_results" and not unheard:
+            unheard.append(append(self, ledger, rows, *when))
+            self.batch -= 1
+            raise AppendError("connection reset")
+        return append(self, ledger, rows, *when)
+
+    monkeypatch.setattr(Ledgers, "append", deaf)
+    redrive.fails("unheard.orders", b"k", b"v")
+    redrive.retries("unheard", 1)
+    redrive.until(lambda: redrive.loop._unrecorded is None and bool(unheard), "it is found")
+    redrive.settle()
+    assert len(redrive.sql("select 1 from publish_results where original_topic = 'unheard.orders'")) == 1
+    assert len(redrive.read("unheard.orders-billing-retry")) == 1
+
+
+def test_a_topic_that_was_created_again_is_read_from_its_beginning(redrive: Redrive) -> None:
+    redrive.domain("again")
+    admin = AdminClient({**redrive.kafka})
+    redrive.fails("again.orders", b"before", b"v")
+    assert [row["report_offset"] for row in redrive.decided("again", 1)] == [0]
+    for deleted in admin.delete_topics(["again.reports"]).values():
+        deleted.result()
+    redrive.loop.tick()
+    redrive.topics("again.reports")
+    redrive.fails("again.orders", b"after", b"v")
+    assert [row["report_offset"] for row in redrive.decided("again", 2)] == [0, 0]
+    redrive.retries("again", 2)
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning(redrive: Redrive) -> None:
+    redrive.domain("wider")
+    redrive.fails("wider.orders", b"before", b"v")
+    redrive.decided("wider", 1)
+    admin = AdminClient({**redrive.kafka})
+    for grown in admin.create_partitions([NewPartitions("wider.reports", 2)]).values():
+        grown.result()
+    # the producer must have heard of it
+    redrive._producer.list_topics("wider.reports", timeout=10)
+    (first,) = redrive.read("wider.orders")
+    redrive.write(
+        "wider.reports",
+        b"after",
+        b"v",
+        [
+            ("redrive-error-class", b"TimeoutError"),
+            ("redrive-original-topic", b"wider.orders"),
+            ("redrive-original-partition", b"0"),
+            ("redrive-original-offset", str(first.offset + 7).encode()),
+            ("redrive-consumer-group", b"billing"),
+        ],
+        partition=1,
+    )
+    assert {(row["report_partition"], row["report_offset"]) for row in redrive.decided("wider", 2)} == {(0, 0), (1, 0)}
+
+
+def test_what_retention_removed_unread_is_a_gap_that_can_be_seen(redrive: Redrive, caplog: pytest.LogCaptureFixture) -> None:
+    redrive.domain("short")
+    redrive.fails("short.orders", b"read", b"v")
+    redrive.decided("short", 1)
+    for number in range(4):
+        redrive.fails("short.orders", f"late-{number}".encode(), b"v")
+    admin = AdminClient({**redrive.kafka})
+    for removed in admin.delete_records([TopicPartition("short.reports", 0, 4)]).values():
+        removed.result()
+    decisions = redrive.decided("short", 3)
+    assert sorted((row["decision"], row["report_offset"]) for row in decisions if row["decision"] != "note") == [("retry", 0), ("retry", 4)]
+    (gap,) = redrive.sql("select * from gaps where topic = 'short.reports'")
+    assert (gap["partition"], gap["first_offset"], gap["last_offset"], gap["rows_missing"]) == (0, 1, 3, 3)
+    assert "offsets 1 to 3 of short.reports/0 were removed by retention before they were read" in caplog.text
+
+
+def test_a_clock_that_is_wrong_at_the_consumer_burns_no_attempt(redrive: Redrive) -> None:
+    redrive.domain("clocks")
+    for name, minutes in (("ahead", 5), ("behind", -5), ("far", -60 * 24 * 400)):
+        at = redrive.loop.clock.now() + timedelta(minutes=minutes)
+        redrive.fails("clocks.orders", name.encode(), b"v", failed_at=max(0, round(at.timestamp() * 1000)))
+    redrive.fails("clocks.orders", b"none", b"v", failed_at=-1)
+    retries = redrive.retries("clocks", 4)
+    assert {retry.header("redrive-attempt") for retry in retries} == {"2"}
+    for retry in retries:
+        due = retry.header("redrive-due")
+        assert due is not None
+        assert retry.timestamp >= int(due)
+    # nor is it postponed: each was due a second after it was taken in, at the latest
+    late = redrive.sql(
+        "select count(*) as n from decisions where original_topic = 'clocks.orders' and due_at > recorded_at + interval 1 second"
+    )
+    assert late[0]["n"] == 0
