@@ -249,6 +249,7 @@ class Loop:
                 instance=self.settings.instance,
                 generation=self.ledgers.generation,
                 fence_topics=self._fence_topics,
+                transactions=self.settings.transactions,
             ),
             slots=self.settings.slots,
             max_rows=self.settings.publish_max_rows,

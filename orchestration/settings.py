@@ -162,6 +162,8 @@ class Settings(BaseSettings):
     """Tells loops apart that share a Kafka cluster; two with the same name fence each other."""
     transactional_prefix: _Name = "redrive"
     """How transactional ids begin: what the ACL on them must allow."""
+    transactions: bool = True
+    """Whether the brokers have transactions. Without them an older loop is not fenced in Kafka, only told; see docs/configuration.md."""
     group: _Name = "redrive"
     """The consumer group whose offsets show how far the intake is. Nothing reads them back."""
     slots: Annotated[int, Field(ge=1, le=256)] = 2

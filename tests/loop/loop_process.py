@@ -11,14 +11,19 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+import orchestration.loop
 import orchestration.publish
+from orchestration.clock import LoopClock, wall_clock
 from orchestration.dbt import Dbt
 from orchestration.intake import Intake
 from orchestration.ledgers import Ledgers
@@ -77,11 +82,24 @@ def main(argument: str) -> None:
         signal.pause()
 
     _arrange(told.get("die"), die, settings.home / "unrecorded")
+    if told.get("wall"):
+        _set_wall_clock(told["wall"])
     loop = Loop(settings)
     signal.signal(signal.SIGTERM, lambda *_: loop.stopping.set())
     loop.start()
     loop.run(until_idle=True)
     sys.exit(3 if loop.superseded_by is not None else 0)
+
+
+def _set_wall_clock(steps: list[tuple[float, float]]) -> None:
+    """A wall clock that is set: from so many seconds after the start on, it is so many seconds wrong."""
+    began = time.monotonic()
+
+    def wall() -> datetime:
+        wrong = [by for since, by in steps if time.monotonic() - began >= since]
+        return wall_clock() + timedelta(seconds=wrong[-1] if wrong else 0)
+
+    orchestration.loop.LoopClock = partial(LoopClock, wall=wall)  # type: ignore[misc, assignment]
 
 
 def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> None:

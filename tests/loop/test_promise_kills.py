@@ -1,4 +1,4 @@
-"""kill -9 after each step, two loops at once, one that was frozen: nothing is lost, early, or sent twice but for what was in flight."""
+"""Loops in processes of their own: killed, frozen, beside a bare dbt, under a clock that is set: nothing is lost, early or sent twice."""
 
 from __future__ import annotations
 
@@ -234,3 +234,53 @@ def test_a_loop_that_was_frozen_and_superseded_writes_nothing_when_it_goes_on(pr
         """
     )
     assert told["written"] == 0
+
+
+def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(processes: Processes) -> None:
+    state = processes.home / "state"
+    environment = {**os.environ, "REDRIVE_HOME": str(state), "REDRIVE_SEEDS": str(processes.home / "seeds")}
+    with processes.failing_consumer():
+        processes.fail_some("first", 5)
+        loop = processes.start()
+        until(lambda: len(processes.retries()) >= 5, "the loop sends", 180)
+        for round_, command in enumerate(("run", "build", "run")):
+            processes.fail_some(f"beside {round_}", 5)
+            dbt = [
+                Path(sys.executable).with_name("dbt"),
+                command,
+                "--target-path",
+                state / "dbt-beside",
+                "--log-path",
+                state / "logs-beside",
+            ]
+            ended = subprocess.run(dbt, cwd=processes.project, env=environment, capture_output=True, text=True, check=False)
+            assert ended.returncode == 0, ended.stdout[-3000:]
+        said = processes.ended(loop, 400)
+        assert loop.returncode == 0, said[-3000:]
+    assert len(processes.dead()) == 20
+    sent = Counter(record.header("redrive-delivery") for record in [*processes.retries(), *processes.dead()])
+    assert set(sent.values()) == {1}
+    assert len(sent) == 20 * MAX_ATTEMPTS
+    assert_never_early([*processes.retries(), *processes.dead()])
+
+
+def test_a_clock_that_is_set_back_and_forth_sends_nothing_early_and_burns_no_attempt(processes: Processes) -> None:
+    with processes.failing_consumer():
+        processes.fail_some("message", 5)
+        # an hour back as soon as the loop has started, then an hour ahead, then right again
+        loop = processes.start(wall=[(45, -3600), (60, 3600), (75, 0)])
+        said = processes.ended(loop, 400)
+        assert loop.returncode == 0, said[-3000:]
+    assert len(processes.dead()) == 5
+    sent = Counter(record.header("redrive-delivery") for record in [*processes.retries(), *processes.dead()])
+    assert set(sent.values()) == {1}
+    (told,) = processes.sql(
+        """
+        select
+            count(*) as attempts,
+            count_if(sent_at < due_at) as early,
+            count_if(due_at < failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000)) as short
+        from attempts
+        """
+    )
+    assert told == {"attempts": 5 * MAX_ATTEMPTS, "early": 0, "short": 0}
