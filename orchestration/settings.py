@@ -428,6 +428,8 @@ def _allowed(name: str) -> str:
         return "a path"
     if field.annotation is str:
         return "1 to 100 letters, digits, dots, hyphens and underscores"
+    if field.annotation is bool:
+        return "true or false"
     kind = "a whole number" if field.annotation is int else "a number"
     least = next((item.ge for item in field.metadata if hasattr(item, "ge")), None)
     most = next((item.le for item in field.metadata if hasattr(item, "le")), None)
