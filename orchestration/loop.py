@@ -472,7 +472,7 @@ class Loop:
             self._set_aside[topic] = aside.done(upto, now)
             tick.rest = True
         else:
-            log.warning("destination %s takes messages again", topic)
+            log.warning("destination %s is no longer set aside: what waited for it is sent", topic)
             del self._set_aside[topic]
 
     def _take_charge(self) -> bool:
@@ -599,7 +599,8 @@ class Loop:
         """
         if isinstance(error, Py4JNetworkError | ConnectionError):
             raise error
-        self._say("ledgers", f"the tables can't be read: {str(error).strip().splitlines()[0] if str(error).strip() else repr(error)}")
+        said = str(error).strip().splitlines()
+        self._say("ledgers", f"a step could not be ended, and is done again: {said[0] if said else repr(error)}")
 
     def _write_status(self, state: str) -> None:
         tick = self._last_status
