@@ -488,6 +488,12 @@ class Loop:
             slots = int(self.spark.sql(f"select max(slots) as slots from {self.schema}.ticks").collect()[0]["slots"] or 0)
             take_charge(self.publisher.settings, self._fence_topics, max(slots, self.settings.slots))
         except SupersededError as error:
+            if self.ledgers.superseded_by() is None:
+                log.error(
+                    "Kafka knows of generation %d of instance %s, these tables of none above %d: another installation has the same name, "
+                    "or the state of an earlier one is gone. Set `instance` (REDRIVE_INSTANCE) to a name of its own",
+                    error.by, self.settings.instance, self.ledgers.generation,
+                )  # fmt: skip
             self._superseded(error.by)
             return False
         except (ClusterError, SessionLostError) as error:

@@ -49,6 +49,8 @@ class Processes:
             "seeds": str(self.home / "seeds"),
             "project": str(self.project),
             "kafka": self.kafka,
+            # another installation on the same brokers has another name, or one would fence the other
+            "instance": self.domain,
             "idle_for_seconds": 5,
         }
         process = subprocess.Popen(

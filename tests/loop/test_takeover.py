@@ -40,3 +40,19 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redr
     redrive.loop = newer
     retries = redrive.retries("takeover", 2)
     assert [retry.key for retry in retries] == [b"first", b"second"]
+
+
+def test_an_installation_whose_name_is_taken_is_told_so(
+    redrive: Redrive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as if the tables had been deleted, and their generations with them: Kafka remembers a higher one
+    stranger = Loop(redrive.loop.settings)
+    for name in ("spark", "schema", "seeds", "cluster", "clock", "intake", "ledgers"):
+        setattr(stranger, name, getattr(redrive.loop, name))
+    monkeypatch.setattr(redrive.loop.ledgers, "generation", 0)
+    monkeypatch.setattr(type(redrive.loop.ledgers), "superseded_by", lambda _: None)
+    with caplog.at_level(logging.ERROR):
+        assert not stranger._take_charge()
+    assert stranger.stopping.is_set()
+    assert "another installation has the same name" in caplog.text
+    assert "REDRIVE_INSTANCE" in caplog.text
