@@ -17,7 +17,7 @@ from orchestration.definitions import definitions
 from orchestration.loop import Loop
 from orchestration.settings import load_settings
 from tests.loop.conftest import broker
-from tests.loop.harness import SEEDS, Redrive
+from tests.loop.harness import Redrive, write_seeds
 
 __all__ = ["broker"]
 
@@ -49,10 +49,7 @@ class Deployment:
 def deployment(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A home of its own, with the settings in the environment, as a deployment has them."""
     path = tmp_path_factory.mktemp("dagster")
-    seeds = path / "seeds"
-    seeds.mkdir()
-    for file in (PROJECT / "dbt_project" / "seeds").glob("*.*"):
-        (seeds / file.name).write_text(SEEDS.get(file.stem) or file.read_text(encoding="utf-8"), encoding="utf-8")
+    seeds = write_seeds(path / "seeds", PROJECT)
     environment = {
         "REDRIVE_HOME": str(path / "home"),
         "REDRIVE_SEEDS": str(seeds),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,6 +57,19 @@ class Record:
     def own_headers(self) -> tuple[tuple[str, bytes | None], ...]:
         """The message's own headers: without ours."""
         return tuple((key, value) for key, value in self.headers if not key.startswith(("redrive-", "dlq-")))
+
+
+def write_seeds(directory: Path, project: Path) -> Path:
+    """The project's rules, with the sources, routes and policies of the tests; returns the directory, which is made."""
+    directory.mkdir(parents=True)
+    for path in (project / "dbt_project" / "seeds").glob("*.csv"):
+        (directory / path.name).write_text(SEEDS.get(path.stem) or path.read_text(encoding="utf-8"), encoding="utf-8")
+    return directory
+
+
+def deliveries(records: Iterable[Record]) -> Counter[str | None]:
+    """How often each delivery was sent."""
+    return Counter(record.header("redrive-delivery") for record in records)
 
 
 class Topics:
@@ -177,10 +191,7 @@ class Redrive(Topics):
         before = SparkSession.getActiveSession()
         if before is not None:
             before.stop()
-        seeds = home / "seeds"
-        seeds.mkdir(parents=True)
-        for path in (project / "dbt_project" / "seeds").glob("*.*"):
-            (seeds / path.name).write_text(SEEDS.get(path.stem) or path.read_text(encoding="utf-8"), encoding="utf-8")
+        seeds = write_seeds(home / "seeds", project)
         loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka=kafka, project=project, intake_max_rows=5000))
         loop.start()
         return cls(kafka, loop)

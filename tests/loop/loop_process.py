@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 
 import orchestration.loop
 import orchestration.publish
+from orchestration.cli import SUPERSEDED_EXIT
 from orchestration.clock import LoopClock, wall_clock
 from orchestration.dbt import Dbt
 from orchestration.intake import Intake
@@ -88,7 +89,7 @@ def main(argument: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: loop.stopping.set())
     loop.start()
     loop.run(until_idle=True)
-    sys.exit(3 if loop.superseded_by is not None else 0)
+    sys.exit(SUPERSEDED_EXIT if loop.superseded_by is not None else 0)
 
 
 def _set_wall_clock(steps: list[tuple[float, float]]) -> None:

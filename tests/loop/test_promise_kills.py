@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 from orchestration.broker import Broker
-from tests.loop.harness import SEEDS, Record, Topics
+from tests.loop.harness import Record, Topics, deliveries, write_seeds
 from tests.loop.loop_process import POINTS, send_to_family
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -128,10 +127,7 @@ class Processes:
 
 @pytest.fixture
 def processes(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Processes]:
-    seeds = tmp_path / "seeds"
-    seeds.mkdir()
-    for path in (pytestconfig.rootpath / "dbt_project" / "seeds").glob("*.*"):
-        (seeds / path.name).write_text(SEEDS.get(path.stem) or path.read_text(encoding="utf-8"), encoding="utf-8")
+    write_seeds(tmp_path / "seeds", pytestconfig.rootpath)
     kafka = {"bootstrap.servers": broker.bootstrap_servers}
     topics = Topics(kafka)
     domain = "".join(character for character in request.node.name if character.isalpha())[-20:]
@@ -186,7 +182,7 @@ def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_fl
     assert {record.header("dlq-attempts") for record in dead} == {str(MAX_ATTEMPTS)}
 
     # nothing is sent twice but what one kill left without results
-    sent = Counter(record.header("redrive-delivery") for record in [*retries, *dead])
+    sent = deliveries([*retries, *dead])
     in_flight = int((processes.home / "state" / "unrecorded").read_text())
     assert 0 < sum(sent.values()) - len(sent) <= in_flight
 
@@ -231,7 +227,7 @@ def test_a_loop_that_was_frozen_and_superseded_writes_nothing_when_it_goes_on(pr
         assert newer.returncode == 0, said[-3000:]
     assert len(processes.retries()) > before
 
-    sent = Counter(record.header("redrive-delivery") for record in [*processes.retries(), *processes.dead()])
+    sent = deliveries([*processes.retries(), *processes.dead()])
     assert set(sent.values()) == {1}
     assert len(processes.dead()) == 15
     (told,) = processes.sql(
@@ -268,7 +264,7 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
         said = processes.ended(loop, 400)
         assert loop.returncode == 0, said[-3000:]
     assert len(processes.dead()) == 20
-    sent = Counter(record.header("redrive-delivery") for record in [*processes.retries(), *processes.dead()])
+    sent = deliveries([*processes.retries(), *processes.dead()])
     assert set(sent.values()) == {1}
     assert len(sent) == 20 * MAX_ATTEMPTS
     assert_never_early([*processes.retries(), *processes.dead()])
@@ -282,7 +278,7 @@ def test_a_clock_that_is_set_back_and_forth_sends_nothing_early_and_burns_no_att
         said = processes.ended(loop, 400)
         assert loop.returncode == 0, said[-3000:]
     assert len(processes.dead()) == 5
-    sent = Counter(record.header("redrive-delivery") for record in [*processes.retries(), *processes.dead()])
+    sent = deliveries([*processes.retries(), *processes.dead()])
     assert set(sent.values()) == {1}
     (told,) = processes.sql(
         f"""

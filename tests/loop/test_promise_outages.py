@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -17,12 +16,7 @@ from pyspark.sql import DataFrame
 from orchestration.broker import Broker
 from orchestration.ledgers import AppendError, Ledgers
 from orchestration.loop import Loop
-from tests.loop.harness import Record, Redrive
-
-
-def deliveries(records: list[Record]) -> Counter[str | None]:
-    """How often each delivery was sent."""
-    return Counter(record.header("redrive-delivery") for record in records)
+from tests.loop.harness import Redrive, deliveries
 
 
 def test_a_destination_that_is_missing_is_set_aside_and_keeps_nothing_else_waiting(
