@@ -469,7 +469,7 @@ class Loop:
                 return
             upto = published.upto
         if upto < now:
-            self._set_aside[topic] = aside.done(upto, now)
+            self._set_aside[topic] = aside.done(max(aside.floor, self._closed_until(upto)), now)
             tick.rest = True
         else:
             log.warning("destination %s is no longer set aside: what waited for it is sent", topic)
@@ -552,8 +552,12 @@ class Loop:
 
     def _move_floor(self, upto: datetime) -> None:
         """Moves the floor over what is closed."""
+        self.floor = max(self.floor, self._closed_until(upto))
+
+    def _closed_until(self, upto: datetime) -> datetime:
+        """How far a floor may move after everything up to a moment was read: not over what is undecided, or of unknown outcome."""
         limits = [upto, *(some.since for some in self._postponed)] + ([self._undecided_since] if self._undecided_since else [])
-        self.floor = max(self.floor, min(limits))
+        return min(limits)
 
     # ---------- what is written down
 
