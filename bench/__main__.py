@@ -20,12 +20,14 @@ Figures = list[dict[str, Any]]
 
 def main() -> None:
     """Runs one benchmark on a broker and a state of its own, which are removed afterwards."""
+    from bench.backlog import bench_backlog
     from bench.growth import bench_growth
     from bench.publish import bench_publish
     from bench.soak import bench_soak
     from bench.tick import bench_tick
 
     benches: dict[str, Callable[[dict[str, str], Path, bool], Figures]] = {
+        "backlog": bench_backlog,
         "growth": bench_growth,
         "publish": bench_publish,
         "soak": bench_soak,

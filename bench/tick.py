@@ -1,4 +1,7 @@
-"""How long a tick takes: idle, with only due rows, with only new failures, with both; while 100,000 other messages wait."""
+"""How long a tick takes: idle, with only due rows, with only new failures, with both; while 100,000 other messages wait.
+
+And with only due rows while one destination is missing, for which 100,000 messages are due.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,23 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     fill_wheel(loop.spark, loop.schema, "waiting", pending, now + timedelta(hours=1), 48 * 3_600_000, loop.ledgers.batch)
     figures: list[dict[str, Any]] = [{"case": "start", "rows": 0, "seconds": started, "intake_ms": 0, "fold_ms": 0, "publish_ms": 0}]
     offset = 0
-    for case in ("idle", "due", "new", "new and due"):
+    for case in ("idle", "due", "new", "new and due", "due, one missing"):
         took: list[float] = []
+        if "missing" in case:
+            fill_wheel(loop.spark, loop.schema, "missing", pending, loop.clock.now() - timedelta(seconds=5), 1_000, loop.ledgers.batch)
+            loop.floor = min(loop.floor, loop.clock.now() - timedelta(seconds=10))
+            loop.look_now()
+            while loop.tick().did_something:
+                pass
         for run in range(runs + 1):
             if "due" in case:
-                name = f"due{case.replace(' ', '')}{run}"
+                name = f"due{case.replace(' ', '').replace(',', '')}{run}"
                 cluster.create([NewTopic(f"{name}-billing-retry", 6, 1)])
                 fill_wheel(loop.spark, loop.schema, name, rows, loop.clock.now() - timedelta(seconds=5), 1_000, loop.ledgers.batch)
                 loop.floor = min(loop.floor, loop.clock.now() - timedelta(seconds=10))
                 loop.look_now()
             if "new" in case:
-                _report(kafka, rows, offset)
+                report(kafka, rows, offset)
                 offset += rows
             began = time.perf_counter()
             tick = loop.tick()
@@ -61,7 +70,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     return figures
 
 
-def _report(kafka: dict[str, str], rows: int, first_offset: int) -> None:
+def report(kafka: dict[str, str], rows: int, first_offset: int) -> None:
     """Writes reports of first failures, each of another message."""
     producer = Producer({**kafka, "linger.ms": 5})
     now = str(int(time.time() * 1000)).encode()

@@ -26,7 +26,7 @@ from orchestration.cluster import Cluster, ClusterError
 from orchestration.dbt import Dbt, DbtError
 from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
-from orchestration.publish import HORIZON, Due, Published, PublishStep, Unrecorded, UnrecordedError
+from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
 from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
 from orchestration.spark import schema as schema_of
@@ -401,7 +401,9 @@ class Loop:
                 if not self.stopping.is_set() and self._may("sends"):
                     self._publish_set_aside(tick, topic, now)
         except AppendError as error:
-            if isinstance(error, UnrecordedError) and self._unrecorded is None:
+            if isinstance(error, ResultsLostError):
+                self._unrecorded = None
+            elif isinstance(error, UnrecordedError) and self._unrecorded is None:
                 self._unrecorded = error.unrecorded
                 self._postpone(error.unrecorded.published)
             self._after_failed_append(error)

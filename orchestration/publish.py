@@ -28,6 +28,9 @@ _BATCH_BYTES = 64 * 1024 * 1024
 # So many results are written by one task, into one file for each hour that they were due in.
 _SMALL = 100_000
 
+# What Spark says when rows that it kept are gone.
+_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+
 # How finely lateness is told.
 _RANKS = 500
 
@@ -110,6 +113,10 @@ class UnrecordedError(AppendError):
         self.unrecorded = unrecorded
 
 
+class ResultsLostError(AppendError):
+    """What became of sends is lost with the part of Spark that kept it, an executor for instance: they are sent again."""
+
+
 @dataclass(frozen=True)
 class PublishStep:
     """Sends what is due. Bounded: at most max_rows and max_bytes in one step, the rest follows with the next."""
@@ -150,8 +157,8 @@ class PublishStep:
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
         """Sends what is due and appends the results.
 
-        waiting: what `waiting` said about it. Raises UnrecordedError when the results could not be appended, TakenOverError when they
-        must not be.
+        waiting: what `waiting` said about it. Raises UnrecordedError when the results could not be appended, ResultsLostError when
+        they never can be, TakenOverError when they must not be.
         """
         upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what)
         self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
@@ -168,7 +175,10 @@ class PublishStep:
         return published
 
     def record(self, unrecorded: Unrecorded, clock: Callable[[], datetime]) -> None:
-        """Appends results of sends, if they are not in the ledger yet. Raises UnrecordedError: then they are still to be appended."""
+        """Appends results of sends, if they are not in the ledger yet.
+
+        Raises UnrecordedError: then they are still to be appended; ResultsLostError: then they can't be any more.
+        """
         try:
             # a commit may have gone through, though its answer did not
             if not any(self.ledgers.has("publish_results", batch) for batch in unrecorded.tried):
@@ -178,6 +188,8 @@ class PublishStep:
             unrecorded.results.unpersist()
             raise
         except Exception as error:
+            if _LOST in str(error):
+                raise ResultsLostError(f"what became of {unrecorded.published.sent} sends is lost, they are sent again: {error}") from error
             raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {error}") from error
         unrecorded.results.unpersist()
 

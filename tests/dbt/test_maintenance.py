@@ -163,6 +163,7 @@ def running(home: Home) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.usefixtures("past")
+@pytest.mark.slow
 def test_appends_go_on_while_another_process_maintains(home: Home, running: subprocess.Popen[str]) -> None:
     before = content(home)
     appended: list[str] = []

@@ -203,6 +203,12 @@ class Redrive(Topics):
 
     # ---------- the loop
 
+    def restart(self, **settings: Any) -> None:
+        """Another loop takes over, as after an update: with the same state, and other settings where given."""
+        self.loop.close()
+        self.loop = Loop(self.loop.settings.model_copy(update=settings))
+        self.loop.start()
+
     def until(self, condition: Callable[[], T], what: str, seconds: float = 120) -> T:
         """Turns the loop until a condition holds, and returns what it gave."""
         deadline = time.monotonic() + seconds

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -15,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from orchestration.broker import Broker
 from orchestration.ledgers import AppendError, Ledgers
-from orchestration.loop import Loop
+from orchestration.publish import PublishStep
 from tests.loop.harness import Redrive, deliveries
 
 
@@ -42,9 +48,7 @@ def test_a_destination_that_is_missing_is_set_aside_and_keeps_nothing_else_waiti
     # a loop that takes over knows of it
     redrive.fails("aside.orders", b"well-3", b"v")
     redrive.retries("aside", 4)
-    redrive.loop.close()
-    redrive.loop = Loop(redrive.loop.settings)
-    redrive.loop.start()
+    redrive.restart()
     assert missing in redrive.loop._set_aside
     assert first["due_at"].astimezone().timestamp() < redrive.loop.floor.timestamp()
 
@@ -101,6 +105,170 @@ def test_a_broker_that_is_gone_for_a_while_charges_nobody(redrive: Redrive, brok
     assert [row["publish_attempt"] for row in redrive.sql("select * from decisions where report_topic = 'gone.reports'")] == [0, 0]
 
 
+@pytest.mark.slow
+def test_a_loop_may_start_before_its_broker(redrive: Redrive, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    redrive.domain("early")
+    redrive.fails("early.orders", b"k", b"v")
+    broker.stop()
+    try:
+        with caplog.at_level(logging.WARNING):
+            redrive.restart()
+            redrive.until(lambda: redrive.loop.tick() and redrive.loop._trouble, "it notices")
+        assert "kafka" in redrive.loop._trouble
+        assert not redrive.sql("select 1 from decisions where original_topic = 'early.orders'")
+    finally:
+        broker.start()
+    redrive.retries("early", 1)
+    redrive.settle()
+    assert set(deliveries(redrive.read("early.orders-billing-retry")).values()) == {1}
+    assert not redrive.loop._trouble
+
+
+@pytest.mark.parametrize(
+    ("what", "number", "seconds"),
+    [
+        # long enough that the client gives up on a phase of the transaction, and short enough that it need not
+        pytest.param("frozen", signal.SIGSTOP, 30, id="slower than a transaction may be", marks=pytest.mark.slow),
+        pytest.param("dozing", signal.SIGSTOP, 5, id="slow"),
+        pytest.param("killed", signal.SIGKILL, 30, id="killed", marks=pytest.mark.slow),
+    ],
+)
+def test_a_broker_that_fails_while_messages_are_sent_charges_nobody(
+    redrive: Redrive, broker: Broker, monkeypatch: pytest.MonkeyPatch, what: str, number: signal.Signals, seconds: int
+) -> None:
+    redrive.domain(what)
+    send = PublishStep._send
+    failed: list[int] = []
+
+    def mend() -> None:
+        if number == signal.SIGSTOP:
+            os.kill(failed[0], signal.SIGCONT)
+        else:
+            broker.start()
+
+    mending = Timer(seconds, mend)
+
+    def send_to_a_failing_broker(self: PublishStep, *arguments: Any) -> DataFrame:
+        if not failed:
+            assert broker.pid is not None
+            failed.append(broker.pid)
+            os.kill(broker.pid, number)
+            mending.start()
+        return send(self, *arguments)
+
+    for key in range(20):
+        redrive.fails(f"{what}.orders", str(key).encode(), b"v")
+    monkeypatch.setattr(PublishStep, "_send", send_to_a_failing_broker)
+    try:
+        redrive.until(lambda: redrive.loop.tick() and failed, "something is due")
+    finally:
+        mending.join()
+    redrive.retries(what, 20)
+    redrive.settle()
+    sent = deliveries(redrive.read(f"{what}.orders-billing-retry"))
+    assert len(sent) == 20
+    assert set(sent.values()) == {1}
+    assert {row["publish_attempt"] for row in redrive.sql(f"select * from decisions where original_topic = '{what}.orders'")} == {0}
+    assert not redrive.loop._trouble
+
+
+def test_a_broker_without_transactions_is_served_too(redrive: Redrive) -> None:
+    redrive.domain("plain")
+    redrive.topics("plain.orders-locked-retry", **{"max.message.bytes": "1000"})
+    redrive.restart(transactions=False)
+    try:
+        well = redrive.fails("plain.orders", b"k", b"v")
+        large = redrive.fails("plain.orders", b"large", b"v" * 2000, group="locked")
+        (retry,) = redrive.retries("plain", 1)
+        assert (retry.key, retry.value, retry.header("redrive-attempt")) == (well.key, well.value, "2")
+        (dead,) = redrive.dead("plain", 1)
+        assert (dead.key, dead.value) == (large.key, large.value)
+        redrive.settle()
+        assert len(redrive.read("plain.orders-billing-retry")) == 1
+        states = redrive.sql("select consumer_group, state from messages where original_topic = 'plain.orders'")
+        assert {(row["consumer_group"], row["state"]) for row in states} == {("billing", "sent"), ("locked", "dead")}
+    finally:
+        redrive.restart(transactions=True)
+
+
+def lock_catalog(state: Path) -> Callable[[], None]:
+    """Another process that keeps the catalog's database to itself; returns how to end that."""
+    other = sqlite3.connect(state / "catalog.db", isolation_level=None, check_same_thread=False)
+    other.execute("begin exclusive")
+    return other.close
+
+
+def lose_directory(state: Path) -> Callable[[], None]:
+    """A warehouse that can neither be written to nor read; returns how to end that."""
+    directory = state / "warehouse" / "publish_results" / "data"
+    moved = directory.rename(directory.with_name("gone"))
+    directory.touch()
+
+    def mend() -> None:
+        directory.unlink()
+        moved.rename(directory)
+
+    return mend
+
+
+@pytest.mark.parametrize(
+    ("what", "fail", "seconds"),
+    [pytest.param("busy", lock_catalog, 4, id="catalog locked"), pytest.param("unwritable", lose_directory, 8, id="warehouse gone")],
+)
+def test_what_was_sent_while_tables_cannot_be_written_is_not_sent_again(
+    redrive: Redrive, monkeypatch: pytest.MonkeyPatch, what: str, fail: Callable[[Path], Callable[[], None]], seconds: int
+) -> None:
+    redrive.domain(what)
+    send = PublishStep._send
+    mending: list[Timer] = []
+
+    def send_and_fail(self: PublishStep, *arguments: Any) -> DataFrame:
+        results = send(self, *arguments)
+        if not mending:
+            mending.append(Timer(seconds, fail(redrive.loop.settings.home)))
+            mending[0].start()
+        return results
+
+    # there has been a result before: the directory exists
+    redrive.fails(f"{what}.orders", b"before", b"v")
+    redrive.retries(what, 1)
+    redrive.settle()
+    monkeypatch.setattr(PublishStep, "_send", send_and_fail)
+    for number in range(3):
+        redrive.fails(f"{what}.orders", f"k{number}".encode(), b"v")
+    redrive.retries(what, 4)
+    mending[0].join()
+    redrive.until(lambda: not redrive.loop.tick().did_something and not redrive.loop._trouble, "all is well again")
+    sent = deliveries(redrive.read(f"{what}.orders-billing-retry"))
+    assert len(sent) == 4
+    assert set(sent.values()) == {1}
+    states = redrive.sql(f"select state from messages where original_topic = '{what}.orders'")
+    assert [row["state"] for row in states] == ["sent"] * 4
+
+
+@pytest.mark.slow
+def test_one_noisy_source_does_not_starve_another(redrive: Redrive) -> None:
+    redrive.domain("noisy")
+    redrive.domain("quiet")
+    (first,) = [redrive.fails("noisy.orders", b"0", b"v")]
+    said = [(name, value) for name, value in redrive.read("noisy.reports")[0].headers if name != "redrive-original-offset"]
+    for number in range(1, 7_000):
+        redrive._producer.produce(
+            "noisy.reports", b"v", str(number), headers=[*said, ("redrive-original-offset", str(first.offset + number))]
+        )
+    redrive._producer.flush(60)
+    redrive.fails("quiet.orders", b"k", b"v")
+    taken = []
+    while not redrive.sql("select 1 from decisions where original_topic = 'quiet.orders'"):
+        taken.append(redrive.loop.tick().counts.get("events", 0))
+    # in bounded steps, and the quiet one in the first of them, whichever was noticed first
+    assert max(taken) <= redrive.loop.settings.intake_max_rows
+    assert sum(taken) <= redrive.loop.settings.intake_max_rows
+    redrive.until(
+        lambda: redrive.sql("select count(*) as n from decisions where original_topic = 'noisy.orders'")[0]["n"] == 7_000, "all are decided"
+    )
+
+
 def test_results_that_cannot_be_written_down_are_kept_and_nothing_is_sent_again(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.domain("locked")
     append = Ledgers.append
@@ -123,6 +291,29 @@ def test_results_that_cannot_be_written_down_are_kept_and_nothing_is_sent_again(
     assert set(deliveries(redrive.read("locked.orders-billing-retry")).values()) == {1}
     states = redrive.sql("select state from messages where original_topic = 'locked.orders'")
     assert [row["state"] for row in states] == ["sent", "sent"]
+    assert "ledgers" not in redrive.loop._trouble
+
+
+def test_results_that_spark_has_lost_do_not_stop_the_loop(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.domain("lost")
+    append = Ledgers.append
+    refused: list[str] = []
+
+    def locked_while_an_executor_dies(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+        if ledger == "publish_results" and not refused:
+            refused.append(ledger)
+            for kept in redrive.loop.spark.sparkContext._jsc.getPersistentRDDs().values():  # type: ignore[union-attr]
+                kept.unpersist(True)
+            raise AppendError("database is locked")
+        return append(self, ledger, rows, *when)
+
+    monkeypatch.setattr(Ledgers, "append", locked_while_an_executor_dies)
+    redrive.fails("lost.orders", b"k", b"v")
+    redrive.until(lambda: redrive.loop.tick() and redrive.loop._unrecorded, "results that can't be appended")
+    redrive.until(lambda: redrive.sql("select 1 from messages where original_topic = 'lost.orders' and state = 'sent'"), "it is sent again")
+    redrive.settle()
+    # the same delivery, twice: what a consumer must be able to cope with
+    assert list(deliveries(redrive.read("lost.orders-billing-retry")).values()) == [2]
     assert "ledgers" not in redrive.loop._trouble
 
 

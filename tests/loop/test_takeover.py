@@ -20,13 +20,17 @@ def decided(loop: Loop) -> int:
 
 def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redrive, caplog: pytest.LogCaptureFixture) -> None:
     redrive.domain("takeover")
+    slots = redrive.loop.settings.slots
+    redrive.restart(slots=2)
     redrive.fails("takeover.orders", b"first", b"v")
     redrive.retries("takeover", 1)
 
-    # the older one has decided about this, and has not sent it yet
-    redrive.fails("takeover.orders", b"second", b"v")
-    redrive.until(lambda: decided(redrive.loop), "the second failure is decided")
-    older, newer = redrive.loop, Loop(redrive.loop.settings)
+    # the older one has decided about these, in two folds for its two slots, and has not sent them yet
+    for key in (b"second", b"third"):
+        redrive.fails("takeover.orders", key, b"v")
+        redrive.until(lambda: decided(redrive.loop), "the failure is decided")
+    # the newer one has one slot: it fences those that it will not use, too
+    older, newer = redrive.loop, Loop(redrive.loop.settings.model_copy(update={"slots": 1}))
     newer.start()
     assert newer._take_charge()
 
@@ -38,8 +42,9 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redr
     assert len(redrive.read("takeover.orders-billing-retry")) == 1
 
     redrive.loop = newer
-    retries = redrive.retries("takeover", 2)
-    assert [retry.key for retry in retries] == [b"first", b"second"]
+    retries = redrive.retries("takeover", 3)
+    assert [retry.key for retry in retries] == [b"first", b"second", b"third"]
+    redrive.restart(slots=slots)
 
 
 def test_an_installation_whose_name_is_taken_is_told_so(

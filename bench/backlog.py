@@ -1,0 +1,80 @@
+"""Whether an hour of backlog is worked off in bounded steps: 300,000 retries due at once, then 300,000 new failures at once.
+
+Memory is the largest resident size that each process of the loop has had (Python, Spark, Spark's Python workers), added up, as Linux
+tells it. Values are 500 bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.cimpl import NewTopic
+
+from bench.tick import report
+from bench.wheel import fill_wheel
+from orchestration.cluster import Cluster
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
+
+
+def bench_backlog(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
+    """One object per case: rows, ticks, rows of the largest tick, seconds in all, of a median tick and of the longest, memory in MB."""
+    rows = 20_000 if quick else 300_000
+    topics = ("redrive.failures", "redrive.failures.dlq", "fresh-billing-retry", "late-billing-retry")
+    cluster = Cluster(kafka)
+    cluster.create(NewTopic(name, 6, 1, config={"max.message.bytes": "4000000"}) for name in topics)
+    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}))
+    loop.start()
+    figures = [{"case": "start", **_worked_off(loop, 0, "delivered")}]
+    fill_wheel(loop.spark, loop.schema, "late", rows, loop.clock.now() - timedelta(seconds=10), 5_000, loop.ledgers.batch)
+    loop.floor = min(loop.floor, loop.clock.now() - timedelta(seconds=20))
+    loop.look_now()
+    figures.append({"case": "due at once", **_worked_off(loop, rows, "delivered")})
+    report(kafka, rows, 0)
+    figures.append({"case": "new at once", **_worked_off(loop, rows, "decisions")})
+    loop.close()
+    return figures
+
+
+def _worked_off(loop: Loop, rows: int, counted: str) -> dict[str, Any]:
+    took: list[float] = []
+    counts: list[int] = []
+    while sum(counts) < rows:
+        began = time.perf_counter()
+        tick = loop.tick()
+        took.append(time.perf_counter() - began)
+        counts.append(tick.counts.get(counted, 0))
+        print(f"{sum(counts):,} of {rows:,}: {took[-1]:.1f} s", file=sys.stderr)
+    return {
+        "rows": rows,
+        "ticks": len(took),
+        "largest": max(counts, default=0),
+        "seconds": sum(took),
+        "median_s": statistics.median(took) if took else 0.0,
+        "longest_s": max(took, default=0.0),
+        "memory_mb": _peak_memory_mb(loop),
+    }
+
+
+def _peak_memory_mb(loop: Loop) -> int:
+    """The loop, Spark, and all that descends from it."""
+    assert loop.spark._jvm is not None
+    spark = int(loop.spark._jvm.java.lang.ProcessHandle.current().pid())
+    peaks: dict[int, tuple[int, int]] = {}
+    for path in Path("/proc").glob("[0-9]*/status"):
+        try:
+            said = dict(line.split(":", 1) for line in path.read_text().splitlines())
+        except OSError:
+            continue
+        peaks[int(path.parent.name)] = (int(said["PPid"]), int(said.get("VmHWM", "0 kB").split()[0]))
+    family = {spark}
+    while more := {process for process, (parent, _) in peaks.items() if parent in family} - family:
+        family |= more
+    family.add(os.getpid())
+    return sum(peak for process, (_, peak) in peaks.items() if process in family) // 1024
