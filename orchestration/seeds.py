@@ -140,7 +140,7 @@ def _number(least: float, most: float, *, whole: bool, optional: bool = False, b
     def check(value: str) -> str | None:
         if optional and not value:
             return None
-        allowed = f"must be a {'whole ' if whole else ''}number from {least:g} {'to less than' if below else 'to'} {most:g}"
+        allowed = f"must be a {'whole ' if whole else ''}number from {least:.15g} {'to less than' if below else 'to'} {most:.15g}"
         try:
             number = int(value) if whole else float(value)
         except ValueError:

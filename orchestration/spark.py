@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 from jinja2 import Environment, StrictUndefined
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from orchestration.settings import Settings
 
+# Larger than this, the file with what Spark said begins anew.
+_LOG_BYTES = 1_000_000
+
 
 def start_session(settings: Settings) -> SparkSession:
-    """The session of this process, started if there is none. dbt's session method then picks it up."""
+    """The session of this process, started if there is none. dbt's session method then picks it up.
+
+    What Spark prints goes to `spark.log` in the home's logs: sixty lines at each start, among which nobody would find ours.
+    """
     os.environ.update(settings.dbt_environment)
     # the publisher runs in Spark's Python workers: they need what is installed here, not what `python3` happens to be
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -23,7 +32,30 @@ def start_session(settings: Settings) -> SparkSession:
     builder = SparkSession.builder
     for name, value in session_configuration(settings.project).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    if SparkContext._gateway is not None:
+        return builder.getOrCreate()
+    with _printing_to(settings.home / "logs" / "spark.log"):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _printing_to(log: Path) -> Iterator[None]:
+    """Lets processes that are started here print into a file. If one can't be started, its last lines are shown."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > _LOG_BYTES:
+        log.unlink()
+    sys.stderr.flush()
+    before = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    except BaseException:
+        os.write(before, b"".join(log.read_bytes().splitlines(keepends=True)[-20:]))
+        raise
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def session_configuration(project: Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("error_rules", ",fatal,", "error_class is '': must not be empty"),
         ("error_rules", "TypeError,fatal,", "error_class TypeError stand on line"),
         ("error_rules", "X,fatal", "has 2 values, the header has 3 columns"),
-        ("retry_policies", "p,0,1000,2,60000,0.3", "max_attempts is '0': must be a whole number from 1"),
+        ("retry_policies", "p,0,1000,2,60000,0.3", "max_attempts is '0': must be a whole number from 1 to 2147483647"),
         ("retry_policies", "p,five,1000,2,60000,0.3", "max_attempts is 'five'"),
         ("retry_policies", "p,5,1000,0.5,60000,0.3", "factor is '0.5': must be a number from 1 to 1000"),
         ("retry_policies", "p,5,1000,2,60000,1", "jitter is '1': must be a number from 0 to less than 1"),
