@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redr
 
     redrive.loop = newer
     retries = redrive.retries("takeover", 3)
-    assert [retry.key for retry in retries] == [b"first", b"second", b"third"]
+    assert Counter(retry.key for retry in retries) == Counter((b"first", b"second", b"third"))
     redrive.restart(slots=slots)
 
 
