@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, StrictUndefined
 from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from orchestration.settings import Settings
@@ -32,6 +33,8 @@ def start_session(settings: Settings) -> SparkSession:
     builder = SparkSession.builder
     for name, value in session_configuration(settings.project).items():
         builder = builder.config(name, value)
+    # says again, with the JVM's stack in JSON, what the exception says
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     if SparkContext._gateway is not None:
         return builder.getOrCreate()
     with _printing_to(settings.home / "logs" / "spark.log"):

@@ -41,8 +41,8 @@ class Processes:
     _enough: threading.Event = field(default_factory=threading.Event)
     consumer_rests: threading.Event = field(default_factory=threading.Event)
 
-    def start(self, **told: Any) -> subprocess.Popen[str]:
-        """Starts a loop."""
+    def start(self, idle_for: int = 5, **told: Any) -> subprocess.Popen[str]:
+        """Starts a loop, which ends when nothing waits and nothing came for so many seconds."""
         settings = {
             "home": str(self.home / "state"),
             "seeds": str(self.home / "seeds"),
@@ -50,7 +50,7 @@ class Processes:
             "kafka": self.kafka,
             # another installation on the same brokers has another name, or one would fence the other
             "instance": self.domain,
-            "idle_for_seconds": 5,
+            "idle_for_seconds": idle_for,
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.loop.loop_process", json.dumps({"settings": settings, **told})],
@@ -247,7 +247,8 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
     environment = {**os.environ, "REDRIVE_HOME": str(state), "REDRIVE_SEEDS": str(processes.home / "seeds")}
     with processes.failing_consumer():
         processes.fail_some("first", 5)
-        loop = processes.start()
+        # a `dbt build` takes longer than a message that dies
+        loop = processes.start(idle_for=60)
         until(lambda: len(processes.retries()) >= 5, "the loop sends", 180)
         for round_, command in enumerate(("run", "build", "run")):
             processes.fail_some(f"beside {round_}", 5)
