@@ -10,14 +10,13 @@ import os
 import statistics
 import sys
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
 
-from bench.tick import report
-from bench.wheel import fill_wheel
+from bench.reports import report_failures
+from bench.wheel import fall_due
 from orchestration.cluster import Cluster
 from orchestration.loop import Loop
 from orchestration.settings import load_settings
@@ -32,11 +31,9 @@ def bench_backlog(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
     loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}))
     loop.start()
     figures = [{"case": "start", **_worked_off(loop, 0, "delivered")}]
-    fill_wheel(loop.spark, loop.schema, "late", rows, loop.clock.now() - timedelta(seconds=10), 5_000, loop.ledgers.batch)
-    loop.floor = min(loop.floor, loop.clock.now() - timedelta(seconds=20))
-    loop.look_now()
+    fall_due(loop, "late", rows)
     figures.append({"case": "due at once", **_worked_off(loop, rows, "delivered")})
-    report(kafka, rows, 0)
+    report_failures(kafka, "fresh", rows, 0)
     figures.append({"case": "new at once", **_worked_off(loop, rows, "decisions")})
     loop.close()
     return figures

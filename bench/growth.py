@@ -17,10 +17,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
+from bench.reports import report_failures
+from bench.wheel import look_again
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster
 from orchestration.loop import Loop
@@ -72,9 +73,17 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         for run in range(runs + 1):
             now = loop.clock.now()
             wheel.due(rows, now - timedelta(seconds=5))
-            loop.floor = min(loop.floor, now - timedelta(seconds=10))
-            loop.look_now()
-            wheel.offset = _report(kafka, rows, wheel.offset, now)
+            look_again(loop, now - timedelta(seconds=10))
+            wheel.offset = report_failures(
+                kafka,
+                _TOPIC,
+                rows,
+                wheel.offset,
+                partitions=_PARTITIONS,
+                value=lambda: os.urandom(96),
+                stack=None,
+                failed_at_ms=round(now.timestamp() * 1000),
+            )
             began = time.perf_counter()
             tick = loop.tick()
             seconds = time.perf_counter() - began
@@ -203,28 +212,3 @@ class Wheel:
             """
         )
         self.offset += -(-rows // _PARTITIONS)
-
-
-def _report(kafka: dict[str, str], rows: int, first_offset: int, failed_at: datetime) -> int:
-    """Writes reports of first failures, each of another message; returns the next offset."""
-    producer = Producer({**kafka, "linger.ms": 5})
-    at = str(round(failed_at.timestamp() * 1000)).encode()
-    for number in range(rows):
-        producer.produce(
-            "redrive.failures",
-            os.urandom(96),
-            f"key-{number}",
-            headers=[
-                ("trace-id", b"0" * 32),
-                ("redrive-error-class", b"TimeoutError"),
-                ("redrive-error-message", b"no answer within 2 s"),
-                ("redrive-original-topic", _TOPIC.encode()),
-                ("redrive-original-partition", str(number % _PARTITIONS).encode()),
-                ("redrive-original-offset", str(first_offset + number // _PARTITIONS).encode()),
-                ("redrive-failed-at", at),
-                ("redrive-consumer-group", b"billing"),
-            ],
-        )
-        producer.poll(0)
-    producer.flush()
-    return first_offset + -(-rows // _PARTITIONS)

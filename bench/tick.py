@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from bench.wheel import fill_wheel
+from bench.reports import report_failures
+from bench.wheel import fall_due, fill_wheel
 from orchestration.cluster import Cluster
 from orchestration.loop import Loop
 from orchestration.settings import load_settings
@@ -37,21 +37,16 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     for case in ("idle", "due", "new", "new and due", "due, one missing"):
         took: list[float] = []
         if "missing" in case:
-            fill_wheel(loop.spark, loop.schema, "missing", pending, loop.clock.now() - timedelta(seconds=5), 1_000, loop.ledgers.batch)
-            loop.floor = min(loop.floor, loop.clock.now() - timedelta(seconds=10))
-            loop.look_now()
+            fall_due(loop, "missing", pending)
             while loop.tick().did_something:
                 pass
         for run in range(runs + 1):
             if "due" in case:
                 name = f"due{case.replace(' ', '').replace(',', '')}{run}"
                 cluster.create([NewTopic(f"{name}-billing-retry", 6, 1)])
-                fill_wheel(loop.spark, loop.schema, name, rows, loop.clock.now() - timedelta(seconds=5), 1_000, loop.ledgers.batch)
-                loop.floor = min(loop.floor, loop.clock.now() - timedelta(seconds=10))
-                loop.look_now()
+                fall_due(loop, name, rows)
             if "new" in case:
-                report(kafka, rows, offset)
-                offset += rows
+                offset = report_failures(kafka, "fresh", rows, offset)
             began = time.perf_counter()
             tick = loop.tick()
             took.append(time.perf_counter() - began)
@@ -68,28 +63,3 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
         )
     loop.close()
     return figures
-
-
-def report(kafka: dict[str, str], rows: int, first_offset: int) -> None:
-    """Writes reports of first failures, each of another message."""
-    producer = Producer({**kafka, "linger.ms": 5})
-    now = str(int(time.time() * 1000)).encode()
-    for number in range(rows):
-        producer.produce(
-            "redrive.failures",
-            b"v" * 500,
-            f"key-{number}",
-            headers=[
-                ("trace-id", b"0" * 32),
-                ("redrive-error-class", b"TimeoutError"),
-                ("redrive-error-message", b"no answer within 2 s"),
-                ("redrive-error-stack", b"Traceback (most recent call last):\n" * 20),
-                ("redrive-original-topic", b"fresh"),
-                ("redrive-original-partition", b"0"),
-                ("redrive-original-offset", str(first_offset + number).encode()),
-                ("redrive-failed-at", now),
-                ("redrive-consumer-group", b"billing"),
-            ],
-        )
-        producer.poll(0)
-    producer.flush()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
+
+from orchestration.loop import Loop
 
 VALUE_BYTES = 500
 
@@ -56,3 +58,16 @@ def fill_wheel(spark: SparkSession, schema: str, name: str, rows: int, due_from:
         sort by original_topic, original_partition, original_offset
         """
     )
+
+
+def fall_due(loop: Loop, name: str, rows: int) -> None:
+    """Retries that have become due in a second just before now, though the loop has looked there already: it looks again."""
+    now = loop.clock.now()
+    fill_wheel(loop.spark, loop.schema, name, rows, now - timedelta(seconds=5), 1_000, loop.ledgers.batch)
+    look_again(loop, now - timedelta(seconds=10))
+
+
+def look_again(loop: Loop, since: datetime) -> None:
+    """Makes the loop look at what became due since a moment that it may have looked at."""
+    loop.floor = min(loop.floor, since)
+    loop.look_now()

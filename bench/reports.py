@@ -1,0 +1,43 @@
+"""Failure reports of messages that never were, written as consumers do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+
+_STACK = b"Traceback (most recent call last):\n" * 20
+
+
+def report_failures(
+    kafka: dict[str, str],
+    topic: str,
+    rows: int,
+    first_offset: int,
+    *,
+    partitions: int = 1,
+    value: Callable[[], bytes] = lambda: b"v" * 500,
+    stack: bytes | None = _STACK,
+    failed_at_ms: int | None = None,
+) -> int:
+    """Reports first failures, each of another record of `topic`; returns the next original offset, in all partitions alike."""
+    producer = Producer({**kafka, "linger.ms": 5})
+    said = {
+        "trace-id": b"0" * 32,
+        "redrive-error-class": b"TimeoutError",
+        "redrive-error-message": b"no answer within 2 s",
+        **({} if stack is None else {"redrive-error-stack": stack}),
+        "redrive-original-topic": topic.encode(),
+        "redrive-failed-at": str(failed_at_ms or int(time.time() * 1000)).encode(),
+        "redrive-consumer-group": b"billing",
+    }
+    for number in range(rows):
+        place = {
+            "redrive-original-partition": str(number % partitions).encode(),
+            "redrive-original-offset": str(first_offset + number // partitions).encode(),
+        }
+        producer.produce("redrive.failures", value(), f"key-{number}", headers=[*said.items(), *place.items()])
+        producer.poll(0)
+    producer.flush()
+    return first_offset + -(-rows // partitions)
