@@ -22,6 +22,7 @@ def main() -> None:
     """Runs one benchmark on a broker and a state of its own, which are removed afterwards."""
     from bench.backlog import bench_backlog
     from bench.growth import bench_growth
+    from bench.policy import bench_policy
     from bench.publish import bench_publish
     from bench.soak import bench_soak
     from bench.tick import bench_tick
@@ -29,6 +30,7 @@ def main() -> None:
     benches: dict[str, Callable[[dict[str, str], Path, bool], Figures]] = {
         "backlog": bench_backlog,
         "growth": bench_growth,
+        "policy": bench_policy,
         "publish": bench_publish,
         "soak": bench_soak,
         "tick": bench_tick,

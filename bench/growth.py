@@ -46,7 +46,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     # the tick's new failures wait an hour: sent within the same tick, they would be due rows too
     seeds = shutil.copytree(load_settings().seeds, home / "seeds")
     (seeds / "retry_policies.csv").write_text(
-        "policy,max_attempts,initial_ms,factor,max_ms,jitter\ndefault,5,3600000,2,7200000,0.3\npublish,,1000,2,60000,0.3\n"
+        'policy,definition\ndefault,"exponential(initial=1h, max=2h, attempts=5)"\npatient,"exponential(initial=1s)"\n'
     )
     settings = load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"})
     loop = Loop(settings)

@@ -20,8 +20,12 @@ def report_failures(
     value: Callable[[], bytes] = lambda: b"v" * 500,
     stack: bytes | None = _STACK,
     failed_at_ms: int | None = None,
+    error: Callable[[int], dict[str, bytes]] = lambda number: {},
 ) -> int:
-    """Reports first failures, each of another record of `topic`; returns the next original offset, in all partitions alike."""
+    """Reports first failures, each of another record of `topic`; returns the next original offset, in all partitions alike.
+
+    error: headers of the n-th report that say why it failed, instead of those that all have.
+    """
     producer = Producer({**kafka, "linger.ms": 5})
     said = {
         "trace-id": b"0" * 32,
@@ -37,7 +41,8 @@ def report_failures(
             "redrive-original-partition": str(number % partitions).encode(),
             "redrive-original-offset": str(first_offset + number // partitions).encode(),
         }
-        producer.produce("redrive.failures", value(), f"key-{number}", headers=[*said.items(), *place.items()])
+        headers = {**said, **error(number), **place}
+        producer.produce("redrive.failures", value(), f"key-{number}", headers=list(headers.items()))
         producer.poll(0)
     producer.flush()
     return first_offset + -(-rows // partitions)

@@ -1,6 +1,6 @@
 """Whether a loop that has run for long is as quick as one that has just started: 500 ticks, maintenance after each hundred.
 
-In each tick some 20 reports come and some 20 retries go: each message fails twice, so half of the reports name the retry that failed.
+In each tick some 100 reports come and some 100 retries go: each message fails twice, so half of the reports name the retry that failed.
 Values are 500 bytes that don't compress.
 """
 
@@ -26,7 +26,7 @@ _TOPIC = "orders"
 _RETRIES = f"{_TOPIC}-billing-retry"
 _PARTITIONS = 3
 _VALUE_BYTES = 500
-_NEW_MESSAGES = 10
+_NEW_MESSAGES = 50
 _EDGE = 50
 
 

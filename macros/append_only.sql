@@ -4,7 +4,8 @@
     - A model with `appends: false` is written outside dbt: when it exists, nothing is done.
     - A model may say that it has nothing to append by leaving the marker `-- nothing to append` in its SQL. No snapshot is made then:
       an empty append to an Iceberg table is a commit, and a loop would make thousands.
-    - --full-refresh changes nothing: what is in here can't be computed again. -#}
+    - --full-refresh changes nothing: what is in here can't be computed again.
+    - Columns that a newer version of the project describes are added. A fold, which runs nothing but its own model, doesn't look. -#}
 {% materialization append_only, adapter='spark' %}
 
     {%- set target_relation = this -%}
@@ -19,6 +20,13 @@
         {%- call statement('main') -%}
             {{ create_table_as(False, target_relation, sql) }}
         {%- endcall -%}
+    {%- else -%}
+        {%- if selected_resources | length > 1 -%}
+            {%- do add_missing_columns(target_relation) -%}
+        {%- endif -%}
+    {%- endif -%}
+    {%- if existing_relation is none -%}
+        {#- made above -#}
     {%- elif not config.get('appends', true) or '-- nothing to append' in sql -%}
         {#- a statement named main is owed to dbt; a comment would be sent to Spark, this is not -#}
         {%- call noop_statement('main', 'nothing to append') -%}{%- endcall -%}

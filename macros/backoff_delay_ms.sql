@@ -1,9 +1,16 @@
-{#- How long the n-th failure waits, before jitter, in milliseconds: min(initial x factor^(n-1), max).
-    With 1000, 2, 60000: 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000, ... A factor of 1 waits the same each time. The power is
-    bounded, far above any cap: an infinite one would make of an initial delay of 0 no number at all. -#}
-{% macro backoff_delay_ms(failures, initial_ms, factor, max_ms) -%}
-    least(
-        {{ initial_ms }} * least(power({{ factor }}, greatest({{ failures }} - 1, 0)), 1e18),
-        cast({{ max_ms }} as double)
-    )
+{#- How long the n-th failure waits by a policy, before quota and jitter, in milliseconds: min(initial x factor^(n-1) + increment x (n-1), max),
+    or the step in which n lies. exponential has no increment, linear a factor of 1. The power is bounded, far above any cap: an infinite
+    one would make of an initial delay of 0 no number at all. -#}
+{% macro backoff_delay_ms(failures, policy) -%}
+    case
+        when {{ policy }}.steps is not null then cast(coalesce(
+            try_element_at(filter({{ policy }}.steps, s -> {{ failures }} <= s.upto), 1).delay_ms,
+            try_element_at({{ policy }}.steps, -1).delay_ms
+        ) as double)
+        else least(
+            {{ policy }}.initial_ms * least(power({{ policy }}.factor, greatest({{ failures }} - 1, 0)), 1e18)
+            + cast({{ policy }}.increment_ms as double) * greatest({{ failures }} - 1, 0),
+            cast({{ policy }}.max_ms as double)
+        )
+    end
 {%- endmacro %}

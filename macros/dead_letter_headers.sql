@@ -6,7 +6,7 @@
             {{ header('dlq-reason', utf8_cut('coalesce(error_message, reason)', 1024)) }},
             {{ header('dlq-error-class', 'error_class') }},
             {{ header('dlq-original-topic', 'original_topic') }},
-            {{ header('dlq-failed-at', "date_format(failed_at, \"yyyy-MM-dd'T'HH:mm:ss.SSS'Z'\")") }},
+            {{ header('dlq-failed-at', iso_time('failed_at')) }},
             {{ header('dlq-attempts', 'attempt') }},
             {{ header('redrive-consumer-group', 'consumer_group') }}
         ))

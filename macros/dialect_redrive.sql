@@ -14,9 +14,12 @@
             'origin_timestamp': ['redrive-original-timestamp'],
             'consumer_group': ['redrive-consumer-group'],
             'failed_at': ['redrive-failed-at'],
+            'error_wrapper': [],
             'error_class': ['redrive-error-class'],
             'error_message': ['redrive-error-message'],
             'error_stack': ['redrive-error-stack'],
+            'error_code': ['redrive-error-code'],
+            'error_kind': ['redrive-error-kind'],
         },
         'read_first': [],
     }) }}

@@ -14,6 +14,7 @@
             'origin_offset': ['kafka_dlt-original-offset'],
             'origin_timestamp': ['kafka_dlt-original-timestamp'],
             'consumer_group': ['kafka_dlt-original-consumer-group'],
+            'error_wrapper': ['kafka_dlt-exception-fqcn'],
             'error_class': ['kafka_dlt-exception-cause-fqcn', 'kafka_dlt-exception-fqcn'],
             'error_message': ['kafka_dlt-exception-message'],
             'error_stack': ['kafka_dlt-exception-stacktrace'],

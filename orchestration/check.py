@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.cluster import Cluster, ClusterError, Topic
-from orchestration.seeds import Row, SeedError, Seeds, read_seeds, topic_matches
+from orchestration.seeds import ERROR_KINDS, Row, SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
 
 # Our headers make a legal record larger: a retry or dead letter topic must take that much more than the original.
@@ -22,6 +22,8 @@ class Finding:
     ok: bool
     what: str
     found: str
+    warns: bool = False
+    """It works, but probably not as it is meant."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,46 @@ def run_checks(settings: Settings, *, create: bool) -> list[Finding]:
         findings += [Finding(False, "seeds", problem) for problem in error.problems]
         seeds = None
     findings += _kafka(settings, seeds, create=create)
-    findings.append(_catalog(settings))
+    catalog = _catalog(settings)
+    findings.append(catalog)
+    if seeds is not None:
+        findings += _equal_rules(settings, seeds)
+        findings += _policies(settings, seeds) if catalog.ok else ()
     return findings
+
+
+def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
+    """Rules that differ in nothing but the kind: the SQL knows which of them wins, a reader may not."""
+    first: dict[tuple[str, ...], Row] = {}
+    for row in seeds.rows["error_rules"]:
+        conditions = tuple(row[column] for column in ("error_class", "message", "code", "header", "source", "topic", "consumer_group"))
+        other = first.setdefault(conditions, row)
+        if other is not row:
+            yield Finding(
+                True,
+                "seeds",
+                f"{settings.seeds / 'error_rules.csv'}:{row.line}: {' '.join(filter(None, conditions[:4])) or 'all others'} is "
+                f"{row['kind']} here and {other['kind']} on line {other.line}: of equal rules the first of "
+                "fatal, poison, retriable, quota, backpressure, fenced, blocking decides",
+                warns=True,
+            )
+
+
+def _policies(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
+    """Policies that the SQL can't read: with one of them, no seeds are loaded."""
+    from orchestration.explain import Rulebook
+
+    rows = {row["policy"]: row for row in seeds.rows["retry_policies"]}
+    problems = Rulebook(settings).problems_of({name: row["definition"] for name, row in rows.items()})
+    for problem in problems:
+        yield Finding(
+            False,
+            "seeds",
+            f"{settings.seeds / 'retry_policies.csv'}:{rows[problem.name].line}: definition is {problem.definition!r}: "
+            f"{problem.clause!r} is not understood; docs/policies.md has the grammar",
+        )
+    if not problems:
+        yield Finding(True, "policies", f"{len(rows)} can be read")
 
 
 def _kafka(settings: Settings, seeds: Seeds | None, *, create: bool) -> Iterator[Finding]:
@@ -151,27 +191,28 @@ def _needs(cluster: Cluster, seeds: Seeds, topics: dict[str, Topic]) -> list[Nee
 def _add(needs: dict[str, Need], seeds: Seeds, topic: Topic, group: str) -> None:
     spoken = any(topic_matches(topic.name, pattern) for source in seeds.rows["sources"] for pattern in source["speaks_for"].split())
     is_source = any(topic_matches(topic.name, source["topic"]) for source in seeds.rows["sources"])
-    route = route_of(seeds, topic.name, group)
-    if not spoken or is_source or route is None:
+    if not spoken or is_source:
         return
-    for column, what in (("retry_topic", "retries"), ("dead_letter_topic", "dead letters")):
-        if "{kind}" in route[column]:
-            continue
-        name = route[column].replace("{topic}", topic.name).replace("{group}", group)
-        if name != topic.name:
-            needs.setdefault(name, Need(name, topic, f"{what} of {topic.name} for group {group}"))
+    for route in routes_of(seeds, topic.name, group):
+        for column, what in (("retry_topic", "retries"), ("dead_letter_topic", "dead letters")):
+            if "{kind}" in route[column]:
+                continue
+            name = route[column].replace("{topic}", topic.name).replace("{group}", group)
+            if name != topic.name:
+                needs.setdefault(name, Need(name, topic, f"{what} of {topic.name} for group {group}"))
 
 
-def route_of(seeds: Seeds, topic: str, group: str) -> Row | None:
-    """The route of a topic and group: the most specific that matches, as the macro route_rank sorts them."""
+def routes_of(seeds: Seeds, topic: str, group: str) -> list[Row]:
+    """The routes of a topic and group, for each kind of error the most specific that matches, as `routes_ranked` sorts them."""
 
-    def rank(row: Row) -> tuple[int, int, int, str]:
+    def rank(row: Row) -> tuple[int, int, int, str, int]:
         pattern = row["topic"]
         by_topic = 2 if pattern == "*" else 1 if pattern.startswith("^") else 0
-        return by_topic, -len(pattern), int(row["consumer_group"] == "*"), pattern
+        return by_topic, -len(pattern), int(row["consumer_group"] == "*"), pattern, int(row["error_kind"] == "*")
 
     matching = [row for row in seeds.rows["routes"] if topic_matches(topic, row["topic"]) and row["consumer_group"] in ("*", group)]
-    return min(matching, key=rank, default=None)
+    chosen = (min((row for row in matching if row["error_kind"] in ("*", kind)), key=rank, default=None) for kind in ERROR_KINDS)
+    return list({row.line: row for row in chosen if row is not None}.values())
 
 
 def _room(sizes: dict[str, int], original: str) -> int:
@@ -179,7 +220,7 @@ def _room(sizes: dict[str, int], original: str) -> int:
 
 
 def _catalog(settings: Settings) -> Finding:
-    from orchestration.spark import schema, start_session
+    from orchestration.spark import in_short, schema, start_session
 
     probe = f"{schema(settings.project)}.check_writes"
     try:
@@ -188,5 +229,5 @@ def _catalog(settings: Settings) -> Finding:
         spark.sql(f"create or replace table {probe} using iceberg as select 1 as one")
         spark.sql(f"drop table {probe} purge")
     except Exception as error:
-        return Finding(False, "catalog", f"can't be written to: {str(error).splitlines()[0]}")
+        return Finding(False, "catalog", f"can't be written to: {in_short(error)}")
     return Finding(True, "catalog", f"schema {schema(settings.project)} can be written to")

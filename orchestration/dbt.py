@@ -12,6 +12,7 @@ from typing import Any
 from dbt.cli.main import dbtRunner, dbtRunnerResult
 
 from orchestration.settings import Settings
+from orchestration.spark import in_short
 
 
 class DbtError(Exception):
@@ -53,11 +54,11 @@ class Dbt:
         runner = dbtRunner(manifest=copy.deepcopy(self._manifest))
         self._invoke(runner, dbt_args(command, self.settings, select=select, variables=variables))
 
-    def compiled(self, inline: str) -> str:
+    def compiled(self, inline: str, variables: Mapping[str, object] | None = None) -> str:
         """The SQL that a piece of Jinja becomes in this project."""
         if self._manifest is None:
             self.run("parse")
-        arguments = [*dbt_args("compile", self.settings), "--log-level", "none", "--inline", inline]
+        arguments = [*dbt_args("compile", self.settings, variables=variables), "--log-level", "none", "--inline", inline]
         outcome = self._invoke(dbtRunner(manifest=copy.deepcopy(self._manifest)), arguments)
         return str(outcome.result.results[0].node.compiled_code)
 
@@ -68,7 +69,7 @@ class Dbt:
             return outcome
         messages = [str(outcome.exception)] if outcome.exception else []
         messages += [
-            f"{node.node.name}: {node.message}"
+            f"{node.node.name}: {in_short(node.message)}"
             for node in getattr(outcome.result, "results", [])
             if node.status in ("error", "fail", "runtime error")
         ]

@@ -238,7 +238,7 @@ def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
         f"""
 [bold]Next[/bold], on the state that is left:
   uv run redrive sql{home} "select state, count(*) from messages group by state"
-  uv run redrive sql{home} "select * from attempts where message_id = 'billing:orders/0/0'"
+  uv run redrive explain{home} billing:orders/0/0    why it was sent again, or died
   uv run redrive broker{home}        starts this broker again; then, beside it:
   uv run redrive run{home}           goes on where the demo stopped (REDRIVE_KAFKA__BOOTSTRAP_SERVERS as it says)
   uv run dbt build            tests and views, on the same tables"""

@@ -21,6 +21,7 @@ from orchestration.ledgers import Ledgers
 from orchestration.positions import Gap, Range, share
 from orchestration.seeds import Row, topic_matches
 from orchestration.settings import Settings
+from orchestration.spark import in_short
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +191,7 @@ class Intake:
             self.ledgers.append("events", rows, recorded_at)
         except Exception as error:
             if _comes_from_kafka(error):
-                raise _UnreadableError(str(error).splitlines()[0]) from error
+                raise _UnreadableError(in_short(error)) from error
             raise
         for part in taken:
             self.positions[part.partition.key] = part.end

@@ -14,6 +14,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration.spark import in_short
+
 LEDGERS = ("ticks", "events", "publish_results")
 
 # Which append made a snapshot, in its summary.
@@ -100,7 +102,7 @@ class Ledgers:
             writer.overwrite(F.expr(f"batch > {end.batch}L"))
         except Exception as error:
             self._refuse_if_taken_over(ledger, batch, error)
-            raise AppendError(f"batch {batch} could not be appended to {ledger}: {error}") from error
+            raise AppendError(f"batch {batch} could not be appended to {ledger}: {in_short(error)}") from error
         self._ends[ledger] = _End(self._snapshot_of(ledger, token), batch)
         self.batch = batch
         return batch

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.types import StructType
 
+from orchestration.announce import AnnounceError, Announcer
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster, ClusterError
 from orchestration.dbt import Dbt, DbtError
@@ -29,8 +30,8 @@ from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
 from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
+from orchestration.spark import in_short, start_session
 from orchestration.spark import schema as schema_of
-from orchestration.spark import start_session
 from orchestration.status import Status, text, write_status
 from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, take_charge
 
@@ -42,6 +43,9 @@ _TAKE_OVER_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
 # The first pause after trouble, and the longest: doubled in between.
 _PAUSE = timedelta(seconds=1)
 _LONGEST_PAUSE = timedelta(seconds=60)
+
+# Where announcements have got to, among the positions.
+_ANNOUNCED = "announced"
 
 # How much of what waits for a destination that was set aside is looked at first.
 _FIRST_REACH = timedelta(seconds=60)
@@ -122,6 +126,7 @@ class Loop:
         self._tick = 0
         self._in_charge = False
         self.superseded_by: int | None = None
+        self.announcer: Announcer | None = None
         self._last_status: Tick = Tick()
         self._fence_topics: tuple[str, ...] = ()
 
@@ -141,10 +146,19 @@ class Loop:
         self._take_over()
         self.publisher = self._publish_step()
         self._rules_hash: str | None = None
+        self._begin_to_announce()
         self._find_undecided()
         self._fold(Tick())
         self._load_seeds()
         log.info("generation %d of instance %s is in charge", self.ledgers.generation, self.settings.instance)
+
+    def _begin_to_announce(self) -> None:
+        """Goes on announcing where the last loop got to; from now on, if that one didn't."""
+        if not self.settings.decisions_topic:
+            self.intake.positions.pop(_ANNOUNCED, None)
+            return
+        self.announcer = Announcer(self.spark, self.schema, self.settings.kafka_properties, self.settings.decisions_topic)
+        self.intake.positions.setdefault(_ANNOUNCED, self.watermark)
 
     def _prepare_tables(self) -> None:
         """Makes tables and views where they are missing or the project has changed since they were made."""
@@ -153,12 +167,12 @@ class Loop:
         made = stamp.read_text(encoding="utf-8") if stamp.exists() else ""
         self.spark.sql(f"create namespace if not exists {self.schema}")
         tables = {row["tableName"] for row in self.spark.sql(f"show tables in {self.schema}").collect()}
-        if not set(self.seeds.rows) <= tables:
-            self.dbt.run("seed")
-        if made != digest or "deliveries" not in tables:
+        if made != digest or not {"deliveries", "rules"} <= tables:
             log.info("preparing tables and views")
+            self.dbt.run("seed")
             self.dbt.run("run", variables={"watermark": 0, "upto": 0})
             stamp.write_text(digest, encoding="utf-8")
+            self._seeds_file.write_text(self._seeds_stamp(), encoding="utf-8")
 
     def _take_over(self) -> None:
         """Takes the next generation, by a row in each ledger: from then on every append of an older loop is refused.
@@ -259,12 +273,27 @@ class Loop:
     # ---------- rules
 
     def _load_seeds(self) -> None:
-        """Loads the seeds and takes the hash that every fold from now on must find."""
-        self.dbt.run("seed")
-        compiled = self.dbt.compiled("{{ rules_hash() }}")
-        self._rules_hash = str(self.spark.sql(compiled).collect()[0]["rules_hash"])
+        """Loads the seeds, if others were loaded last, and takes the hash that every fold from now on must find."""
+        loaded = self._seeds_file.read_text(encoding="utf-8") if self._seeds_file.exists() else ""
+        # what a bare `dbt build` has made of other files is no longer what was loaded here
+        if loaded != self._seeds_stamp():
+            self.dbt.run("seed")
+            self.dbt.run("run", select=["rules"])
+            self._seeds_file.write_text(self._seeds_stamp(), encoding="utf-8")
+        self._rules_hash = self._loaded_rules()
         self.intake.use(self.seeds.rows["sources"])
         self.publisher = self._publish_step()
+
+    @property
+    def _seeds_file(self) -> Path:
+        return self.settings.home / "seeds.digest"
+
+    def _seeds_stamp(self) -> str:
+        """Tells these files, and what was made of them."""
+        return f"{self.seeds.digest} {self._loaded_rules()}\n"
+
+    def _loaded_rules(self) -> str:
+        return str(self.spark.table(f"{self.schema}.rules").collect()[0]["rules_hash"])
 
     def _reload_changed_seeds(self) -> None:
         if not self._may("seeds"):
@@ -297,6 +326,8 @@ class Loop:
             self._fold(tick)
         if not self.stopping.is_set():
             self._publish(tick)
+        if not self.stopping.is_set():
+            self._announce(tick)
         if tick.did_something and self.superseded_by is None:
             self._append_tick(tick)
             _log_tick(self._tick, tick)
@@ -477,6 +508,25 @@ class Loop:
             log.warning("destination %s is no longer set aside: what waited for it is sent", topic)
             del self._set_aside[topic]
 
+    def _announce(self, tick: Tick) -> None:
+        """Announces what was decided since the last time, where somebody wants to hear of it."""
+        after = self.intake.positions.get(_ANNOUNCED)
+        if self.announcer is None or after is None or after >= self.watermark or not self._may("announcements"):
+            return
+        began = time.monotonic()
+        try:
+            announced = self.announcer.announce(after, self.watermark)
+        except AnnounceError as error:
+            self._say("announcements", f"decisions are not announced, and will be: {error}")
+            return
+        except Exception as error:
+            self._tables_failed(error)
+            return
+        self._well("announcements")
+        self.intake.positions[_ANNOUNCED] = self.watermark
+        tick.counts["announced"] = announced
+        tick.step_ms["announce"] = _ms_since(began)
+
     def _take_charge(self) -> bool:
         """Tells Kafka, before the first send, that this loop is in charge: what older ones still send is fenced.
 
@@ -602,7 +652,7 @@ class Loop:
             self._find_undecided()
             self._fold_at_once = True
         except Exception as reason:
-            self._say("ledgers", f"the ledgers can't be read either: {reason}")
+            self._say("ledgers", f"the ledgers can't be read either: {in_short(reason)}")
 
     def _tables_failed(self, error: Exception) -> None:
         """Waits with growing pauses for tables that can't be read, or for a statement that Spark could not end.
@@ -611,8 +661,7 @@ class Loop:
         """
         if isinstance(error, Py4JNetworkError | ConnectionError):
             raise error
-        said = str(error).strip().splitlines()
-        self._say("ledgers", f"a step could not be ended, and is done again: {said[0] if said else repr(error)}")
+        self._say("ledgers", f"a step could not be ended, and is done again: {in_short(error)}")
 
     def _write_status(self, state: str) -> None:
         tick = self._last_status
@@ -683,6 +732,7 @@ class Loop:
                 log.error("the loop ends, and the next one sends again what it sent last: %s", error)
         self._write_status("stopped")
         self.intake.close()
+        self.announcer = None
 
     def look_now(self) -> None:
         """Looks into the wheel with the next tick: something was put there beside the loop."""

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.spark import in_short
 from publisher import READY, RESULTS, PublisherSettings, publish, superseded_by
 from publisher.contract import DELIVERED, FAILED, STOPPED, SUPERSEDED, UNKNOWN
 from publisher.publishing import epoch_ms
@@ -188,9 +189,9 @@ class PublishStep:
             unrecorded.results.unpersist()
             raise
         except Exception as error:
-            if _LOST in str(error):
-                raise ResultsLostError(f"what became of {unrecorded.published.sent} sends is lost, they are sent again: {error}") from error
-            raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {error}") from error
+            if _LOST in f"{error} {error.__cause__}":
+                raise ResultsLostError(f"what became of {unrecorded.published.sent} sends is lost, they are sent again") from error
+            raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {in_short(error)}") from error
         unrecorded.results.unpersist()
 
     def _due(self, what: Due) -> DataFrame:

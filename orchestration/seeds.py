@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DIALECTS = ("redrive", "spring")
-_KINDS = ("retriable", "fatal", "poison")
-_PUBLISH_KINDS = ("retriable", "fatal", "poison", "backpressure", "quota", "fenced")
+PUBLISH_KINDS = ("retriable", "fatal", "poison", "backpressure", "quota", "fenced")
+ERROR_KINDS = (*PUBLISH_KINDS, "blocking")
+OTHER_KIND_WORDS = (
+    *("NRE", "SLE", "SNBE", "SBE"),
+    *("transient", "non-transient", "recoverable", "not recoverable", "unrecoverable"),
+)
+"""What other vocabularies call the kinds: the macro error_kinds says which is which."""
 _SCOPES = ("record", "topic", "connection")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TEMPLATE = re.compile(r"([A-Za-z0-9._-]|\{topic\}|\{group\}|\{kind\})+")
@@ -136,16 +141,13 @@ def _one_of(*allowed: str) -> Check:
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
 
-def _number(least: float, most: float, *, whole: bool, optional: bool = False, below: bool = False) -> Check:
+def _whole_number(least: int, most: int) -> Check:
     def check(value: str) -> str | None:
-        if optional and not value:
-            return None
-        allowed = f"must be a {'whole ' if whole else ''}number from {least:.15g} {'to less than' if below else 'to'} {most:.15g}"
+        allowed = f"must be a whole number from {least} to {most}"
         try:
-            number = int(value) if whole else float(value)
+            return None if least <= int(value) <= most else allowed
         except ValueError:
-            return allowed + (", or empty" if optional else "")
-        return None if least <= number <= most and not (below and number == most) else allowed
+            return allowed
 
     return check
 
@@ -167,6 +169,28 @@ def _pattern_or_any(value: str) -> str | None:
     return f"{objection}, or * for any" if objection else None
 
 
+def _fragment(value: str) -> str | None:
+    return _pattern(value) if value.startswith("^") else None
+
+
+def _class_or_any(value: str) -> str | None:
+    if value.startswith("^"):
+        return _pattern(value)
+    return "must be a class's name, without blanks, or empty for any" if " " in value else None
+
+
+def _header(value: str) -> str | None:
+    name, _, wanted = value.partition("=")
+    if value and not name:
+        return "must be name=value, name=^regular expression, or a header's name alone"
+    return _fragment(wanted)
+
+
+def _kind(value: str) -> str | None:
+    words = {word.lower() for word in (*ERROR_KINDS, *OTHER_KIND_WORDS)}
+    return None if value.lower() in words else f"must be one of {', '.join(ERROR_KINDS)}; or {', '.join(OTHER_KIND_WORDS)}"
+
+
 def _patterns(value: str) -> str | None:
     return next((problem for part in value.split() if (problem := _pattern(part))), None) if value else "must not be empty"
 
@@ -183,10 +207,12 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "consumer_group": _anything,
         "speaks_for": _patterns,
         "start": _one_of("earliest", "latest"),
+        "states_kind": _one_of("true", "false"),
     },
     "routes": {
         "topic": _pattern_or_any,
         "consumer_group": _text,
+        "error_kind": _one_of("*", *ERROR_KINDS),
         "retry_policy": _text,
         "publish_policy": _text,
         "retry_topic": _template,
@@ -194,17 +220,25 @@ _COLUMNS: dict[str, dict[str, Check]] = {
     },
     "retry_policies": {
         "policy": _text,
-        "max_attempts": _number(1, 2**31 - 1, whole=True, optional=True),
-        "initial_ms": _number(0, 31_536_000_000, whole=True),
-        "factor": _number(1, 1000, whole=False),
-        "max_ms": _number(0, 31_536_000_000, whole=True),
-        "jitter": _number(0, 1, whole=False, below=True),
+        "definition": _text,
     },
-    "error_rules": {"error_class": _text, "kind": _one_of(*_KINDS), "why": _anything},
+    "error_rules": {
+        "error_class": _class_or_any,
+        "message": _fragment,
+        "code": _anything,
+        "header": _header,
+        "kind": _kind,
+        "source": _text,
+        "topic": _pattern_or_any,
+        "consumer_group": _text,
+        "why": _anything,
+    },
+    "error_classes": {"error_class": _text, "parent": _text},
+    "transparent_wrappers": {"error_class": _text, "why": _anything},
     "publish_error_kinds": {
-        "code": _number(-1000, 10_000, whole=True),
+        "code": _whole_number(-1000, 10_000),
         "name": _text,
-        "error_kind": _one_of(*_PUBLISH_KINDS),
+        "error_kind": _one_of(*PUBLISH_KINDS),
         "scope": _one_of(*_SCOPES),
         "why": _anything,
     },
@@ -212,8 +246,10 @@ _COLUMNS: dict[str, dict[str, Check]] = {
 
 _KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),
-    "routes": ("topic", "consumer_group"),
+    "routes": ("topic", "consumer_group", "error_kind"),
     "retry_policies": ("policy",),
-    "error_rules": ("error_class",),
+    "error_rules": ("error_class", "message", "code", "header", "kind", "source", "topic", "consumer_group"),
+    "error_classes": ("error_class",),
+    "transparent_wrappers": ("error_class",),
     "publish_error_kinds": ("code",),
 }

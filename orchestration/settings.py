@@ -132,6 +132,7 @@ _KafkaProperties = Annotated[dict[str, _Property], AfterValidator(Properties), P
 _AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 # Parts of a transactional.id and of metric and file names: what Kafka allows in a topic's name is safe in all of them.
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+_TopicOrNone = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{0,249}$")]
 _Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _Size = Annotated[int, Field(ge=1024, le=2**40)]
 
@@ -164,6 +165,8 @@ class Settings(BaseSettings):
     """How transactional ids begin: what the ACL on them must allow."""
     transactions: bool = True
     """Whether the brokers have transactions. Without them an older loop is not fenced in Kafka, only told; see docs/configuration.md."""
+    decisions_topic: _TopicOrNone = ""
+    """A topic to which each decision is announced, as JSON; see docs/announcements.md. Empty: no announcements."""
     group: _Name = "redrive"
     """The consumer group whose offsets show how far the intake is. Nothing reads them back."""
     slots: Annotated[int, Field(ge=1, le=256)] = 2
@@ -426,6 +429,8 @@ def _allowed(name: str) -> str:
         return f"one of {', '.join(map(str, options))}"
     if field.annotation is Path:
         return "a path"
+    if name == "decisions_topic":
+        return "a topic's name, or empty for none"
     if field.annotation is str:
         return "1 to 100 letters, digits, dots, hyphens and underscores"
     if field.annotation is bool:

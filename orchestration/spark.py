@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from orchestration.settings import Settings
+
+# Lines of what Spark says that tell people nothing.
+_STACK = re.compile(r"at \S+\(|\.\.\. \d+ (more|elided)|Suppressed: |JVM stacktrace:|An error occurred while calling ")
 
 # Larger than this, the file with what Spark said begins anew.
 _LOG_BYTES = 1_000_000
@@ -59,6 +63,15 @@ def _printing_to(log: Path) -> Iterator[None]:
     finally:
         os.dup2(before, 2)
         os.close(before)
+
+
+def in_short(error: BaseException | str) -> str:
+    """What an error of Spark's says, in a line: the error, and what caused it first, without the JVM's stack."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not _STACK.match(line)]
+    causes = [line for line in said if line.startswith("Caused by: ")]
+    first = [line.removeprefix(": ") for line in said if line not in causes][:3]
+    return "; ".join([*first, *causes[-1:]]) or repr(error)
 
 
 def session_configuration(project: Path) -> dict[str, str]:

@@ -1,10 +1,11 @@
 -- Guards against forged or replayed reports that reset or inflate a count: the attempts of a life are 1, 2, 3, ... without a gap.
+-- What was turned away for want of room is charged nothing.
 with
 
 attempts as (
 
     select * from {{ ref('attempts') }}
-    where decision <> 'orphan'
+    where decision <> 'orphan' and error_kind <> 'backpressure'
 
 ),
 

@@ -9,21 +9,35 @@ events as (
 
 ),
 
-sources as (
+rules as (
 
-    select * from {{ ref('sources') }}
+    select
+        sources,
+        header_names
+    from {{ ref('rules') }}
+
+),
+
+declared as (
+
+    select
+        events.*,
+        rules.header_names,
+        try_element_at(filter(rules.sources, s -> s.source = events.source), 1) as declared
+    from events
+    cross join rules
 
 ),
 
 attributed as (
 
     select
-        events.*,
-        sources.dialect,
-        sources.speaks_for,
-        nullif(sources.consumer_group, '') as declared_group
-    from events
-    left join sources on events.source = sources.source
+        * except (declared),
+        declared.dialect,
+        declared.speaks_for,
+        nullif(declared.consumer_group, '') as declared_group,
+        coalesce(declared.states_kind, false) as states_kind
+    from declared
 
 ),
 
@@ -57,7 +71,13 @@ decoded as (
             timestamp_millis({{ dialect_number('said.origin_timestamp', 'epoch_ms') }}) as origin_timestamp,
             {{ known_group(utf8_text('said.consumer_group')) }} as consumer_group,
             {{ point_in_time(utf8_text('said.failed_at')) }} as failed_at
-        ) as read
+        ) as read,
+        {{ utf8_repaired('said.error_class', 512) }} as error_class,
+        {{ utf8_repaired('said.error_wrapper', 512) }} as error_wrapper,
+        {{ utf8_repaired('said.error_message', var('max_error_message_bytes')) }} as error_message,
+        -- causes stand at the end of a stack trace: more of it is read than kept
+        make_valid_utf8(cast(substring(said.error_stack, 1, {{ var('max_read_stack_bytes') }}) as string)) as whole_stack,
+        upper({{ utf8_text('said.error_code') }}) as stated_code
     from extracted
 
 ),
@@ -94,9 +114,15 @@ reports as (
         {{ point_in_time('pointer_due') }} as pointer_due,
 
         ---------- why it failed, and when
-        {{ utf8_repaired('said.error_class', 512) }} as error_class,
-        {{ utf8_repaired('said.error_message', var('max_error_message_bytes')) }} as error_message,
+        error_class,
+        error_message,
         {{ utf8_repaired('said.error_stack', var('max_error_stack_bytes')) }} as error_stack,
+        {{ cause_chain('error_wrapper', 'error_class', 'error_message', 'whole_stack') }} as causes,
+        -- confluent-kafka writes the code of an error into its text
+        coalesce(stated_code, nullif(regexp_extract(error_message, 'KafkaError[{]code=([A-Z_]+)', 1), '')) as error_code,
+        case when states_kind then {{ error_kind(utf8_text('said.error_kind')) }} end as stated_kind,
+        -- what rules look at, in the order of their names
+        transform(header_names, n -> make_valid_utf8(cast(substring(try_element_at(filter(headers, h -> h.key = n), -1).value, 1, 256) as string))) as rule_headers,
         array_compact(array(
             {%- for field in fields if not field.startswith('error_') %}
             case when said.{{ field }} is not null and read.{{ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}

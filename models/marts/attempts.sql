@@ -5,7 +5,7 @@ failures as (
 
     -- a dead letter that is written again is no new attempt
     select * from {{ ref('decisions') }}
-    where kind is not null and publish_attempt = 0
+    where (kind is not null or decision = 'dropped') and publish_attempt = 0
 
 ),
 
@@ -30,6 +30,7 @@ attempts as (
         failures.error_message,
         failures.error_kind,
         failures.rule,
+        failures.matched,
 
         ---------- what was decided
         failures.decision,

@@ -34,6 +34,7 @@ dead_letters as (
         last_decisions.error_message,
         last_decisions.error_stack,
         last_decisions.rule,
+        last_decisions.matched,
         last_decisions.attempt as attempts,
         last_decisions.life,
         last_decisions.first_failed_at,

@@ -3,7 +3,7 @@ with
 
 inputs as (
 
-    select * from {{ ref('messages_identified') }}
+    select * from {{ ref('errors_classified') }}
 
 ),
 
@@ -59,11 +59,11 @@ counted as (
 
     select
         *,
-        -- a send that failed is no attempt at processing; what can't be counted was tried at least once
+        -- a send that failed is no attempt at processing, nor is one that was turned away for want of room
         case
-            when standing = 'answer' and input_kind = 'report' then answered.attempt + 1
-            when standing = 'answer' then answered.attempt
-            when standing in ('first', 'new_life', 'orphan', 'unreadable') then 1
+            when standing = 'answer' and input_kind = 'failed_send' then answered.attempt
+            when standing in ('answer', 'first', 'new_life', 'orphan', 'unreadable')
+                then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
         end as attempt,
         case
             when standing = 'answer' and input_kind = 'failed_send' then answered.publish_attempt + 1

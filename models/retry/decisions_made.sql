@@ -7,6 +7,16 @@ failures as (
 
 ),
 
+timed as (
+
+    select
+        *,
+        greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at) as retry_at,
+        coalesce(answered.first_failed_at, failed_at) as first_failed_at
+    from failures
+
+),
+
 wanted as (
 
     select
@@ -21,10 +31,13 @@ wanted as (
             when input_kind = 'failed_send' then 'send_failed'
             when policy.policy is null then 'no_route'
             when error_kind in ('fatal', 'poison') then error_kind
+            -- there was no room for it: that is no reason to die
+            when error_kind = 'backpressure' then error_kind
             when attempt >= max_attempts then 'exhausted'
+            when retry_at > first_failed_at + make_dt_interval(0, 0, 0, policy.max_elapsed_ms / 1000.0) then 'out_of_time'
             else error_kind
         end as reason
-    from failures
+    from timed
 
 ),
 
@@ -37,8 +50,9 @@ sorted as (
             when reason in ('known_already', 'answered_already') then 'duplicate'
             when reason in ('orphan', 'unreadable') then 'orphan'
             when reason in ('unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'no_route') then 'refused'
-            when reason in ('fatal', 'poison', 'exhausted', 'send_failed', 'dead_letter_failed') then 'dead_letter'
-            when reason = 'retriable' then 'retry'
+            when reason in ('exhausted', 'out_of_time') and policy.on_exhausted = 'drop' then 'dropped'
+            when reason in ('fatal', 'poison', 'exhausted', 'out_of_time', 'send_failed', 'dead_letter_failed') then 'dead_letter'
+            when reason in ('retriable', 'quota', 'backpressure', 'fenced', 'blocking') then 'retry'
         end as decision
     from wanted
 
@@ -63,25 +77,18 @@ addressed as (
 
 ),
 
-sources as (
-
-    select collect_list(topic) as topics from {{ ref('sources') }}
-
-),
-
 checked as (
 
     -- where it may go: a legal name that no source reads, or what we send would come back as a report
     select
-        addressed.*,
+        *,
         case
-            when addressed.decision not in ('retry', 'dead_letter', 'orphan') then null
-            when addressed.destination is null then 'no_route'
-            when {{ kafka_topic('addressed.destination') }} is null then 'destination_not_legal'
-            when exists(sources.topics, t -> {{ topic_matches('addressed.destination', 't') }}) then 'destination_is_a_source'
+            when decision not in ('retry', 'dead_letter', 'orphan') then null
+            when destination is null then 'no_route'
+            when {{ kafka_topic('destination') }} is null then 'destination_not_legal'
+            when exists(source_topics, t -> {{ topic_matches('destination', 't') }}) then 'destination_is_a_source'
         end as objection
     from addressed
-    cross join sources
 
 ),
 
@@ -121,7 +128,7 @@ made as (
         case when objection is null then destination end as topic,
         original_partition as partition,
         case
-            when objection is null and decision = 'retry' then greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at)
+            when objection is null and decision = 'retry' then retry_at
             when objection is null and reason = 'dead_letter_failed' then recorded_at + make_dt_interval(0, 0, 0, coalesce(delay_ms, 60000) / 1000.0)
             else recorded_at
         end as due_at,
@@ -135,16 +142,19 @@ made as (
         ---------- why it failed, and when
         failed_at,
         happened_at,
-        coalesce(answered.first_failed_at, failed_at) as first_failed_at,
+        first_failed_at,
         -- a dead letter that is written again keeps the reason of death
         case when reason = 'dead_letter_failed' then answered.error_class else error_class end as error_class,
         case when reason = 'dead_letter_failed' then answered.error_message else error_message end as error_message,
-        case when reason = 'dead_letter_failed' then answered.error_stack else error_stack end as error_stack,
+        case when reason = 'dead_letter_failed' then answered.error_stack end as prior_stack,
         case when reason = 'dead_letter_failed' then answered.error_kind else error_kind end as error_kind,
         case when reason = 'dead_letter_failed' then answered.rule else rule end as rule,
+        case when reason = 'dead_letter_failed' then answered.matched else matched end as matched,
+        passed_over,
         problems,
         policy.policy,
-        policy.policy_text,
+        policy.definition as policy_text,
+        rules_hash,
         content_hash
     from checked
 

@@ -22,10 +22,16 @@ delayed as (
         * except (failures_so_far, failed_at),
         -- a failure can't have happened before its delivery was due: a wrong clock neither postpones a retry nor burns attempts
         greatest(failed_at, answered.due_at) as failed_at,
-        cast(round(
-            {{ backoff_delay_ms('failures_so_far', 'policy.initial_ms', 'policy.factor', 'policy.max_ms') }}
-            * {{ jitter('message_id', 'failures_so_far', 'policy.jitter') }}
-        ) as bigint) as delay_ms
+        case
+            -- there was no room: a short pause, the same each time
+            when error_kind = 'backpressure' then policy.backpressure_ms
+            else cast(round(
+                {{ backoff_delay_ms('failures_so_far', 'policy') }}
+                -- a broker that throttles is only throttled more by retries at the normal pace
+                * case when error_kind = 'quota' then policy.quota_multiplier else 1 end
+                * {{ jitter('message_id', 'failures_so_far', 'policy.jitter') }}
+            ) as bigint)
+        end as delay_ms
     from counted
 
 )

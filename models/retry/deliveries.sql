@@ -36,7 +36,8 @@ events as (
         {{ event_cause('events') }} as cause,
         key,
         value,
-        headers
+        headers,
+        true as is_report
     from {{ ref('events') }} as events
     where {{ in_this_fold('batch') }}
 
@@ -48,7 +49,8 @@ failed_sends as (
         {{ result_cause('publish_results') }} as cause,
         deliveries.key,
         deliveries.value,
-        deliveries.headers
+        deliveries.headers,
+        false as is_report
     from {{ ref('publish_results') }} as publish_results
     left join {{ wheel() }} as deliveries
         on
@@ -66,12 +68,6 @@ inputs as (
         union all
         select distinct * from failed_sends
     ) as gathered
-
-),
-
-rules as (
-
-    {{ rules_hash() }}
 
 ),
 
@@ -130,19 +126,26 @@ decided as (
         decisions.first_failed_at,
         decisions.error_class,
         decisions.error_message,
-        case when decisions.kind = 'dead_letter' then decisions.error_stack end as error_stack,
+        -- of a report whose message is dead: until then it stays in `events` alone
+        case
+            when decisions.prior_stack is not null then decisions.prior_stack
+            when decisions.kind = 'dead_letter' and inputs.is_report
+                then {{ utf8_repaired(dialect_field('error_stack', 'inputs.headers'), var('max_error_stack_bytes')) }}
+        end as error_stack,
         decisions.error_kind,
         decisions.rule,
+        decisions.matched,
+        decisions.passed_over,
         decisions.problems,
         decisions.policy,
         decisions.policy_text,
         {% if var('rules_hash') is none -%}
-        rules.rules_hash,
+        decisions.rules_hash,
         {%- else -%}
         {{ stop_unless(
-            "rules.rules_hash = '" ~ var('rules_hash') ~ "'",
-            'rules.rules_hash',
-            "'the rules changed while they were being read (a seed is being loaded?): nothing was written, the fold is tried again'",
+            "decisions.rules_hash = '" ~ var('rules_hash') ~ "'",
+            'decisions.rules_hash',
+            "'the rules changed since the loop loaded them (has a dbt build?): nothing was written, the fold is tried again'",
         ) }} as rules_hash,
         {%- endif %}
 
@@ -165,7 +168,6 @@ decided as (
         end as payload_bytes
     from inputs
     left join decisions on inputs.cause = decisions.cause
-    cross join rules
 
 )
 

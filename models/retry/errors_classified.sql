@@ -1,33 +1,76 @@
--- errors_classified: what kind of error it was, and which rule said so. An unknown class is retriable: at worst it is tried in vain.
+-- errors_classified: what kind of error it was, which rule said so, and what it matched. An unknown one is retriable: at worst it is tried
+-- in vain.
 with
 
 failures as (
 
-    select * from {{ ref('attempts_counted') }}
+    select * from {{ ref('rules_found') }}
 
 ),
 
-rules as (
+judged as (
 
-    select * from {{ ref('error_rules') }}
+    select
+        * except (candidates),
+        transform(candidates, c -> struct(
+            c.place, c.is_default, c.rule, c.kind, c.message, c.codes, c.header_place, c.header_value,
+            coalesce({{ text_matches('causes[c.place].message', 'c.message') }}, c.message is null)
+                and (c.codes is null or coalesce(array_contains(c.codes, error_code), false))
+                and (
+                    c.header_place is null
+                    or coalesce(
+                        case
+                            when c.header_value is null then rule_headers[c.header_place - 1] is not null
+                            when startswith(c.header_value, '^') then rule_headers[c.header_place - 1] rlike c.header_value
+                            else rule_headers[c.header_place - 1] = c.header_value
+                        end,
+                        false
+                    )
+                ) as holds
+        )) as candidates
+    from failures
+
+),
+
+matched as (
+
+    select
+        *,
+        try_element_at(filter(candidates, c -> c.holds), 1) as found,
+        array_position(transform(candidates, c -> c.holds), true) as turn
+    from judged
 
 ),
 
 classified as (
 
     select
-        failures.*,
+        * except (candidates, found, turn, classes, causes, error_code, rule_headers, stated_kind),
         case
-            when failures.sent_error_kind is not null then failures.sent_error_kind
-            when failures.input_kind = 'report' then coalesce(rules.kind, 'retriable')
+            when sent_error_kind is not null then sent_error_kind
+            when input_kind = 'report' then coalesce(stated_kind, found.kind, 'retriable')
         end as error_kind,
         case
-            when failures.sent_error_kind is not null then concat('publish_error_kinds: ', failures.error_class)
-            when rules.error_class is not null then concat('error_rules: ', rules.error_class)
-            when failures.input_kind = 'report' then 'default: retriable'
-        end as rule
-    from failures
-    left join rules on failures.input_kind = 'report' and failures.error_class = rules.error_class
+            when sent_error_kind is not null then concat('publish_error_kinds: ', error_class)
+            when input_kind = 'report' and stated_kind is not null then 'stated by the report'
+            when input_kind = 'report' then coalesce(found.rule, 'default: retriable')
+        end as rule,
+        case
+            when input_kind = 'report' and stated_kind is null and not found.is_default
+                then left(concat_ws(
+                    ' ',
+                    causes[found.place].error_class,
+                    case when found.message is not null then concat('message ', causes[found.place].message) end,
+                    case when found.codes is not null then concat('code ', error_code) end,
+                    case when found.header_place is not null then rtrim(concat('header ', rule_headers[found.header_place - 1])) end
+                ), 1024)
+        end as matched,
+        -- those that name the class and came first, but asked for another message, code or header
+        case
+            when input_kind = 'report' and stated_kind is null
+                then transform(slice(candidates, 1, coalesce(nullif(turn, 0) - 1, size(candidates))), c -> c.rule)
+        end as passed_over
+    from matched
 
 )
 

@@ -49,7 +49,10 @@ gathered as (
         ---------- why it failed, and when
         error_class,
         error_message,
-        error_stack,
+        causes,
+        error_code,
+        rule_headers,
+        stated_kind,
         cast(null as string) as sent_error_kind,
         problems,
         failed_at,
@@ -90,7 +93,10 @@ gathered as (
         ---------- why it failed, and when
         error_class,
         error_message,
-        null as error_stack,
+        array() as causes,
+        null as error_code,
+        array() as rule_headers,
+        null as stated_kind,
         error_kind as sent_error_kind,
         array() as problems,
         recorded_at as failed_at,

@@ -13,9 +13,9 @@ known as (
 
 ),
 
-routes as (
+rules as (
 
-    select * from {{ ref('routes_ranked') }}
+    select routes from {{ ref('rules') }}
 
 ),
 
@@ -32,13 +32,13 @@ placed as (
             when inputs.speaks_for is null then 'unknown_source'
             when inputs.named_topic is null or inputs.named_partition is null or inputs.named_offset is null
                 or inputs.origin_topic is null or inputs.origin_partition is null or inputs.origin_offset is null then 'unreadable'
-            when {{ is_our_destination('inputs.named_topic', 'inputs.consumer_group', 'inputs.speaks_for', 'routes.routes') }}
+            when {{ is_our_destination('inputs.named_topic', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.routes') }}
                 then 'orphan'
             when not {{ is_spoken_for('inputs.origin_topic', 'inputs.speaks_for') }} then 'not_spoken_for'
             else 'first'
         end as standing
     from inputs
-    cross join routes
+    cross join rules
 
 ),
 
@@ -88,11 +88,11 @@ compared as (
 
 related as (
 
-    -- news about a dead message begins another life; about one that was sent again, it answers that, whatever the consumer dropped
+    -- news about a dead or dropped message begins another life; about one that was sent again, it answers that, whatever the consumer dropped
     select
         * except (known, is_news, standing, answered),
         coalesce(known.life, 0) as known_life,
-        known is null or (is_news and known.last_delivery.kind = 'dead_letter') as begins_a_life,
+        known is null or (is_news and coalesce(known.last_delivery.kind = 'dead_letter', true)) as begins_a_life,
         case when is_news and known.last_delivery.kind <> 'dead_letter' then 'answer' else standing end as standing,
         case when is_news and known.last_delivery.kind <> 'dead_letter' then known.last_delivery else answered end as answered
     from compared
@@ -154,7 +154,10 @@ identified as (
         ---------- why it failed, and when
         error_class,
         error_message,
-        error_stack,
+        causes,
+        error_code,
+        rule_headers,
+        stated_kind,
         sent_error_kind,
         problems,
         least(failed_at, recorded_at) as failed_at,

@@ -5,7 +5,7 @@ deliveries as (
 
     select * from {{ wheel() }}
     where
-        kind is not null
+        (kind is not null or decision = 'dropped')
         and {{ coordinates_in_bounds('original_topic', 'original_offset', fold_bounds().origin) }}
 
 ),
@@ -32,7 +32,9 @@ last_deliveries as (
         any_value(content_hash) as content_hash,
         max(life) as life,
         max(happened_at) as last_happened_at,
-        max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, cause)) as last_delivery
+        max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, cause)) as last_delivery,
+        -- what was dropped has nothing to wait for
+        max_by(case when decision = 'dropped' then batch end, struct(batch, due_at, cause)) as dropped_batch
     from deliveries
     group by message_id
 
@@ -50,7 +52,7 @@ known as (
                 last_deliveries.life,
                 -- a failure that happened before this is one that we have been told about
                 greatest(last_deliveries.last_happened_at, last_deliveries.last_delivery.due_at) as quiet_until,
-                closing_results.closed_batch,
+                coalesce(closing_results.closed_batch, last_deliveries.dropped_batch) as closed_batch,
                 last_deliveries.last_delivery
             )
         ))) as messages

@@ -1,29 +1,18 @@
--- policies_chosen: the route of each message, and with it where it may go and how long it waits.
+-- policies_chosen: the route of each failure, and with it where it may go and how long it waits.
 with
 
 failures as (
 
-    select * from {{ ref('errors_classified') }}
-
-),
-
-routes as (
-
-    select * from {{ ref('routes_ranked') }}
+    select * from {{ ref('attempts_counted') }}
 
 ),
 
 chosen as (
 
     select
-        failures.*,
-        try_element_at(filter(
-            routes.routes,
-            r -> {{ topic_matches('failures.original_topic', 'r.topic') }}
-                and (r.consumer_group = '*' or r.consumer_group <=> failures.consumer_group)
-        ), 1) as route
+        * except (routes),
+        try_element_at(filter(routes, r -> r.error_kind = '*' or r.error_kind <=> failures.error_kind), 1) as route
     from failures
-    cross join routes
 
 )
 
@@ -31,7 +20,8 @@ select
     * except (route),
     route.retry_topic,
     route.dead_letter_topic,
-    route.processing.max_attempts,
+    -- not `least`, which looks past a null: no bound is no bound
+    cast(case when route.processing.max_attempts > 2147483647 then 2147483647 else route.processing.max_attempts end as int) as max_attempts,
     -- a failed send is the publisher's trouble and waits by the route's policy for that
     case when input_kind = 'failed_send' then route.publishing else route.processing end as policy
 from chosen

@@ -23,7 +23,7 @@ class TickConfig(dg.Config):
 
 
 def rules_asset(graph: Graph) -> dg.AssetsDefinition:
-    """The seeds, loaded from their files."""
+    """The seeds, loaded from their files, and what a fold reads of them, put together."""
 
     @dg.multi_asset(name="load_rules", specs=graph.rules, can_subset=True)
     def load_rules(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
@@ -31,9 +31,14 @@ def rules_asset(graph: Graph) -> dg.AssetsDefinition:
 
         with told():
             # dbt would load what the loop would refuse
-            read_seeds(redrive.settings.seeds)
+            seeds = read_seeds(redrive.settings.seeds).rows
             names = _selected(context, graph.rules)
-            redrive.dbt.run("seed", select=names)
+            for command, nodes in (
+                ("seed", [name for name in names if name in seeds]),
+                ("run", [name for name in names if name not in seeds]),
+            ):
+                if nodes:
+                    redrive.dbt.run(command, select=nodes)
         for name in names:
             yield _result(name, {"dagster/row_count": redrive.rows(name)})
 

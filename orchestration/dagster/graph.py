@@ -33,7 +33,12 @@ _CLOSES_THE_LOOP = ("publish_results", "ticks")
 _GROUPS = {"events": "intake", "intake": "fold", "retry": "fold", "ready": "publish", "publish_results": "publish", "ticks": "publish"}
 
 _KINDS = {"events": {"kafka", "iceberg"}, "publish_results": {"kafka", "iceberg"}, "ticks": {"iceberg"}}
-_KINDS_BY_MATERIALIZATION = {"seed": {"dbt", "csv"}, "view": {"dbt", "view"}, "append_only": {"dbt", "iceberg"}}
+_KINDS_BY_MATERIALIZATION = {
+    "seed": {"dbt", "csv"},
+    "view": {"dbt", "view"},
+    "append_only": {"dbt", "iceberg"},
+    "table": {"dbt", "iceberg"},
+}
 
 
 class Translator(DagsterDbtTranslator):

@@ -2,27 +2,78 @@
 
 from __future__ import annotations
 
+import csv
+
 import pytest
 
-from tests.dbt.harness import Home
+from tests.dbt.harness import PROJECT, Home
 
 SOURCES = [
     {"source": "failures", "topic": "failures-topic", "dialect": "redrive", "speaks_for": "^.*"},
     {"source": "spring", "topic": "spring-topic", "dialect": "spring", "speaks_for": "^spring-.*"},
-    {"source": "narrow", "topic": "narrow-topic", "dialect": "redrive", "speaks_for": "spoken-for", "consumer_group": "declared"},
+    {
+        "source": "narrow",
+        "topic": "narrow-topic",
+        "dialect": "redrive",
+        "speaks_for": "spoken-for",
+        "consumer_group": "declared",
+        "states_kind": "false",
+    },
 ]
 
 ROUTES = [
     {"topic": "*", "retry_policy": "default", "retry_topic": "{topic}-{group}-retry"},
     {"topic": "twice-at-most", "retry_policy": "twice", "retry_topic": "{topic}-retry"},
     {"topic": "into-a-source", "retry_policy": "default", "retry_topic": "failures-topic"},
+    {"topic": "^routed-", "retry_policy": "default", "retry_topic": "{topic}.expression"},
+    {"topic": "^routed-eu", "retry_policy": "default", "retry_topic": "{topic}.longer"},
+    {"topic": "routed-eu-1", "retry_policy": "default", "retry_topic": "{topic}.name"},
+    {"topic": "routed-eu-1", "consumer_group": "billing", "retry_policy": "default", "retry_topic": "{topic}.group"},
+    {"topic": "routed-eu-1", "consumer_group": "billing", "error_kind": "quota", "retry_policy": "bounded", "retry_topic": "{topic}.kind"},
 ]
 
 POLICIES: list[dict[str, object]] = [
-    {"policy": "default", "max_attempts": 5, "initial_ms": 1000, "factor": 2, "max_ms": 60000, "jitter": 0.3},
-    {"policy": "publish", "max_attempts": None, "initial_ms": 1000, "factor": 2, "max_ms": 60000, "jitter": 0.3},
-    {"policy": "twice", "max_attempts": 2, "initial_ms": 100, "factor": 1, "max_ms": 100, "jitter": 0},
+    {"policy": "default", "definition": "exponential(initial=1s, factor=2, max=60s, jitter=0.3, attempts=5)"},
+    {"policy": "publish", "definition": "exponential(initial=1s, factor=2, max=60s, jitter=0.3)"},
+    {"policy": "twice", "definition": "fixed(100ms x 1)"},
+    {"policy": "bounded", "definition": "fixed(1m, max_elapsed=1m, on_exhausted=drop, quota_multiplier=1)"},
 ]
+
+# beside the project's own: each for topics, or a source, of a few tests
+RULES = [
+    {"topic": "order", "error_class": "a.B", "message": "late", "kind": "quota"},
+    {"topic": "order", "error_class": "a.B", "kind": "fatal"},
+    {"topic": "order", "error_class": "^a[.]B", "kind": "retriable"},
+    {"topic": "order", "error_class": "^a[.]L", "kind": "poison"},
+    {"topic": "order", "error_class": "^a[.]Long", "kind": "quota"},
+    {"topic": "order", "error_class": "^java[.]io[.]EOF", "kind": "poison"},
+    {"topic": "order", "error_class": "java.io.IOException+", "kind": "fatal"},
+    {"topic": "order", "error_class": "java.net.SocketException+", "kind": "quota"},
+    {"topic": "order", "error_class": "java.util.concurrent.ExecutionException", "kind": "fatal"},
+    {"topic": "order", "message": "^code 5[0-9]+$", "kind": "retriable"},
+    {"topic": "order", "kind": "poison"},
+    {"topic": "scope-eu", "error_class": "java.lang.Throwable+", "kind": "retriable"},
+    {"topic": "^scope-", "error_class": "java.lang.NullPointerException", "kind": "backpressure"},
+    {"topic": "^scope-", "error_class": "java.lang.NullPointerException", "kind": "quota", "consumer_group": "billing"},
+    {"source": "narrow", "error_class": "java.lang.NullPointerException", "kind": "SBE"},
+    {"topic": "codes", "code": "MSG_SIZE_TOO_LARGE", "kind": "poison"},
+    {"topic": "codes", "code": "E42", "kind": "fatal"},
+    {"topic": "codes", "header": "status=429", "kind": "quota"},
+    {"topic": "codes", "header": "status=^5", "kind": "retriable"},
+    {"topic": "codes", "header": "x-final", "kind": "fatal"},
+    {"topic": "equal", "error_class": "e.E", "kind": "blocking"},
+    {"topic": "equal", "error_class": "e.E", "kind": "retriable"},
+    {"topic": "equal", "error_class": "e.E", "kind": "NRE"},
+    {"topic": "equal", "error_class": "e.F", "kind": "SBE"},
+    {"topic": "equal", "error_class": "e.F", "kind": "SNBE"},
+]
+
+
+def _rules() -> list[dict[str, str | None]]:
+    with (PROJECT / "dbt_project" / "seeds" / "error_rules.csv").open(newline="", encoding="utf-8") as file:
+        own = list(csv.DictReader(file))
+    any_error = {**dict.fromkeys(own[0]), "source": "*", "topic": "*", "consumer_group": "*"}
+    return [*own, *({**any_error, **rule} for rule in RULES)]
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +82,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(
         tmp_path_factory.mktemp("home") / "home",
         seeds={
-            "sources": [{"consumer_group": None, "start": "earliest", **row} for row in SOURCES],
-            "routes": [{"consumer_group": "*", "publish_policy": "publish", "dead_letter_topic": "{topic}.dlq", **row} for row in ROUTES],
+            "sources": [{"consumer_group": None, "start": "earliest", "states_kind": "true", **row} for row in SOURCES],
+            "routes": [
+                {"consumer_group": "*", "error_kind": "*", "publish_policy": "publish", "dead_letter_topic": "{topic}.dlq", **row}
+                for row in ROUTES
+            ],
             "retry_policies": POLICIES,
+            "error_rules": _rules(),
         },
     )

@@ -210,9 +210,9 @@ class Home:
         dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
         dbt.run("run", select=["deliveries"], variables=variables)
 
-    def run(self, command: str) -> None:
-        """Runs a dbt command over the whole project, as a bare `dbt run` or `dbt seed` does."""
-        self._dbt.run(command)
+    def run(self, command: str, *select: str) -> None:
+        """Runs a dbt command over the whole project, as a bare `dbt run` or `dbt seed` does, or over what is selected."""
+        self._dbt.run(command, select=select)
 
     def compiled(self, inline: str) -> str:
         """The SQL that a piece of Jinja becomes: the macros, without a model around them."""

@@ -69,6 +69,15 @@ def attempts(*expected: int | None) -> Callable[[list[Row]], bool]:
     return lambda decisions: [row["attempt"] for row in decisions] == list(expected)
 
 
+def stated(kind: str, reported: Report) -> Report:
+    """The same report, whose reporter says of what kind the error is."""
+    return reported.but(headers=(*(reported.headers or ()), ("redrive-error-kind", kind.encode())))
+
+
+def quota(topic: str, offset: int) -> Report:
+    return stated("quota", report(topic, offset))
+
+
 def same_message(decisions: list[Row]) -> bool:
     return len({row["message_id"] for row in decisions}) == 1
 
@@ -92,6 +101,47 @@ CASES = [
         (comes(report("headers")),),
         (RETRY,),
         lambda rows: [tuple(header) for header in rows[0]["headers"]] == [("trace", b"\x00\xff")],
+    ),
+    # ---------- routes
+    *(
+        Case(
+            f"the most specific route for {group} and {topic}: {what}",
+            (comes(report(topic, group=group)),),
+            (RETRY,),
+            lambda rows, what=what: rows[0]["topic"].endswith(f".{what}"),
+        )
+        for what, topic, group in [
+            ("expression", "routed-us", "billing"),
+            ("longer", "routed-eu-2", "billing"),
+            ("name", "routed-eu-1", "other"),
+            ("name", "routed-eu-1", None),
+            ("group", "routed-eu-1", "billing"),
+        ]
+    ),
+    Case(
+        "a kind has a route of its own; out of time, what it drops is kept, and no copy sent",
+        (
+            comes(quota("routed-eu-1", 9)),
+            delivered_at(507),
+            lambda rows: [failed_again(rows[0], 507).but(headers=quota(rows[0]["topic"], 507).headers)],
+        ),
+        (("retry", "quota"), ("dropped", "out_of_time")),
+        lambda rows: rows[0]["topic"] == "routed-eu-1.kind" and rows[1]["delivery_id"] is None and attempts(1, 2)(rows),
+    ),
+    Case(
+        "what was turned away for want of room is charged nothing, ever",
+        (
+            comes(stated("backpressure", report("no-room"))),
+            *(
+                part
+                for n in range(6)
+                for part in (delivered_at(520 + n), lambda rows, n=n: [stated("backpressure", failed_again(rows[-1], 520 + n))])
+            ),
+            delivered_at(530),
+            fails_again(530),
+        ),
+        (*[("retry", "backpressure")] * 7, RETRY),
+        lambda rows: attempts(*[0] * 7, 1)(rows) and {row["delay_ms"] for row in rows[:7]} == {1000},
     ),
     # ---------- reported again
     Case("twice in one fold", (comes(report("twice"), report("twice")),), (RETRY, KNOWN_ALREADY), same_message),
@@ -335,7 +385,7 @@ def test_rules_that_changed_meanwhile_stop_the_fold(home: Home) -> None:
     home.fold()
     before = home.batch
     home.append_reports(report("changed"))
-    with pytest.raises(DbtError, match="the rules changed while they were being read"):
+    with pytest.raises(DbtError, match="the rules changed since the loop loaded them"):
         home.fold(rules_hash="0" * 64)
     assert _decisions_after(home, before) == []
     home.fold()

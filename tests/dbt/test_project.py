@@ -15,6 +15,7 @@ import pytest
 
 from tests.dbt.harness import PROJECT, Home, report
 
+# tables that nothing replaces
 RECORDS = ("events", "publish_results", "ticks", "deliveries")
 
 
@@ -42,6 +43,11 @@ def test_what_people_and_the_publisher_read_is_a_contract(declared: dict[str, di
     read = {name: node for name, node in declared.items() if "marts" in node["fqn"] or name == "ready"}
     assert {"attempts", "dead_letters", "messages", "ready"} <= read.keys()
     assert [name for name, node in read.items() if not node["config"]["contract"]["enforced"]] == []
+
+
+def test_the_unit_tests_beside_the_models_pass(home: Home, declared: dict[str, dict[str, Any]]) -> None:
+    assert declared
+    home.run("test", "test_type:unit")
 
 
 def _commits(home: Home) -> dict[str, list[str]]:
@@ -76,32 +82,37 @@ def seeds(home: Home) -> Iterator[Path]:
     for path, content in before.items():
         path.write_bytes(content)
     home.run("seed")
+    home.run("run", "rules")
 
 
 def test_seeds_come_through_as_they_stand_in_their_files(home: Home, seeds: Path) -> None:
     assert seeds.is_absolute()
     assert not seeds.is_relative_to(PROJECT)
     rows = [
-        ["it's", "fatal", "an apostrophe"],
-        ["^orders[.]\\d+\\n$", "retriable", "a backslash, and a comma"],
-        ['"quoted"', "poison", ""],
-        ["ä😀", "fatal", "'); drop table events; --"],
-        ["17", "fatal", "true"],
+        ["it's", "an apostrophe"],
+        ["^orders[.]\\d+\\n$", "a backslash, and a comma"],
+        ['"quoted"', ""],
+        ["ä😀", "'); drop table events; --"],
+        ["17", "true"],
     ]
-    with (seeds / "error_rules.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([["error_class", "kind", "why"], *rows])
+    with (seeds / "transparent_wrappers.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([["error_class", "why"], *rows])
     files = {path: path.read_bytes() for path in seeds.iterdir()}
     home.run("seed")
     assert {path: path.read_bytes() for path in seeds.iterdir()} == files
-    loaded = sorted([row["error_class"], row["kind"], row["why"] or ""] for row in home.read("error_rules"))
+    loaded = sorted([row["error_class"], row["why"] or ""] for row in home.read("transparent_wrappers"))
     assert loaded == sorted(rows)
 
 
-def test_an_empty_seed_is_an_empty_table(home: Home, seeds: Path) -> None:
-    (seeds / "error_rules.csv").write_text("error_class,kind,why\n", encoding="utf-8")
+def test_empty_seeds_are_empty_tables_and_rules_like_any_others(home: Home, seeds: Path) -> None:
+    for path in seeds.iterdir():
+        path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
     home.run("seed")
     assert home.read("error_rules") == []
-    assert home.spark.table(f"{home.schema}.error_rules").columns == ["error_class", "kind", "why"]
+    assert home.spark.table(f"{home.schema}.error_rules").columns[0] == "error_class"
+    home.run("run", "rules")
+    (rules,) = home.read("rules")
+    assert rules["routes"] == []
 
 
 OTHER_PROCESS = """

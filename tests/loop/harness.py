@@ -22,16 +22,17 @@ T = TypeVar("T")
 
 # Every test has a domain of its own, `ladder.orders` and so on; one source reads the reports of them all.
 SEEDS = {
-    "sources": """source,topic,dialect,consumer_group,speaks_for,start
-reports,"^[a-z]+[.]reports$",redrive,,"^[a-z]+[.]orders$",earliest
-spring,"^[a-z]+[.]spring-reports$",spring,,"^[a-z]+[.]orders$",earliest
+    "sources": """source,topic,dialect,consumer_group,speaks_for,start,states_kind
+reports,"^[a-z]+[.]reports$",redrive,,"^[a-z]+[.]orders$",earliest,true
+spring,"^[a-z]+[.]spring-reports$",spring,,"^[a-z]+[.]orders$",earliest,true
 """,
-    "routes": """topic,consumer_group,retry_policy,publish_policy,retry_topic,dead_letter_topic
-*,*,default,publish,{topic}-{group}-retry,{topic}.dlq
+    "routes": """topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic
+*,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq
+*,*,blocking,publish,publish,{topic}-{group}-retry,{topic}.dlq
 """,
-    "retry_policies": """policy,max_attempts,initial_ms,factor,max_ms,jitter
-default,5,1000,2,60000,0
-publish,,1000,2,60000,0
+    "retry_policies": """policy,definition
+default,"exponential(initial=1s, factor=2, max=60s, jitter=0, attempts=5)"
+publish,"exponential(initial=1s, factor=2, max=60s, jitter=0)"
 """,
 }
 

@@ -20,28 +20,34 @@ def seeds(tmp_path: Path) -> Path:
 
 def test_the_projects_own_seeds_are_valid() -> None:
     read = read_seeds(PROJECT_SEEDS)
-    assert [row["policy"] for row in read.rows["retry_policies"]] == ["default", "publish"]
+    assert [row["policy"] for row in read.rows["retry_policies"]] == ["default", "patient"]
 
 
 @pytest.mark.parametrize(
     ("seed", "row", "told"),
     [
-        ("error_rules", "X,retryable,", "kind is 'retryable': must be one of retriable, fatal, poison"),
-        ("error_rules", ",fatal,", "error_class is '': must not be empty"),
-        ("error_rules", "TypeError,fatal,", "error_class TypeError stand on line"),
-        ("error_rules", "X,fatal", "has 2 values, the header has 3 columns"),
-        ("retry_policies", "p,0,1000,2,60000,0.3", "max_attempts is '0': must be a whole number from 1 to 2147483647"),
-        ("retry_policies", "p,five,1000,2,60000,0.3", "max_attempts is 'five'"),
-        ("retry_policies", "p,5,1000,0.5,60000,0.3", "factor is '0.5': must be a number from 1 to 1000"),
-        ("retry_policies", "p,5,1000,2,60000,1", "jitter is '1': must be a number from 0 to less than 1"),
-        ("retry_policies", "p,5,-1,2,60000,0", "initial_ms is '-1'"),
-        ("sources", "s,failures,avro,,^.*,earliest", "dialect is 'avro': must be one of redrive, spring"),
-        ("sources", "s,^fail(,redrive,,^.*,earliest", "topic is '^fail(': is no regular expression"),
-        ("sources", "s,a topic,redrive,,^.*,earliest", "topic is 'a topic': must be a topic's name"),
-        ("sources", "s,failures,redrive,,^.*,now", "start is 'now': must be one of earliest, latest"),
-        ("routes", "orders,*,none,publish,{topic}-retry,{topic}.dlq", "retry_policy is 'none': must be a policy of retry_policies.csv"),
-        ("routes", "orders,*,default,publish,{topik},{topic}.dlq", "retry_topic is '{topik}': must be a topic's name, in which"),
-        ("routes", "orders,*,default,publish,redrive.failures,{topic}.dlq", "is read by the source 'failures'"),
+        ("error_rules", "X,,,,retryable,*,*,*,", "kind is 'retryable': must be one of retriable, fatal, poison"),
+        ("error_rules", "X Y,,,,fatal,*,*,*,", "error_class is 'X Y': must be a class's name"),
+        ("error_rules", "^X(,,,,fatal,*,*,*,", "error_class is '^X(': is no regular expression"),
+        ("error_rules", "X,^(,,,fatal,*,*,*,", "message is '^(': is no regular expression"),
+        ("error_rules", "X,,,=503,fatal,*,*,*,", "header is '=503': must be name=value"),
+        ("error_rules", "X,,,status=^(,fatal,*,*,*,", "header is 'status=^(': is no regular expression"),
+        ("error_rules", "java.lang.NullPointerException,,,,fatal,*,*,*,", "error_class and message and code and header and kind"),
+        ("error_rules", "X,fatal", "has 2 values, the header has 9 columns"),
+        ("error_classes", "ValueError,Exception", "error_class ValueError stand on line"),
+        ("error_classes", "X,", "parent is '': must not be empty"),
+        ("transparent_wrappers", ",x", "error_class is '': must not be empty"),
+        ("retry_policies", "p,", "definition is '': must not be empty"),
+        ("retry_policies", "default,none", "policy default stand on line"),
+        ("sources", "s,failures,avro,,^.*,earliest,true", "dialect is 'avro': must be one of redrive, spring"),
+        ("sources", "s,^fail(,redrive,,^.*,earliest,true", "topic is '^fail(': is no regular expression"),
+        ("sources", "s,a topic,redrive,,^.*,earliest,true", "topic is 'a topic': must be a topic's name"),
+        ("sources", "s,failures,redrive,,^.*,now,true", "start is 'now': must be one of earliest, latest"),
+        ("sources", "s,failures,redrive,,^.*,earliest,yes", "states_kind is 'yes': must be one of true, false"),
+        ("routes", "orders,*,*,none,patient,{topic}-retry,{topic}.dlq", "retry_policy is 'none': must be a policy of retry_policies.csv"),
+        ("routes", "orders,*,*,default,patient,{topik},{topic}.dlq", "retry_topic is '{topik}': must be a topic's name, in which"),
+        ("routes", "orders,*,*,default,patient,redrive.failures,{topic}.dlq", "is read by the source 'failures'"),
+        ("routes", "orders,*,soft,default,patient,{topic},{topic}.dlq", "error_kind is 'soft': must be one of *, retriable"),
         ("publish_error_kinds", "77777,X,fatal,record,", "code is '77777'"),
         ("publish_error_kinds", "9999,X,fatal,message,", "scope is 'message': must be one of record, topic, connection"),
     ],
@@ -66,7 +72,7 @@ def test_every_problem_is_told_not_only_the_first(seeds: Path) -> None:
 
 def test_a_changed_file_changes_the_digest(seeds: Path) -> None:
     before = read_seeds(seeds).digest
-    (seeds / "error_rules.csv").open("a", encoding="utf-8").write("New,fatal,\n")
+    (seeds / "error_rules.csv").open("a", encoding="utf-8").write("New,,,,fatal,*,*,*,\n")
     assert read_seeds(seeds).digest != before
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.spark import _LOG_BYTES, _printing_to
+from orchestration.spark import _LOG_BYTES, _printing_to, in_short
 
 
 def _print(text: str) -> None:
@@ -42,3 +42,35 @@ def test_a_file_that_has_grown_large_begins_anew(tmp_path: Path) -> None:
     with _printing_to(log):
         _print("one")
     assert log.read_text() == "one\n"
+
+
+JVM_ERROR = """An error occurred while calling o123.overwrite.
+: org.apache.iceberg.jdbc.UncheckedSQLException: Unknown failure
+\tat org.apache.iceberg.jdbc.JdbcTableOperations.doCommit(JdbcTableOperations.java:153)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+\tSuppressed: org.apache.spark.util.Utils$OriginalTryStackTraceException: Full stacktrace of original doTryWithCallerStacktrace caller
+Caused by: java.lang.RuntimeException: in between
+\t... 12 more
+Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked
+\t... 37 more
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "short"),
+    [
+        (
+            JVM_ERROR,
+            "org.apache.iceberg.jdbc.UncheckedSQLException: Unknown failure; "
+            "Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked",
+        ),
+        ("plain", "plain"),
+        (
+            "[TABLE_OR_VIEW_NOT_FOUND] no such table\nverify it\n\nJVM stacktrace:\n\tat a.B(C.java)",
+            "[TABLE_OR_VIEW_NOT_FOUND] no such table; verify it",
+        ),
+        ("", "''"),
+    ],
+)
+def test_what_spark_says_is_told_in_a_line(said: str, short: str) -> None:
+    assert in_short(said) == short

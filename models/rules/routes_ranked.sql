@@ -10,9 +10,24 @@ routes as (
 policies as (
 
     select
-        *,
-        {{ policy_text('policies') }} as policy_text
-    from {{ ref('retry_policies') }} as policies
+        policy,
+        {{ stop_unless(
+            'not_understood is null',
+            'definition',
+            "concat('the policy ', policy, ' can not be read: ', not_understood, ' is not understood in ', definition)",
+        ) }} as definition,
+        initial_ms,
+        factor,
+        increment_ms,
+        max_ms,
+        jitter,
+        steps,
+        max_attempts,
+        max_elapsed_ms,
+        on_exhausted,
+        quota_multiplier,
+        backpressure_ms
+    from {{ ref('retry_policies_read') }}
 
 ),
 
@@ -20,8 +35,10 @@ ranked as (
 
     select
         {{ route_rank('routes.topic', 'routes.consumer_group') }} as rank,
+        case when routes.error_kind = '*' then 1 else 0 end as by_kind,
         routes.topic,
         routes.consumer_group,
+        routes.error_kind,
         routes.retry_topic,
         routes.dead_letter_topic,
         struct(processing.*) as processing,

@@ -1,0 +1,14 @@
+{#- Adds the columns that the model's description lists and its table hasn't: rows of before have null there. -#}
+{% macro add_missing_columns(relation) %}
+    {%- set existing = adapter.get_columns_in_relation(relation) | map(attribute='name') | list -%}
+    {%- set missing = model.columns.values() | rejectattr('name', 'in', existing) | list -%}
+    {%- if missing -%}
+        {%- call statement() -%}
+            alter table {{ relation }} add columns (
+                {%- for column in missing %}
+                {{ column.name }} {{ column.data_type }}{{ ',' if not loop.last }}
+                {%- endfor %}
+            )
+        {%- endcall -%}
+    {%- endif -%}
+{% endmacro %}

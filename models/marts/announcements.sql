@@ -1,0 +1,49 @@
+-- announcements: each decision about a message as others may want to hear of it: what was decided and why, and whether it will be tried again.
+with
+
+decisions as (
+
+    select * from {{ ref('decisions') }}
+    where decision not in ('note', 'duplicate')
+
+),
+
+announcements as (
+
+    select
+        batch,
+        message_id,
+        decision = 'retry' as will_retry,
+        to_json(named_struct(
+            'message_id', message_id,
+            'life', life,
+            'decision', decision,
+            'reason', reason,
+            'will_retry', decision = 'retry',
+            'attempt', attempt,
+            'max_attempts', max_attempts,
+            'decided_at', {{ iso_time('recorded_at') }},
+            'due_at', {{ iso_time('due_at') }},
+            'delay_ms', delay_ms,
+            'topic', topic,
+            'error_class', error_class,
+            'error_message', error_message,
+            'error_kind', error_kind,
+            'rule', rule,
+            'matched', matched,
+            'policy', policy,
+            'policy_text', policy_text,
+            'failed_at', {{ iso_time('failed_at') }},
+            'consumer_group', consumer_group,
+            'original_topic', original_topic,
+            'original_partition', original_partition,
+            'original_offset', original_offset,
+            'source', source,
+            'delivery_id', delivery_id,
+            'rules_hash', rules_hash
+        )) as announcement
+    from decisions
+
+)
+
+select * from announcements

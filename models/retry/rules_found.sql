@@ -1,0 +1,104 @@
+-- rules_found: which routes and error rules may concern each failure. Failures that are alike in scope and classes are looked at once.
+with
+
+failures as (
+
+    select
+        *,
+        transform(causes, c -> coalesce(c.error_class, '')) as classes
+    from {{ failures_to_judge() }}
+
+),
+
+rules as (
+
+    select * from {{ ref('rules') }}
+
+),
+
+alike as (
+
+    select
+        source,
+        original_topic,
+        consumer_group,
+        classes,
+        collect_list(struct(failures.*)) as failures
+    from failures
+    group by source, original_topic, consumer_group, classes
+
+),
+
+in_scope as (
+
+    select
+        alike.failures,
+        alike.classes,
+        rules.*,
+        filter(
+            rules.other_rules,
+            r -> {{ is_in_scope('r.what', 'alike.source', 'alike.original_topic', 'alike.consumer_group') }}
+        ) as other_rules_here,
+        filter(
+            rules.routes,
+            r -> coalesce({{ topic_matches('alike.original_topic', 'r.topic') }}, false)
+                and (r.consumer_group = '*' or r.consumer_group <=> alike.consumer_group)
+        ) as routes_here,
+        transform(alike.classes, class -> filter(
+            rules.class_rules[class],
+            r -> {{ is_in_scope('r.what', 'alike.source', 'alike.original_topic', 'alike.consumer_group') }}
+        )) as class_rules_here
+    from alike
+    cross join rules
+
+),
+
+sorted as (
+
+    -- a transparent wrapper is looked through, but what holds for all others holds for it, too
+    select
+        failures,
+        rules_hash,
+        header_names,
+        routes_here as routes,
+        transform(sources, s -> s.topic) as source_topics,
+        array_sort(flatten(transform(classes, (class, place) -> concat(
+            transform(
+                filter(
+                    coalesce(class_rules_here[place], array()),
+                    r -> not array_contains(transparent_wrappers, class)
+                ),
+                r -> {{ rule_candidate('r.what', 'place', 'r.distance') }}
+            ),
+            transform(
+                filter(
+                    other_rules_here,
+                    r -> r.what.is_default
+                        or (not array_contains(transparent_wrappers, class) and coalesce(class rlike r.what.class_pattern, true))
+                ),
+                r -> {{ rule_candidate('r.what', 'place', 'cast(null as int)') }}
+            )
+        )))) as candidates
+    from in_scope
+
+),
+
+found as (
+
+    select
+        explode(failures) as failure,
+        rules_hash,
+        routes,
+        source_topics,
+        candidates
+    from sorted
+
+)
+
+select
+    failure.*,
+    rules_hash,
+    routes,
+    source_topics,
+    candidates
+from found

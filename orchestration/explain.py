@@ -1,0 +1,248 @@
+"""What people ask the rules: why a message is where it is, which rule would match an error, and what a policy means.
+
+The answers come from the same SQL that decides; nothing here knows a rule.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from orchestration.dbt import Dbt
+from orchestration.settings import Settings
+from orchestration.spark import schema, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+
+class ExplainError(Exception):
+    """The question can't be answered."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class PolicyProblem:
+    """A policy that can't be read, and the first of its clauses that isn't understood."""
+
+    name: str
+    definition: str
+    clause: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long the n-th failure waits by a policy, in milliseconds: least and most by its jitter, and the sums up to here."""
+
+    failure: int
+    least_ms: int
+    most_ms: int
+    total_least_ms: int
+    total_most_ms: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What a policy means: its waits, how often processing is tried (None: without end), and what happens then."""
+
+    definition: str
+    waits: tuple[Wait, ...]
+    max_attempts: int | None
+    max_elapsed_ms: int | None
+    on_exhausted: str
+
+
+@dataclass(frozen=True)
+class Error:
+    """An error as a report would tell it, to ask which rule matches."""
+
+    error_class: str | None = None
+    message: str | None = None
+    stack: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] | None = None
+    topic: str = ""
+    group: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the rules say: kind, rule, what it matched, the causes looked at, and the rules that came before but asked for more."""
+
+    kind: str
+    rule: str
+    matched: str | None
+    causes: tuple[tuple[str | None, str | None], ...]
+    passed_over: tuple[str, ...]
+
+
+class Rulebook:
+    """The rules of an installation, to be asked: the SQL that decides, compiled once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._spark: SparkSession = start_session(settings)
+        self._dbt = Dbt(settings)
+
+    def problems_of(self, policies: Mapping[str, str]) -> list[PolicyProblem]:
+        """The policies, by name, that the SQL doesn't understand."""
+        rows = self._ask(policies, "select policy, definition, not_understood from {read} where not_understood is not null order by policy")
+        return [PolicyProblem(row["policy"], row["definition"], row["not_understood"]) for row in rows]
+
+    def schedule_of(self, definition: str, failures: int) -> Schedule:
+        """What a policy's text means, for its first failures. Raises ExplainError, naming the clause that isn't understood."""
+        rows = self._ask(
+            {"policy": definition},
+            f"""
+            select failure, not_understood, max_attempts, max_elapsed_ms, on_exhausted, jitter, {{delay}} as delay_ms
+            from (select *, explode(sequence(1, {failures:d})) as failure from {{read}}) as policy
+            order by failure
+            """,
+            failures="failure",
+            policy="policy",
+        )
+        first = rows[0]
+        if first["not_understood"] is not None:
+            raise ExplainError(f"{first['not_understood']!r} is not understood in {definition!r}: docs/policies.md has the grammar")
+        waits: list[Wait] = []
+        for row in rows:
+            if first["max_attempts"] is not None and row["failure"] >= first["max_attempts"]:
+                break
+            least, most = (round(row["delay_ms"] * (1 + sign * row["jitter"])) for sign in (-1, 1))
+            before = waits[-1] if waits else Wait(0, 0, 0, 0, 0)
+            wait = Wait(row["failure"], least, most, before.total_least_ms + least, before.total_most_ms + most)
+            if first["max_elapsed_ms"] is not None and wait.total_least_ms > first["max_elapsed_ms"]:
+                break
+            waits.append(wait)
+        return Schedule(definition, tuple(waits), first["max_attempts"], first["max_elapsed_ms"], first["on_exhausted"])
+
+    def classify(self, error: Error) -> Verdict:
+        """Asks the rules that are loaded. Raises ExplainError where there are none yet."""
+        names = self._rules()["header_names"]
+        headers = error.headers or {}
+        row = (
+            *(error.error_class, error.message, error.stack, None if error.code is None else error.code.upper()),
+            *(error.topic, error.group, error.source, [headers.get(name) for name in names]),
+        )
+        columns = (
+            "error_class string, message string, stack string, error_code string, original_topic string, consumer_group string, "
+            "source string, rule_headers array<string>"
+        )
+        chain = self._dbt.compiled("{{ cause_chain('wrapper', 'error_class', 'message', 'stack') }}")
+        frame = self._spark.createDataFrame([row], columns).selectExpr("*", "cast(null as string) as wrapper")
+        frame = frame.selectExpr(
+            *("error_class", "error_code", "original_topic", "consumer_group", "source", "rule_headers", f"{chain} as causes"),
+            *("'report' as input_kind", "cast(null as string) as stated_kind", "cast(null as string) as sent_error_kind"),
+        )
+        classified = self._dbt.compiled(
+            "select error_kind, rule, matched, passed_over from {{ ref('errors_classified') }}", variables={"judge": "errors_to_judge"}
+        )
+        with _view(frame, "errors_to_judge"):
+            found = self._spark.sql(classified).collect()[0]
+        causes = tuple((cause["error_class"], cause["message"]) for cause in frame.collect()[0]["causes"])
+        return Verdict(found["error_kind"], found["rule"], found["matched"], causes, tuple(found["passed_over"]))
+
+    def history_of(self, message_id: str) -> list[dict[str, Any]]:
+        """A message's life in order, as `message_history` has it, with delays before quota and jitter.
+
+        Raises ExplainError if no message is called so.
+        """
+        self._rules()
+        history = self._spark.table(f"{schema(self._settings.project)}.message_history")
+        rows = [row.asDict() for row in history.where(history["message_id"] == message_id).orderBy("batch", "what", "at").collect()]
+        if not rows:
+            raise ExplainError(f"no message is called {message_id!r}: select message_id from messages")
+        waiting = [place for place, row in enumerate(rows) if row["policy_text"] and row["delay_ms"] is not None]
+        if waiting:
+            cases = " ".join(f"when '{place}' then {rows[place]['publish_attempt'] or rows[place]['attempt'] or 0:d}" for place in waiting)
+            for row in self._ask(
+                {str(place): rows[place]["policy_text"] for place in waiting},
+                "select policy, quota_multiplier, {delay} as delay_ms from {read} as read",
+                failures=f"case policy {cases} end",
+                policy="read",
+            ):
+                rows[int(row["policy"])] |= {"base_delay_ms": row["delay_ms"], "quota_multiplier": row["quota_multiplier"]}
+        return rows
+
+    def _rules(self) -> Row:
+        name = f"{schema(self._settings.project)}.rules"
+        if not self._spark.catalog.tableExists(name):
+            raise ExplainError(
+                f"there are no tables yet under {self._settings.home}: `redrive run`, `redrive tick` or `dbt build` makes them"
+            )
+        return self._spark.table(name).collect()[0]
+
+    def _ask(self, policies: Mapping[str, str], statement: str, **delay: str) -> list[Row]:
+        """Runs a statement over policies: {read} is what the SQL reads in them, {delay} the delay of a failure by one of them."""
+        read = self._dbt.compiled("{{ read_policies('policies_to_read') }}")
+        wait = ""
+        if delay:
+            arguments = f"{json.dumps(delay['failures'])}, {json.dumps(delay['policy'])}"
+            wait = self._dbt.compiled("{{ backoff_delay_ms(" + arguments + ") }}")
+        with _view(self._spark.createDataFrame(list(policies.items()), "policy string, definition string"), "policies_to_read"):
+            rows: list[Row] = self._spark.sql(statement.format(read=f"({read})", delay=wait)).collect()
+        return rows
+
+
+@contextmanager
+def _view(frame: DataFrame, name: str) -> Iterator[None]:
+    """Lets a frame be read by a name: what people write goes into no statement."""
+    frame.createOrReplaceTempView(name)
+    try:
+        yield
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)
+
+
+def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """A message's life in words: pairs of a time and what happened then, or of nothing and why."""
+    for row in rows:
+        at = _time(row["at"])
+        if row["what"] == "sent":
+            yield at, _told_send(row)
+            continue
+        failed = f"{row['error_class'] or 'an error without a class'}{': ' + row['error_message'] if row['error_message'] else ''}"
+        bound = "" if row["max_attempts"] is None else f" of {row['max_attempts']}"
+        counted = "" if row["attempt"] is None else f", attempt {row['attempt']}{bound}"
+        yield at, f"failed at {_time(row['failed_at'])}{counted}: {failed}" if row["failed_at"] else f"failed: {failed}"
+        if row["rule"]:
+            matched = f", which matched {row['matched']}" if row["matched"] else ""
+            yield "", f"{row['error_kind']}, by {row['rule']}{matched}"
+        for rule in row["passed_over"] or ():
+            yield "", f"not by {rule}: its message, code or header is another"
+        yield "", _told_decision(row)
+        if row["rules_have_changed"]:
+            yield "", "the rules have changed since: today another decision may be made"
+
+
+def _told_decision(row: Mapping[str, Any]) -> str:
+    where = f" to {row['topic']}" if row["topic"] else ""
+    when = f", due at {_time(row['due_at'])}" if row["delivery_id"] else ""
+    said = f"{row['decision']} ({row['reason']}){where}{when}"
+    if row["delay_ms"] is None:
+        return said
+    base = row.get("base_delay_ms")
+    if row["error_kind"] == "backpressure" or base is None:
+        return f"{said}: {row['delay_ms']} ms by {row['policy']}: {row['policy_text']}"
+    quota = row["quota_multiplier"] if row["error_kind"] == "quota" else 1
+    by_quota = "" if quota == 1 else f" x {quota:g} for the quota"
+    jitter = f" x {row['delay_ms'] / (base * quota):.3f} of jitter" if base * quota else ""
+    return f"{said}: {base:g} ms{by_quota}{jitter} = {row['delay_ms']} ms by {row['policy']}: {row['policy_text']}"
+
+
+def _told_send(row: Mapping[str, Any]) -> str:
+    if row["outcome"] == "delivered":
+        return f"sent to {row['topic']}/{row['partition']}/{row['offset']}, {row['lateness_ms']} ms after it was due"
+    if row["outcome"] == "unknown":
+        return f"sent to {row['topic']}, but nobody knows whether it arrived: sent again after {_time(row['not_before'])}"
+    return f"not sent to {row['topic']}: {row['outcome']}: {row['error_class']}: {row['error_message']} ({row['error_kind']})"
+
+
+def _time(moment: datetime | None) -> str:
+    return "-" if moment is None else moment.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")

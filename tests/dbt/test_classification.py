@@ -1,0 +1,324 @@
+"""Classification: which rule decides about an error, as a table of cases through the whole fold, with the project's rules and others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql import Row
+
+from orchestration.seeds import ERROR_KINDS, OTHER_KIND_WORDS
+from tests.dbt.harness import Home, Report, report, spring_report
+
+NPE = "java.lang.NullPointerException"
+TIMEOUT = "java.net.SocketTimeoutException"
+PSQL = "org.postgresql.util.PSQLException"
+CANCELED = "canceling statement due to statement timeout"
+
+JAVA_STACK = """java.lang.RuntimeException: outer
+\tat com.acme.Listener.on(Listener.java:1)
+\tSuppressed: java.lang.NullPointerException: suppressed is no cause
+\t\tat com.acme.Closing.close(Closing.java:2)
+Caused by: com.acme.Unheard: middle
+\tat com.acme.Client.call(Client.java:3)
+\t... 12 more
+Caused by: java.net.SocketTimeoutException: Read timed out
+\tat java.base/sun.nio.ch.NioSocketImpl.timedRead(NioSocketImpl.java:4)
+\t... 13 more
+"""
+
+PYTHON_STACK = """Traceback (most recent call last):
+  File "client.py", line 3, in call
+    sock.recv(1)
+TimeoutError: timed out
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "client.py", line 7, in fetch
+    raise Unheard("no price") from error
+acme.Unheard: no price
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "consumer.py", line 9, in handle
+    raise RuntimeError("outer")
+RuntimeError: outer
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A failure, and what must be decided about it: its kind, the rule that says so, and what the rule matched."""
+
+    name: str
+    report: Report
+    kind: str
+    rule: str
+    matched: str | None
+
+
+def fails(
+    topic: str,
+    error: str | None = None,
+    message: str | None = None,
+    stack: str | None = None,
+    *headers: tuple[str, str],
+    group: str = "billing",
+    source: str = "failures",
+) -> Report:
+    """A report with what classification looks at."""
+    said = [("redrive-error-class", error), ("redrive-error-message", message), ("redrive-error-stack", stack), *headers]
+    plain = report(topic, group=group, error=None).but(source=source)
+    kept = tuple(header for header in plain.headers or () if header[0] != "redrive-error-message")
+    return plain.but(headers=(*kept, *((name, text.encode()) for name, text in said if text is not None)))
+
+
+CASES = [
+    # ---------- one class
+    Case("exact", fails("c1", NPE), "fatal", f"{NPE}", NPE),
+    Case(
+        "by its parent",
+        fails("c2", "java.net.NoRouteToHostException"),
+        "retriable",
+        "java.net.SocketException+",
+        "java.net.NoRouteToHostException",
+    ),
+    Case("unknown", fails("c3", "com.acme.Odd"), "retriable", "default: retriable", None),
+    Case("none", fails("c4"), "retriable", "default: retriable", None),
+    Case("a class is a name, not its beginning", fails("c5", f"{NPE}s"), "retriable", "default: retriable", None),
+    Case(
+        "a wrapper type",
+        fails("c6", "com.acme.NotRetryableException"),
+        "fatal",
+        r"^(?:.*[.$])?(?:NotRetryable|Fatal)(?:Error|Exception)$",
+        "com.acme.NotRetryableException",
+    ),
+    # ---------- the order within a scope
+    Case(
+        "a message before the class alone",
+        fails("order", "a.B", "was late"),
+        "quota",
+        "a.B, message late for topic order",
+        "a.B message was late",
+    ),
+    Case("exact before a pattern", fails("order", "a.B", "x"), "fatal", "a.B for topic order", "a.B"),
+    Case(
+        "a pattern before a parent",
+        fails("order", "java.io.EOFException"),
+        "poison",
+        "^java[.]io[.]EOF for topic order",
+        "java.io.EOFException",
+    ),
+    Case("the longer pattern", fails("order", "a.Long"), "quota", "^a[.]Long for topic order", "a.Long"),
+    Case("the shorter pattern", fails("order", "a.Lot"), "poison", "^a[.]L for topic order", "a.Lot"),
+    Case(
+        "the nearest parent",
+        fails("order", "java.net.ConnectException"),
+        "quota",
+        "java.net.SocketException+ for topic order",
+        "java.net.ConnectException",
+    ),
+    Case(
+        "a farther parent",
+        fails("order", "java.nio.channels.ClosedChannelException"),
+        "fatal",
+        "java.io.IOException+ for topic order",
+        "java.nio.channels.ClosedChannelException",
+    ),
+    Case("all others of a scope", fails("order", "z.Z"), "poison", "all others for topic order", None),
+    Case(
+        "a regular expression of the message",
+        fails("order", "m.M", "code 503"),
+        "retriable",
+        "message ^code 5[0-9]+$ for topic order",
+        "m.M message code 503",
+    ),
+    # ---------- scopes
+    Case("a narrower scope before a better match", fails("scope-eu", NPE), "retriable", "java.lang.Throwable+ for topic scope-eu", NPE),
+    Case("a name before an expression", fails("scope-us", NPE), "quota", f"{NPE} for topic ^scope-, group billing", NPE),
+    Case("an expression before any", fails("scope-us", NPE, group="other"), "backpressure", f"{NPE} for topic ^scope-", NPE),
+    Case("a source", fails("spoken-for", NPE, source="narrow"), "blocking", f"{NPE} for source narrow", NPE),
+    # ---------- chains of causes
+    Case("Java's causes", fails("c7", "java.lang.RuntimeException", "outer", JAVA_STACK), "retriable", f"{TIMEOUT}", TIMEOUT),
+    Case("Python's causes", fails("c8", "RuntimeError", "outer", PYTHON_STACK), "retriable", "TimeoutError", "TimeoutError"),
+    Case(
+        "the outermost that a rule knows masks the rest",
+        fails("c9", "com.acme.FatalException", "outer", JAVA_STACK),
+        "fatal",
+        r"^(?:.*[.$])?(?:NotRetryable|Fatal)(?:Error|Exception)$",
+        "com.acme.FatalException",
+    ),
+    Case(
+        "a message of a cause",
+        fails("order", "n.N", "x", "n.N: x\n\tat n\nCaused by: o.O: was late\n\tat o\nCaused by: a.B: was late\n"),
+        "quota",
+        "a.B, message late for topic order",
+        "a.B message was late",
+    ),
+    Case(
+        "a transparent wrapper is looked through",
+        fails("c10", "java.util.concurrent.ExecutionException", "x", f"java.util.concurrent.ExecutionException: x\nCaused by: {NPE}: y\n"),
+        "fatal",
+        f"{NPE}",
+        NPE,
+    ),
+    Case(
+        "even where a rule knows it",
+        fails("order", "java.util.concurrent.ExecutionException"),
+        "poison",
+        "all others for topic order",
+        None,
+    ),
+    Case("Spring's wrapper and its cause", spring_report(("spring-a", 0, 1), error=NPE), "fatal", f"{NPE}", NPE),
+    Case("a stack that is none", fails("c11", NPE, "x", "no stack at all: \x00 ("), "fatal", f"{NPE}", NPE),
+    # ---------- messages of the documents
+    Case(
+        "PostgreSQL's statement timeout",
+        fails("c12", PSQL, "ERROR: canceling statement due to statement timeout"),
+        "retriable",
+        f"{PSQL}, message {CANCELED}",
+        f"{PSQL} message ERROR: {CANCELED}",
+    ),
+    # ---------- codes and headers
+    Case(
+        "a code by its number",
+        fails("codes", "c.C", None, None, ("redrive-error-code", "10")),
+        "poison",
+        "code MSG_SIZE_TOO_LARGE for topic codes",
+        "c.C code 10",
+    ),
+    Case(
+        "a code by its name",
+        fails("codes", "c.C", None, None, ("redrive-error-code", "msg_size_too_large")),
+        "poison",
+        "code MSG_SIZE_TOO_LARGE for topic codes",
+        "c.C code MSG_SIZE_TOO_LARGE",
+    ),
+    Case(
+        "a code in confluent-kafka's message",
+        fails("codes", "c.C", 'KafkaError{code=MSG_SIZE_TOO_LARGE,val=10,str="x"}'),
+        "poison",
+        "code MSG_SIZE_TOO_LARGE for topic codes",
+        "c.C code MSG_SIZE_TOO_LARGE",
+    ),
+    Case(
+        "any other code",
+        fails("codes", "c.C", None, None, ("redrive-error-code", "E42")),
+        "fatal",
+        "code E42 for topic codes",
+        "c.C code E42",
+    ),
+    Case(
+        "a header's value",
+        fails("codes", "c.C", None, None, ("status", "429")),
+        "quota",
+        "header status=429 for topic codes",
+        "c.C header 429",
+    ),
+    Case(
+        "a header's value by expression, without a class",
+        fails("codes", None, None, None, ("status", "503")),
+        "retriable",
+        "header status=^5 for topic codes",
+        "header 503",
+    ),
+    Case(
+        "a header that is there",
+        fails("codes", "c.C", None, None, ("x-final", "")),
+        "fatal",
+        "header x-final for topic codes",
+        "c.C header",
+    ),
+    Case(
+        "the last of a header's values",
+        fails("codes", "c.C", None, None, ("status", "429"), ("status", "200")),
+        "retriable",
+        "default: retriable",
+        None,
+    ),
+    # ---------- what the report states
+    Case(
+        "the report says the kind", fails("c13", NPE, None, None, ("redrive-error-kind", "SNBE")), "retriable", "stated by the report", None
+    ),
+    Case("a kind that is none", fails("c14", NPE, None, None, ("redrive-error-kind", "\x00soft")), "fatal", f"{NPE}", NPE),
+    Case(
+        "a source that may not say it",
+        fails("spoken-for", "k.K", None, None, ("redrive-error-kind", "fatal"), source="narrow"),
+        "retriable",
+        "default: retriable",
+        None,
+    ),
+    # ---------- two rules that are equal but for their kind
+    Case("fatal before retriable before blocking", fails("equal", "e.E"), "fatal", "e.E for topic equal", "e.E"),
+    Case("retriable before blocking", fails("equal", "e.F"), "retriable", "e.F for topic equal", "e.F"),
+]
+
+
+def _at(reported: Report, place: int) -> Report:
+    """The same report, of another record: those of one topic are different messages."""
+    return reported.but(
+        headers=tuple((name, str(place).encode() if name == "redrive-original-offset" else value) for name, value in reported.headers or ())
+    )
+
+
+@pytest.fixture(scope="module")
+def decided(home: Home) -> list[Row]:
+    """All cases, in one fold."""
+    causes = home.append_reports(*(_at(case.report, place) for place, case in enumerate(CASES)))
+    home.fold()
+    decisions = home.decisions()
+    return [decisions[cause] for cause in causes]
+
+
+@pytest.mark.parametrize("place", range(len(CASES)), ids=[case.name for case in CASES])
+def test_which_rule_decides(place: int, decided: list[Row]) -> None:
+    case, row = CASES[place], decided[place]
+    assert (row["error_kind"], row["rule"].removeprefix("error_rules: "), row["matched"]) == (case.kind, case.rule, case.matched)
+
+
+def test_causes_are_read_from_headers_and_stacks(home: Home) -> None:
+    chain = home.compiled("{{ cause_chain('wrapper', 'error_class', 'message', 'stack') }}")
+    cases = [
+        ("W", "C", "m", None, [("W", "m"), ("C", "m")]),
+        (None, None, None, None, [(None, None)]),
+        (None, "java.lang.RuntimeException", "outer", JAVA_STACK, [
+            ("java.lang.RuntimeException", "outer"), ("com.acme.Unheard", "middle"), (TIMEOUT, "Read timed out"),
+        ]),
+        (None, "RuntimeError", "outer", PYTHON_STACK, [
+            ("RuntimeError", "outer"), ("acme.Unheard", "no price"), ("TimeoutError", "timed out"),
+        ]),
+        (None, "A", None, "A\n\tat x\nCaused by: B\nCaused by: C: \n", [("A", None), ("B", None), ("C", None)]),
+        (None, "A", "x", "".join(f"Caused by: C{n}: x\n" for n in range(100)), [("A", "x"), *((f"C{n}", "x") for n in range(15))]),
+    ]  # fmt: skip
+    rows = [(place, *case[:4]) for place, case in enumerate(cases)]
+    frame = home.spark.createDataFrame(rows, "place int, wrapper string, error_class string, message string, stack string")
+    read = [row["chain"] for row in frame.selectExpr("place", f"{chain} as chain").orderBy("place").collect()]
+    assert [[tuple(cause) for cause in causes] for causes in read] == [case[4] for case in cases]
+
+
+def test_a_hostile_stack_is_read_in_time_and_in_bounds(home: Home) -> None:
+    chain = home.compiled("{{ cause_chain('wrapper', 'error_class', 'message', 'stack') }}")
+    stacks = [
+        "Caused by: " * 6_000,
+        "a." * 32_000,
+        "a" * 65_000,
+        "Traceback (most recent call last):\n" * 1_800,
+        "Traceback (most recent call last):\n" + "\n" * 60_000,
+        "Caused by: " + "a" * 60_000 + ": " + "b" * 5_000,
+        "\nCaused by: a: " + "\r" * 60_000,
+    ]
+    frame = home.spark.createDataFrame(
+        [(None, "A", "m", stack) for stack in stacks], "wrapper string, error_class string, message string, stack string"
+    )
+    for row in frame.selectExpr(f"{chain} as chain").collect():
+        assert 1 <= len(row["chain"]) <= 16
+        assert all(len(cause["error_class"] or "") <= 256 and len(cause["message"] or "") <= 1024 for cause in row["chain"])
+
+
+def test_the_words_for_kinds_are_the_same_in_python(home: Home) -> None:
+    words = home.compiled("{% for kind, words in error_kinds().items() %}{{ kind }} {{ words | join('|') }}\n{% endfor %}")
+    kinds = dict(line.split(" ", 1) for line in words.strip().splitlines())
+    assert set(kinds) == set(ERROR_KINDS)
+    assert {word for said in kinds.values() for word in said.split("|") if word} == {word.lower() for word in OTHER_KIND_WORDS}
