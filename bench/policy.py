@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def _rule(number: int) -> tuple[str, ...]:
     return (*conditions, "retriable", "*", topic, "*", "")
 
 
-def _write(path: Path, header: str, rows: Sequence[Sequence[str]] | Any) -> None:
+def _write(path: Path, header: str, rows: Iterable[Sequence[str]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header.split(","))

@@ -24,17 +24,15 @@
         {%- if selected_resources | length > 1 -%}
             {%- do add_missing_columns(target_relation) -%}
         {%- endif -%}
-    {%- endif -%}
-    {%- if existing_relation is none -%}
-        {#- made above -#}
-    {%- elif not config.get('appends', true) or '-- nothing to append' in sql -%}
-        {#- a statement named main is owed to dbt; a comment would be sent to Spark, this is not -#}
-        {%- call noop_statement('main', 'nothing to append') -%}{%- endcall -%}
-    {%- else -%}
-        {%- call statement('main') -%}
-            insert into {{ target_relation }} by name
-            {{ sql }}
-        {%- endcall -%}
+        {%- if not config.get('appends', true) or '-- nothing to append' in sql -%}
+            {#- a statement named main is owed to dbt; a comment would be sent to Spark, this is not -#}
+            {%- call noop_statement('main', 'nothing to append') -%}{%- endcall -%}
+        {%- else -%}
+            {%- call statement('main') -%}
+                insert into {{ target_relation }} by name
+                {{ sql }}
+            {%- endcall -%}
+        {%- endif -%}
     {%- endif -%}
 
     {{ run_hooks(post_hooks) }}

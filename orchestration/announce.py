@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pyspark.sql import SparkSession
 
+from orchestration.cluster import Cluster
+
 # Seconds to wait for the brokers.
 _PATIENCE = 20
 
@@ -25,12 +27,13 @@ class Announcer:
 
     spark: SparkSession
     schema: str
+    cluster: Cluster
     kafka: Mapping[str, str]
     topic: str
     _producer: Producer | None = field(default=None, init=False)
 
     def announce(self, after: int, upto: int) -> int:
-        """Announces what was decided after a batch and up to another; returns how many decisions. Raises AnnounceError."""
+        """Announces what was decided after a batch and up to another; returns how many decisions. Raises AnnounceError, ClusterError."""
         if self._producer is None:
             self._producer = Producer({**self.kafka, "enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": _PATIENCE * 1000})
         problems: list[str] = []
@@ -45,7 +48,7 @@ class Announcer:
         announced = 0
         try:
             # a topic that is missing would be waited for as long as a message may take
-            if self.topic not in self._producer.list_topics(timeout=5).topics:
+            if self.topic not in self.cluster.topic_names():
                 raise AnnounceError(f"{self.topic}: there is no such topic")
             for row in rows.toLocalIterator():
                 while True:

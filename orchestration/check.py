@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.cluster import Cluster, ClusterError, Topic
-from orchestration.seeds import ERROR_KINDS, Row, SeedError, Seeds, read_seeds, topic_matches
+from orchestration.seeds import ERROR_KINDS, KIND_PRECEDENCE, Row, SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
 
 # Our headers make a legal record larger: a retry or dead letter topic must take that much more than the original.
@@ -65,7 +65,7 @@ def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
                 "seeds",
                 f"{settings.seeds / 'error_rules.csv'}:{row.line}: {' '.join(filter(None, conditions[:4])) or 'all others'} is "
                 f"{row['kind']} here and {other['kind']} on line {other.line}: of equal rules the first of "
-                "fatal, poison, retriable, quota, backpressure, fenced, blocking decides",
+                f"{', '.join(KIND_PRECEDENCE)} decides",
                 warns=True,
             )
 

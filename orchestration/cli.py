@@ -170,9 +170,8 @@ def policy_try(
     bounds = [f"failure {schedule.max_attempts}"] if schedule.max_attempts is not None else []
     bounds += [f"{_seconds(schedule.max_elapsed_ms)} after the first"] if schedule.max_elapsed_ms is not None else []
     ends = {"dead_letter": "dead", "drop": "dropped"}[schedule.on_exhausted]
-    print(
-        f"{ends} at {' or '.join(bounds)}, whichever comes first" if len(bounds) > 1 else f"{ends} at {bounds[0]}" if bounds else "no end"
-    )
+    first = ", whichever comes first" if len(bounds) > 1 else ""
+    print(f"{ends} at {' or '.join(bounds)}{first}" if bounds else "no end")
 
 
 def _span(least_ms: int, most_ms: int) -> str:

@@ -124,7 +124,7 @@ class Rulebook:
 
     def classify(self, error: Error) -> Verdict:
         """Asks the rules that are loaded. Raises ExplainError where there are none yet."""
-        names = self._rules()["header_names"]
+        names = self._rules("header_names")
         headers = error.headers or {}
         row = (
             *(error.error_class, error.message, error.stack, None if error.code is None else error.code.upper()),
@@ -153,7 +153,7 @@ class Rulebook:
 
         Raises ExplainError if no message is called so.
         """
-        self._rules()
+        self._rules("rules_hash")
         history = self._spark.table(f"{schema(self._settings.project)}.message_history")
         rows = [row.asDict() for row in history.where(history["message_id"] == message_id).orderBy("batch", "what", "at").collect()]
         if not rows:
@@ -170,13 +170,14 @@ class Rulebook:
                 rows[int(row["policy"])] |= {"base_delay_ms": row["delay_ms"], "quota_multiplier": row["quota_multiplier"]}
         return rows
 
-    def _rules(self) -> Row:
+    def _rules(self, column: str) -> Any:
+        """One column of the rules that are loaded. Raises ExplainError where there are none."""
         name = f"{schema(self._settings.project)}.rules"
         if not self._spark.catalog.tableExists(name):
             raise ExplainError(
                 f"there are no tables yet under {self._settings.home}: `redrive run`, `redrive tick` or `dbt build` makes them"
             )
-        return self._spark.table(name).collect()[0]
+        return self._spark.table(name).select(column).collect()[0][column]
 
     def _ask(self, policies: Mapping[str, str], statement: str, **delay: str) -> list[Row]:
         """Runs a statement over policies: {read} is what the SQL reads in them, {delay} the delay of a failure by one of them."""

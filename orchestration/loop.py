@@ -157,7 +157,7 @@ class Loop:
         if not self.settings.decisions_topic:
             self.intake.positions.pop(_ANNOUNCED, None)
             return
-        self.announcer = Announcer(self.spark, self.schema, self.settings.kafka_properties, self.settings.decisions_topic)
+        self.announcer = Announcer(self.spark, self.schema, self.cluster, self.settings.kafka_properties, self.settings.decisions_topic)
         self.intake.positions.setdefault(_ANNOUNCED, self.watermark)
 
     def _prepare_tables(self) -> None:
@@ -172,7 +172,7 @@ class Loop:
             self.dbt.run("seed")
             self.dbt.run("run", variables={"watermark": 0, "upto": 0})
             stamp.write_text(digest, encoding="utf-8")
-            self._seeds_file.write_text(self._seeds_stamp(), encoding="utf-8")
+            self._seeds_file.write_text(self._seeds_stamp(self._loaded_rules()), encoding="utf-8")
 
     def _take_over(self) -> None:
         """Takes the next generation, by a row in each ledger: from then on every append of an older loop is refused.
@@ -274,13 +274,15 @@ class Loop:
 
     def _load_seeds(self) -> None:
         """Loads the seeds, if others were loaded last, and takes the hash that every fold from now on must find."""
-        loaded = self._seeds_file.read_text(encoding="utf-8") if self._seeds_file.exists() else ""
+        stamp = self._seeds_file.read_text(encoding="utf-8") if self._seeds_file.exists() else ""
+        rules = self._loaded_rules()
         # what a bare `dbt build` has made of other files is no longer what was loaded here
-        if loaded != self._seeds_stamp():
+        if stamp != self._seeds_stamp(rules):
             self.dbt.run("seed")
             self.dbt.run("run", select=["rules"])
-            self._seeds_file.write_text(self._seeds_stamp(), encoding="utf-8")
-        self._rules_hash = self._loaded_rules()
+            rules = self._loaded_rules()
+            self._seeds_file.write_text(self._seeds_stamp(rules), encoding="utf-8")
+        self._rules_hash = rules
         self.intake.use(self.seeds.rows["sources"])
         self.publisher = self._publish_step()
 
@@ -288,12 +290,13 @@ class Loop:
     def _seeds_file(self) -> Path:
         return self.settings.home / "seeds.digest"
 
-    def _seeds_stamp(self) -> str:
+    def _seeds_stamp(self, rules: str) -> str:
         """Tells these files, and what was made of them."""
-        return f"{self.seeds.digest} {self._loaded_rules()}\n"
+        return f"{self.seeds.digest} {rules}\n"
 
     def _loaded_rules(self) -> str:
-        return str(self.spark.table(f"{self.schema}.rules").collect()[0]["rules_hash"])
+        """The hash of the rules that a fold would find now."""
+        return str(self.spark.table(f"{self.schema}.rules").select("rules_hash").collect()[0]["rules_hash"])
 
     def _reload_changed_seeds(self) -> None:
         if not self._may("seeds"):
@@ -516,7 +519,7 @@ class Loop:
         began = time.monotonic()
         try:
             announced = self.announcer.announce(after, self.watermark)
-        except AnnounceError as error:
+        except (AnnounceError, ClusterError) as error:
             self._say("announcements", f"decisions are not announced, and will be: {error}")
             return
         except Exception as error:

@@ -33,12 +33,12 @@ read as (
 
     select
         rules.*,
-        concat('error_rules: ', coalesce(concat_ws(', ',
+        concat_ws(', ',
             rules.error_class,
             concat('message ', rules.message),
             concat('code ', rules.code),
             concat('header ', rules.header)
-        ), '')) as conditions,
+        ) as conditions,
         case
             when rules.error_class is null then 'any'
             when startswith(rules.error_class, '^') then 'pattern'
@@ -63,13 +63,8 @@ read as (
 ranked as (
 
     select
-        * except (conditions),
-        case
-            when matches = 'any' and message is null and code is null and header is null
-                then concat(conditions, 'all others')
-            else conditions
-        end as conditions,
-        matches = 'any' and message is null and code is null and header is null as is_default,
+        *,
+        conditions = '' as is_default,
         message is not null or code is not null or header is not null as looks_beyond_the_class,
         {{ rule_scope('source', 'topic', 'consumer_group') }} as scope,
         nullif(concat_ws(', ',
@@ -83,7 +78,7 @@ ranked as (
 )
 
 select
-    concat_ws(' for ', conditions, scope_text) as rule,
+    concat('error_rules: ', concat_ws(' for ', coalesce(nullif(conditions, ''), 'all others'), scope_text)) as rule,
     scope,
     is_default,
     looks_beyond_the_class,

@@ -10,6 +10,14 @@ sources as (
 
 ),
 
+unreadable as (
+
+    select min(concat('the policy ', policy, ' can not be read: ', not_understood, ' is not understood in ', definition)) as policy
+    from {{ ref('retry_policies_read') }}
+    where not_understood is not null
+
+),
+
 routes as (
 
     select * from {{ ref('routes_ranked') }}
@@ -38,7 +46,7 @@ rules_hash as (
 rules as (
 
     select
-        rules_hash.rules_hash,
+        {{ stop_unless('unreadable.policy is null', 'rules_hash.rules_hash', 'unreadable.policy') }} as rules_hash,
         sources.sources,
         routes.routes,
         error_rules.class_rules,
@@ -46,6 +54,7 @@ rules as (
         error_rules.header_names,
         transparent_wrappers.transparent_wrappers
     from rules_hash
+    cross join unreadable
     cross join sources
     cross join routes
     cross join error_rules

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +93,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
             "error_rules": _rules(),
         },
     )
+
+
+@pytest.fixture
+def seeds(home: Home) -> Iterator[Path]:
+    """The seeds, which lie outside of the project; put back, and loaded as they were, after the test."""
+    directory = home.path / "seeds"
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    yield directory
+    for path, content in before.items():
+        path.write_bytes(content)
+    home.load_rules()

@@ -218,6 +218,11 @@ class Home:
         """The SQL that a piece of Jinja becomes: the macros, without a model around them."""
         return self._dbt.compiled(inline)
 
+    def load_rules(self) -> None:
+        """Loads the seeds and puts them together, as the loop does when their files have changed."""
+        self._dbt.run("seed")
+        self._dbt.run("run", select=["rules"])
+
     def read(self, table: str) -> list[Row]:
         """All rows of a table or view; times are aware, in UTC."""
         frame = self.spark.table(f"{self.schema}.{table}")

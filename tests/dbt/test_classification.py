@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import Row
 
-from orchestration.seeds import ERROR_KINDS, OTHER_KIND_WORDS
+from orchestration.seeds import ERROR_KINDS, KIND_PRECEDENCE, OTHER_KIND_WORDS
 from tests.dbt.harness import Home, Report, report, spring_report
 
 NPE = "java.lang.NullPointerException"
@@ -321,4 +321,5 @@ def test_the_words_for_kinds_are_the_same_in_python(home: Home) -> None:
     words = home.compiled("{% for kind, words in error_kinds().items() %}{{ kind }} {{ words | join('|') }}\n{% endfor %}")
     kinds = dict(line.split(" ", 1) for line in words.strip().splitlines())
     assert set(kinds) == set(ERROR_KINDS)
+    assert tuple(kinds) == KIND_PRECEDENCE
     assert {word for said in kinds.values() for word in said.split("|") if word} == {word.lower() for word in OTHER_KIND_WORDS}

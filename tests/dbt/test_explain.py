@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.check import run_checks
+from orchestration.dbt import DbtError
 from orchestration.explain import Error, ExplainError, Rulebook, told
 from orchestration.settings import Settings, load_settings
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, report
@@ -22,9 +23,9 @@ def rulebook(settings: Settings) -> Rulebook:
     return Rulebook(settings)
 
 
-def _decided(home: Home, *inputs: Report | Result) -> str:
-    """Folds what comes in; returns the id of the message of the last report."""
-    (cause,) = home.append_reports(*inputs)  # type: ignore[arg-type]
+def _decided(home: Home, reported: Report) -> str:
+    """Folds a report; returns the id of its message."""
+    (cause,) = home.append_reports(reported)
     home.fold()
     return str(home.decisions()[cause]["message_id"])
 
@@ -59,17 +60,16 @@ def test_what_was_passed_over_is_told(home: Home, rulebook: Rulebook) -> None:
     assert "not by error_rules: a.B, message late for topic order: its message, code or header is another" in text
 
 
-def test_rules_that_changed_since_are_told(home: Home, rulebook: Rulebook) -> None:
+def test_rules_that_changed_since_are_told(home: Home, rulebook: Rulebook, seeds: Path) -> None:
     message = _decided(home, report("since", 1))
-    path = home.path / "seeds" / "retry_policies.csv"
+    assert not any("the rules have changed since" in what for _, what in told(rulebook.history_of(message)))
+    path = seeds / "retry_policies.csv"
     before = path.read_bytes()
     path.write_bytes(before + b"another,none\n")
-    home.run("seed")
-    home.run("run", "rules")
+    home.load_rules()
     assert any("the rules have changed since" in what for _, what in told(rulebook.history_of(message)))
     path.write_bytes(before)
-    home.run("seed")
-    home.run("run", "rules")
+    home.load_rules()
     assert not any("the rules have changed since" in what for _, what in told(rulebook.history_of(message)))
 
 
@@ -126,17 +126,20 @@ def test_check_names_the_file_the_line_and_the_clause(settings: Settings, tmp_pa
     )
 
 
-def test_a_policy_that_cannot_be_read_leaves_the_old_rules_in_force(home: Home) -> None:
-    path = home.path / "seeds" / "retry_policies.csv"
-    before = path.read_bytes()
+@pytest.mark.parametrize(
+    ("written", "instead", "said"),
+    [
+        (b"factor=2", b"faktor=2", "the policy default can not be read: faktor=2 is not understood"),
+        (b"policy,definition\n", b"policy,definition\nunused,often\n", "the policy unused can not be read: often is not understood"),
+    ],
+    ids=["a policy in use", "a policy that no route names"],
+)
+def test_a_policy_that_cannot_be_read_leaves_the_old_rules_in_force(
+    home: Home, seeds: Path, written: bytes, instead: bytes, said: str
+) -> None:
+    path = seeds / "retry_policies.csv"
     (rules,) = home.read("rules")
-    try:
-        path.write_bytes(before.replace(b"factor=2", b"faktor=2"))
-        home.run("seed")
-        with pytest.raises(Exception, match="the policy default can not be read: faktor=2 is not understood"):
-            home.run("run", "rules")
-        assert home.read("rules") == [rules]
-    finally:
-        path.write_bytes(before)
-        home.run("seed")
-        home.run("run", "rules")
+    path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n").replace(written, instead))
+    with pytest.raises(DbtError, match=said):
+        home.load_rules()
+    assert home.read("rules") == [rules]

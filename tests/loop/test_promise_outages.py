@@ -268,18 +268,25 @@ def test_one_noisy_source_does_not_starve_another(redrive: Redrive) -> None:
     )
 
 
-def test_results_that_cannot_be_written_down_are_kept_and_nothing_is_sent_again(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    redrive.domain("locked")
+def _lock_results(monkeypatch: pytest.MonkeyPatch, times: int, meanwhile: Callable[[], None] = lambda: None) -> list[str]:
+    """Refuses so many appends of results; what it returns grows with each."""
     append = Ledgers.append
     refused: list[str] = []
 
     def locked(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
-        if ledger == "publish_results" and len(refused) < 3:
+        if ledger == "publish_results" and len(refused) < times:
             refused.append(ledger)
+            meanwhile()
             raise AppendError("database is locked")
         return append(self, ledger, rows, *when)
 
     monkeypatch.setattr(Ledgers, "append", locked)
+    return refused
+
+
+def test_results_that_cannot_be_written_down_are_kept_and_nothing_is_sent_again(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.domain("locked")
+    refused = _lock_results(monkeypatch, 3)
     redrive.fails("locked.orders", b"k", b"v")
     assert len(redrive.retries("locked", 1)) == 1
     assert "database is locked" in redrive.loop._trouble["ledgers"].why
@@ -295,18 +302,12 @@ def test_results_that_cannot_be_written_down_are_kept_and_nothing_is_sent_again(
 
 def test_results_that_spark_has_lost_do_not_stop_the_loop(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.domain("lost")
-    append = Ledgers.append
-    refused: list[str] = []
 
-    def locked_while_an_executor_dies(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
-        if ledger == "publish_results" and not refused:
-            refused.append(ledger)
-            for kept in redrive.loop.spark.sparkContext._jsc.getPersistentRDDs().values():  # type: ignore[union-attr]
-                kept.unpersist(True)
-            raise AppendError("database is locked")
-        return append(self, ledger, rows, *when)
+    def an_executor_dies() -> None:
+        for kept in redrive.loop.spark.sparkContext._jsc.getPersistentRDDs().values():  # type: ignore[union-attr]
+            kept.unpersist(True)
 
-    monkeypatch.setattr(Ledgers, "append", locked_while_an_executor_dies)
+    _lock_results(monkeypatch, 1, an_executor_dies)
     redrive.fails("lost.orders", b"k", b"v")
     redrive.until(lambda: redrive.loop.tick() and redrive.loop._unrecorded, "results that can't be appended")
     redrive.until(lambda: redrive.sql("select 1 from messages where original_topic = 'lost.orders' and state = 'sent'"), "it is sent again")
