@@ -3,12 +3,16 @@
 
     dbt-spark's own drops, creates and inserts; puts text between quotes as it stands, so that an apostrophe ends it and a backslash of a
     regular expression disappears; and writes its SQL to a path that it makes from the seed's, which for a seeds directory outside the
-    project is the seed file itself. -#}
+    project is the seed file itself.
+
+    A column that the file lacks, or an empty cell of it, is what `defaults` (meta) of the seed says: files of before stay valid. -#}
 {% materialization seed, adapter='spark' %}
 
     {%- set table = load_agate_table() -%}
     {%- do store_result('agate_table', response='OK', agate_table=table) -%}
     {%- set types = model['config'].get('column_types', {}) -%}
+    {%- set defaults = model['config'].get('meta', {}).get('defaults', {}) -%}
+    {%- set missing = defaults.keys() | reject('in', table.column_names) | list -%}
 
     {{ run_hooks(pre_hooks) }}
 
@@ -20,13 +24,17 @@
             {%- for column in table.column_names %}
             cast({{ column }} as {{ types.get(column, 'string') }}) as {{ column }}{{ ',' if not loop.last }}
             {%- endfor %}
+            {%- for column in missing %},
+            cast({{ sql_text(defaults[column]) }} as {{ types.get(column, 'string') }}) as {{ column }}
+            {%- endfor %}
         from values
             -- a row of nulls gives an empty file its columns
             ({{ (['null'] * (table.column_names | length)) | join(', ') }}, false)
             {%- for row in table.rows %},
             (
                 {%- for column in table.column_names -%}
-                {{ 'null' if row[column] is none else sql_text(row[column]) }},{{ ' ' }}
+                {%- set said = defaults.get(column) if row[column] is none else row[column] -%}
+                {{ 'null' if said is none else sql_text(said) }},{{ ' ' }}
                 {%- endfor -%}
             true)
             {%- endfor %}

@@ -17,6 +17,8 @@ OTHER_KIND_WORDS = (
     *("transient", "non-transient", "recoverable", "not recoverable", "unrecoverable"),
 )
 """What other vocabularies call the kinds: the macro error_kinds says which is which."""
+KIND_PRECEDENCE = ("fatal", "poison", "retriable", "quota", "backpressure", "fenced", "blocking")
+"""Of rules that are equal but for their kind, which one decides: as the macro error_kinds has them."""
 _SCOPES = ("record", "topic", "connection")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TEMPLATE = re.compile(r"([A-Za-z0-9._-]|\{topic\}|\{group\}|\{kind\})+")
@@ -84,8 +86,10 @@ def read_seeds(directory: Path) -> Seeds:
 def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[str]) -> Iterator[Row]:
     reader = csv.reader(text.splitlines())
     header = next(reader, [])
-    if header != list(columns):
-        problems.append(f"{path}:1: the columns are {', '.join(header) or 'none'}; they must be {', '.join(columns)}")
+    optional = _DEFAULTS.get(path.stem, {})
+    if len(set(header)) < len(header) or set(header) - optional.keys() != columns.keys() - optional.keys():
+        allowed = ", ".join([name for name in columns if name not in optional] + [f"{name} (may be left out)" for name in optional])
+        problems.append(f"{path}:1: the columns are {', '.join(header) or 'none'}; they must be {allowed}")
         return
     for cells in reader:
         if not cells:
@@ -93,7 +97,8 @@ def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[st
         if len(cells) != len(header):
             problems.append(f"{path}:{reader.line_num}: has {len(cells)} values, the header has {len(header)} columns")
             continue
-        row = Row(reader.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True)))
+        said = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if cell.strip() or column not in optional}
+        row = Row(reader.line_num, {**optional, **said})
         for column, check in columns.items():
             objection = check(row[column])
             if objection:
@@ -217,6 +222,8 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "publish_policy": _text,
         "retry_topic": _template,
         "dead_letter_topic": _template,
+        "publish_charge": _one_of("record", "all"),
+        "gate": _one_of("topic", "partition"),
     },
     "retry_policies": {
         "policy": _text,
@@ -243,6 +250,11 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "why": _anything,
     },
 }
+
+_DEFAULTS: dict[str, dict[str, str]] = {
+    "routes": {"publish_charge": "record", "gate": "topic"},
+}
+"""The columns that a file may do without, and what holds then: as `defaults` in models/_seeds.yml has them."""
 
 _KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),

@@ -9,25 +9,7 @@ routes as (
 
 policies as (
 
-    select
-        policy,
-        {{ stop_unless(
-            'not_understood is null',
-            'definition',
-            "concat('the policy ', policy, ' can not be read: ', not_understood, ' is not understood in ', definition)",
-        ) }} as definition,
-        initial_ms,
-        factor,
-        increment_ms,
-        max_ms,
-        jitter,
-        steps,
-        max_attempts,
-        max_elapsed_ms,
-        on_exhausted,
-        quota_multiplier,
-        backpressure_ms
-    from {{ ref('retry_policies_read') }}
+    select * except (not_understood) from {{ ref('retry_policies_read') }}
 
 ),
 
@@ -41,6 +23,8 @@ ranked as (
         routes.error_kind,
         routes.retry_topic,
         routes.dead_letter_topic,
+        routes.publish_charge,
+        routes.gate,
         struct(processing.*) as processing,
         struct(publishing.*) as publishing
     from routes

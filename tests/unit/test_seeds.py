@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from orchestration.seeds import SeedError, read_seeds, topic_matches
+from orchestration.seeds import _DEFAULTS, SeedError, read_seeds, topic_matches
 
 PROJECT_SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 
@@ -88,3 +89,17 @@ def test_a_changed_file_changes_the_digest(seeds: Path) -> None:
 )
 def test_patterns(topic: str, pattern: str, matches: bool) -> None:
     assert topic_matches(topic, pattern) is matches
+
+
+def test_a_column_that_the_file_lacks_has_its_default(seeds: Path) -> None:
+    path = seeds / "routes.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([f"{lines[0]},gate", f"{lines[1]},partition", f"{lines[2]},"]) + "\n", encoding="utf-8")
+    routes = read_seeds(seeds).rows["routes"]
+    assert [(route["gate"], route["publish_charge"]) for route in routes] == [("partition", "record"), ("topic", "record")]
+
+
+def test_dbt_has_the_same_defaults_as_the_files() -> None:
+    described = yaml.safe_load((PROJECT_SEEDS.parents[1] / "models" / "_seeds.yml").read_text(encoding="utf-8"))["seeds"]
+    defaults = {seed["name"]: seed["config"]["meta"]["defaults"] for seed in described if "meta" in seed["config"]}
+    assert defaults == _DEFAULTS
