@@ -5,7 +5,8 @@
     regular expression disappears; and writes its SQL to a path that it makes from the seed's, which for a seeds directory outside the
     project is the seed file itself.
 
-    A column that the file lacks, or an empty cell of it, is what `defaults` (meta) of the seed says: files of before stay valid. -#}
+    A column that the file lacks, or an empty cell of it, is what `defaults` (meta) of the seed says: files of before stay valid. (Of such
+    a column dbt must not be told the type: it would look for it in the file. It is a string.) -#}
 {% materialization seed, adapter='spark' %}
 
     {%- set table = load_agate_table() -%}

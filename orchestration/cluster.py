@@ -123,6 +123,16 @@ class Cluster:
             raise _unanswered("list its consumer groups", error) from error
         return read
 
+    def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """The offsets that a group has committed, by topic and partition; where it has committed none there is none."""
+        asked = [TopicPartition(topic, number) for topic, number in partitions]
+        try:
+            answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)], request_timeout=self._timeout)
+            found = answer[group].result().topic_partitions
+        except KafkaException as error:
+            raise _unanswered(f"say how far the consumer group {group} is", error) from error
+        return {(where.topic, where.partition): where.offset for where in found if where.error is None and where.offset >= 0}
+
     def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
         """Makes topics (NewTopic); by name, what Kafka said against it, or None."""
         wanted = list(topics)

@@ -21,12 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.types import StructType
 
-from orchestration.announce import AnnounceError, Announcer
+from orchestration.announce import Announcer
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster, ClusterError
+from orchestration.consumers import Consumers, Place
 from orchestration.dbt import Dbt, DbtError
+from orchestration.gates import Gates
 from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.outlet import Outlet, OutletError
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
 from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
@@ -46,6 +49,9 @@ _LONGEST_PAUSE = timedelta(seconds=60)
 
 # Where announcements have got to, among the positions.
 _ANNOUNCED = "announced"
+
+# Up to which batch of results the sends are awaited, among the positions.
+_AWAITED = "awaited"
 
 # How much of what waits for a destination that was set aside is looked at first.
 _FIRST_REACH = timedelta(seconds=60)
@@ -101,6 +107,8 @@ class Tick:
     step_ms: dict[str, int] = field(default_factory=dict)
     lateness_ms: tuple[int, int] | None = None
     rest: bool = False
+    took_all: bool = False
+    """Whether every report that was there at its beginning has been taken in."""
 
     @property
     def did_something(self) -> bool:
@@ -129,6 +137,7 @@ class Loop:
         self.announcer: Announcer | None = None
         self._last_status: Tick = Tick()
         self._fence_topics: tuple[str, ...] = ()
+        self._settled: dict[Place, int] = {}
 
     # ---------- start
 
@@ -157,8 +166,22 @@ class Loop:
         if not self.settings.decisions_topic:
             self.intake.positions.pop(_ANNOUNCED, None)
             return
-        self.announcer = Announcer(self.spark, self.schema, self.cluster, self.settings.kafka_properties, self.settings.decisions_topic)
+        self.announcer = Announcer(self.spark, self.schema, self._outlet(self.settings.decisions_topic))
         self.intake.positions.setdefault(_ANNOUNCED, self.watermark)
+
+    def _outlet(self, topic: str) -> Outlet:
+        return Outlet(self.cluster, self.settings.kafka_properties, topic)
+
+    def _watch(self, last: SparkRow | None) -> None:
+        """Goes on with the gates and the groups that the last loop watched, and with what it did after its last row of `ticks`."""
+        settle = timedelta(seconds=self.settings.settle_seconds)
+        self.gates = Gates(self.spark, self.schema, self.ledgers, settle, self.settings.gate_release_rate)
+        self.gates.remember(last["gates"] or {} if last else {})
+        self.gates.decided(int(last["watermark"]) if last else 0, self.watermark, self.clock.now(), self._lowest_floor())
+        self.gates.resume(int(last["batch"]) if last else 0)
+        self.consumers = Consumers(self.spark, self.schema, self.cluster, settle, self.intake.positions.get(_AWAITED, 0))
+        self.consumers.remember(last["awaited"] or [] if last else [])
+        self.gates_outlet = self._outlet(self.settings.gates_topic) if self.settings.gates_topic else None
 
     def _prepare_tables(self) -> None:
         """Makes tables and views where they are missing or the project has changed since they were made."""
@@ -190,6 +213,7 @@ class Loop:
             self.watermark = max(int(last["watermark"]) if last else 0, self._max_batch("deliveries"))
             self._set_aside = _set_aside_in(last)
             self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
+            self._watch(last)
             try:
                 self.ledgers.append("ticks", self._tick_row("start", Tick()), self.clock.now())
                 break
@@ -323,6 +347,8 @@ class Loop:
         """Intake, fold, publish: what there is of each. A step that can't be done now is left for later, and said."""
         self._tick += 1
         tick = Tick()
+        began = self.clock.now()
+        self._settled = {}
         self._reload_changed_seeds()
         self._take_in(tick)
         if not self.stopping.is_set():
@@ -330,7 +356,10 @@ class Loop:
         if not self.stopping.is_set():
             self._publish(tick)
         if not self.stopping.is_set():
+            self._look_at_consumers(tick, began)
+        if not self.stopping.is_set():
             self._announce(tick)
+            self._tell_gates()
         if tick.did_something and self.superseded_by is None:
             self._append_tick(tick)
             _log_tick(self._tick, tick)
@@ -352,6 +381,7 @@ class Loop:
         except ClusterError as error:
             self._say("kafka", str(error))
             return
+        tick.took_all = not available
         if not available:
             return
         recorded_at = self.clock.now()
@@ -366,6 +396,7 @@ class Loop:
         if events:
             self._well("ledgers")
             self._await_decision(events, recorded_at)
+        tick.took_all = all(self.intake.positions[part.partition.key] >= part.end for part in available)
         tick.counts["events"] = events
         tick.rest = tick.rest or events >= self.settings.intake_max_rows
         tick.step_ms["intake"] = _ms_since(began)
@@ -411,6 +442,12 @@ class Loop:
             self.seeds = Seeds(self.seeds.rows, "") if "rules changed" in str(error) else self.seeds
             return
         self._well("fold")
+        try:
+            self.gates.decided(self.watermark, upto, self.clock.now(), self._lowest_floor())
+        except Exception as error:
+            # nothing is sent before it is known what must be held: the same is decided again, which adds copies
+            self._tables_failed(error)
+            return
         tick.counts["decisions"] = self._undecided
         tick.step_ms["fold"] = _ms_since(began)
         self.watermark = upto
@@ -429,11 +466,16 @@ class Loop:
             return
         began = time.monotonic()
         try:
+            before = self.ledgers.batch
             self._record_late()
+            self.gates.sent(before, now)
+            self._hold(tick, now)
+            before = self.ledgers.batch
             self._publish_due(tick, now)
             for topic in [topic for topic, aside in self._set_aside.items() if aside.until <= now]:
                 if not self.stopping.is_set() and self._may("sends"):
                     self._publish_set_aside(tick, topic, now)
+            self.gates.sent(before, now)
         except AppendError as error:
             if isinstance(error, ResultsLostError):
                 self._unrecorded = None
@@ -451,9 +493,29 @@ class Loop:
         if any(tick.counts.get(outcome) for outcome in ("delivered", "failed", "unknown")):
             tick.step_ms["publish"] = _ms_since(began)
         self._well("ledgers")
-        again = [aside.until for aside in self._set_aside.values()] + [some.until for some in self._postponed]
+        again = [
+            *(aside.until for aside in self._set_aside.values()),
+            *(some.until for some in self._postponed),
+            *filter(None, [self.gates.next_look]),
+        ]
         if self._next_due is not None and again:
             self._next_due = min([self._next_due, *again])
+
+    def _hold(self, tick: Tick, now: datetime) -> None:
+        """Closes what is due behind closed gates as held, but for their probes."""
+        closed = self.gates.closed
+        if not closed:
+            return
+        floor = self._lowest_floor()
+        gated = self.publisher.waiting(floor, now, gates=closed).rows
+        tick.counts["held"], asked = self.gates.hold(self.publisher, Due(floor, now, now), gated)
+        if asked:
+            self._await_decision(asked, now)
+            tick.rest = True
+
+    def _lowest_floor(self) -> datetime:
+        """Nothing that is open was due before, wherever it goes."""
+        return min([self.floor, *(aside.floor for aside in self._set_aside.values())])
 
     def _record_late(self) -> None:
         """Appends the results that could not be appended before: until they are, nothing else is sent, or it would be sent twice."""
@@ -492,7 +554,7 @@ class Loop:
         """Tries a destination again that was set aside: first with little of what waits for it, then, step by step, with the rest."""
         aside = self._set_aside[topic]
         what = Due(aside.floor, min(now, aside.floor + aside.reach), now, only=topic)
-        waiting = self.publisher.waiting(what.floor, what.upto, topic)
+        waiting = self.publisher.waiting(what.floor, what.upto, topic=topic)
         upto = what.upto
         if waiting.rows:
             published = self.publisher.run(what, self.clock.now, waiting)
@@ -519,7 +581,7 @@ class Loop:
         began = time.monotonic()
         try:
             announced = self.announcer.announce(after, self.watermark)
-        except (AnnounceError, ClusterError) as error:
+        except (OutletError, ClusterError) as error:
             self._say("announcements", f"decisions are not announced, and will be: {error}")
             return
         except Exception as error:
@@ -529,6 +591,48 @@ class Loop:
         self.intake.positions[_ANNOUNCED] = self.watermark
         tick.counts["announced"] = announced
         tick.step_ms["announce"] = _ms_since(began)
+
+    def _look_at_consumers(self, tick: Tick, began: datetime) -> None:
+        """Sees how far groups have got, which gates may open for it, and releases what open ones have held."""
+        if not self._may("consumers") or not self._may("ledgers"):
+            return
+        # everything that was reported by the beginning of the tick is decided: what is settled is so for good
+        complete = tick.took_all and "fold" not in self._trouble
+        try:
+            self._settled = self.consumers.look(began, self.ledgers.batch, complete=complete)
+            self._well("consumers")
+            self.gates.look(self._settled, self.consumers, began, complete=complete)
+            tick.counts["settled"] = len(self._settled)
+            released = self.gates.release(began)
+        except ClusterError as error:
+            self._say("consumers", f"it is not known how far the consumer groups are: {error}")
+            return
+        except AppendError as error:
+            self._after_failed_append(error)
+            return
+        except Exception as error:
+            self._tables_failed(error)
+            return
+        self.intake.positions[_AWAITED] = self.consumers.looked
+        tick.counts["gates"], self.gates.changes = self.gates.changes, 0
+        if released:
+            tick.counts["released"] = released
+            self._await_decision(released, began)
+            tick.rest = True
+
+    def _tell_gates(self) -> None:
+        """Tells which gates have changed, where somebody wants to hear of it."""
+        if self.gates_outlet is None:
+            self.gates.untold.clear()
+        if not self.gates.untold or not self._may("gates") or self.gates_outlet is None:
+            return
+        try:
+            self.gates_outlet.tell(self.gates.announcements())
+        except (OutletError, ClusterError) as error:
+            self._say("gates", f"it is not told which gates are closed, and will be: {error}")
+            return
+        self._well("gates")
+        self.gates.untold.clear()
 
     def _take_charge(self) -> bool:
         """Tells Kafka, before the first send, that this loop is in charge: what older ones still send is fenced.
@@ -637,6 +741,9 @@ class Loop:
                 topic: (aside.until, round(aside.pause.total_seconds() * 1000), aside.floor, aside.why)
                 for topic, aside in self._set_aside.items()
             },
+            "gates": self.gates.state(),
+            "settled": [(*place, offset) for place, offset in self._settled.items()],
+            "awaited": self.consumers.state(),
             "slots": self.settings.slots,
             "counts": tick.counts,
             "step_ms": tick.step_ms,
@@ -742,8 +849,9 @@ class Loop:
         self._next_due = None
 
     def waiting(self) -> int:
-        """How many deliveries are open, whenever they are due."""
-        return int(self.spark.sql(f"select count(*) as n from {self.schema}.ready").collect()[0]["n"])
+        """How many deliveries are open, whenever they are due, or held."""
+        open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries")]
+        return int(self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()[0]["n"])
 
     def _pause(self) -> float:
         """Seconds to sleep: until the next due time, and no longer than Kafka is to be asked for new records."""

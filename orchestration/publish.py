@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -130,29 +130,29 @@ class PublishStep:
     max_rows: int
     max_bytes: int
 
-    def waiting(self, floor: datetime, upto: datetime, only: str | None = None) -> Waiting:
+    def waiting(self, floor: datetime, upto: datetime, *, topic: str | None = None, gates: Collection[str] | None = None) -> Waiting:
         """Reads the due slots of the wheel, narrow: how many rows and bytes at most are due, and when the next one is.
 
-        only: a destination, where no other is of interest.
+        topic, gates: a destination, or the scopes of some gates, where no other rows are of interest.
         """
         wheel = self.spark.sql(
             f"""
-            select due_at, topic, payload_bytes
+            select due_at, topic, gate, payload_bytes
             from {self.schema}.deliveries
             where kind is not null and due_at >= {_time(floor)} and due_at <= {_time(upto + HORIZON)}
             """
         )
+        if topic is not None:
+            wheel = wheel.where(F.col("topic") == topic)
+        if gates is not None:
+            wheel = wheel.where(F.col("gate").isin(*gates))
         due = F.col("due_at") <= F.lit(upto)
-        row = (
-            (wheel if only is None else wheel.where(F.col("topic") == only))
-            .agg(
-                F.count_if(due).alias("rows"),
-                F.coalesce(F.sum(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("size"),
-                F.coalesce(F.max(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("largest"),
-                F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
-            )
-            .collect()[0]
-        )
+        row = wheel.agg(
+            F.count_if(due).alias("rows"),
+            F.coalesce(F.sum(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("size"),
+            F.coalesce(F.max(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("largest"),
+            F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
+        ).collect()[0]
         return Waiting(int(row["rows"]), int(row["size"]), int(row["largest"]), _aware(row["next_due"]))
 
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
@@ -164,7 +164,7 @@ class PublishStep:
         upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what)
         self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
         measures = Observation()
-        results = self._send(self._due(replace(what, upto=upto)), clock, measures)
+        results = self._send(self.due(replace(what, upto=upto)), clock, measures)
         seen = measures.get
         published = _published(results, seen, upto, complete=upto == what.upto)
         if published.sent:
@@ -194,7 +194,8 @@ class PublishStep:
             raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {in_short(error)}") from error
         unrecorded.results.unpersist()
 
-    def _due(self, what: Due) -> DataFrame:
+    def due(self, what: Due) -> DataFrame:
+        """What is ready: the rows of `ready`, restricted so that only due slots of the wheel are read."""
         ready = self.spark.sql(
             f"""
             select * from {self.schema}.ready
@@ -211,7 +212,7 @@ class PublishStep:
     def _cut(self, what: Due) -> datetime:
         """The latest due time up to which what is ready fits into one step, by whole milliseconds; at least one of them."""
         due = (
-            self._due(what)
+            self.due(what)
             .groupBy("due_at")
             .agg(F.count(F.lit(1)).alias("rows"), F.sum("payload_bytes").alias("size"))
             .orderBy("due_at")

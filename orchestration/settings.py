@@ -167,6 +167,12 @@ class Settings(BaseSettings):
     """Whether the brokers have transactions. Without them an older loop is not fenced in Kafka, only told; see docs/configuration.md."""
     decisions_topic: _TopicOrNone = ""
     """A topic to which each decision is announced, as JSON; see docs/announcements.md. Empty: no announcements."""
+    gates_topic: _TopicOrNone = ""
+    """A topic on which it is told which gates are closed, as JSON by scope; see docs/gates.md. Empty: it is not told."""
+    gate_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """How many messages a second an opened gate lets go of those that it held."""
+    settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30
+    """How long after a group has processed a retry its failure may still be reported; then it counts as recovered."""
     group: _Name = "redrive"
     """The consumer group whose offsets show how far the intake is. Nothing reads them back."""
     slots: Annotated[int, Field(ge=1, le=256)] = 2

@@ -31,7 +31,10 @@ READY: Final = pa.schema(
         # what is added: why a dead letter died; the attempt that the send starts, of a dead letter the last that was made
         pa.field("dead_letter_headers", _HEADERS),
         pa.field("attempt", pa.int32()),
+        # which failed sends count: `all`, or those that concern the record or its topic
+        pa.field("publish_charge", pa.string()),
         # where the message came from, carried through to the results
+        pa.field("consumer_group", pa.string()),
         pa.field("original_topic", pa.string()),
         pa.field("original_partition", pa.int32()),
         pa.field("original_offset", pa.int64()),
@@ -48,6 +51,7 @@ RESULTS: Final = pa.schema(
         pa.field("due_at", _TIME),
         pa.field("kind", pa.string()),
         pa.field("message_id", pa.string()),
+        pa.field("consumer_group", pa.string()),
         pa.field("outcome", pa.string(), nullable=False),
         # where the copy lies, for a delivered one
         pa.field("topic", pa.string()),
@@ -68,6 +72,9 @@ RESULTS: Final = pa.schema(
         pa.field("omitted", pa.string()),
     ]
 )
+
+# The value of `publish_charge` by which every failed send counts.
+CHARGE_ALL: Final = "all"
 
 DELIVERED: Final = "delivered"
 FAILED: Final = "failed"

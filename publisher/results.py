@@ -16,6 +16,7 @@ _CARRIED: Final = (
     "due_at",
     "kind",
     "message_id",
+    "consumer_group",
     "topic",
     "original_topic",
     "original_partition",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from publisher import results, transaction, untransacted
+from publisher.contract import CHARGE_ALL
 from publisher.destinations import Destination, describe, forget
 from publisher.error_kinds import Scope
-from publisher.errors import FencedError, SessionLostError
+from publisher.errors import FencedError, SessionLostError, SupersededError
 from publisher.fitting import by_batch_size, fitted, misfits, with_partitions
 from publisher.lightening import lightened, replaced
 from publisher.session import Session
@@ -29,7 +31,7 @@ class Task:
         self._slot = slot
         self._clock = clock
         self._results: list[pa.RecordBatch] = []
-        self._stopped: set[str] = set()
+        self._stopped: dict[str, Trouble] = {}
         self._refused: dict[str, Trouble] = {}
         self._splits_left = settings.max_splits
         self._fenced = False
@@ -44,6 +46,17 @@ class Task:
 
     def send(self, load: pa.RecordBatch) -> None:
         """Sends the rows of a load. Raises SessionLostError when no other load can be sent."""
+        try:
+            self._send_load(load)
+        except SupersededError:
+            raise
+        except SessionLostError as lost:
+            self._fail(self._charging_all(load), lost.trouble)
+            raise
+        for topic, trouble in self._stopped.items():
+            self._fail(of_topics(self._charging_all(load), [topic]), trouble)
+
+    def _send_load(self, load: pa.RecordBatch) -> None:
         rows = self._unsettled(load)
         destinations = self._described(rows)
         rows = with_partitions(self._fitting(self._unsettled(rows), destinations), destinations)
@@ -55,7 +68,7 @@ class Task:
         if topic in self._stopped:
             return
         if topic is not None:
-            self._stopped.add(topic)
+            self._stopped[topic] = trouble
         self._results.append(results.stopped(topic, trouble, self._slot))
 
     def _described(self, rows: pa.RecordBatch) -> dict[str, Destination]:
@@ -206,6 +219,14 @@ class Task:
                 self._fail(rows, trouble)
             case Scope.CONNECTION:
                 self.stop(topic, trouble)
+
+    def _charging_all(self, load: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a load without a result whose route charges every send that failed, whoever's fault it is."""
+        rows = load.filter(pc.fill_null(pc.equal(load.column("publish_charge"), CHARGE_ALL), False))
+        if rows.num_rows == 0 or not self._results:
+            return rows
+        settled = pa.chunked_array([some.column("delivery_id") for some in self._results])
+        return rows.filter(pc.invert(pc.is_in(rows.column("delivery_id"), settled)))
 
     def _fail(self, rows: pa.RecordBatch, trouble: Trouble) -> None:
         if rows.num_rows:

@@ -50,9 +50,9 @@ extracted as (
             {{ dialect_field(field, 'headers') }} as {{ field }}{{ ',' if not loop.last }}
             {%- endfor %}
         ) as said,
-        {{ utf8_text(header_bytes('headers', 'redrive-delivery')) }} as pointer_delivery,
-        {{ utf8_text(header_bytes('headers', 'redrive-due')) }} as pointer_due,
-        {{ content_hash('key', 'value') }} as content_hash
+        {{ utf8_text(header_bytes('headers', 'redrive-delivery')) }} as header_delivery,
+        {{ utf8_text(header_bytes('headers', 'redrive-due')) }} as header_due,
+        case when kind = 'report' then {{ content_hash('key', 'value') }} end as content_hash
     from attributed
 
 ),
@@ -110,8 +110,8 @@ reports as (
         content_hash,
 
         ---------- which delivery it says that it answers
-        case when length(pointer_delivery) <= 1024 then pointer_delivery end as pointer_delivery,
-        {{ point_in_time('pointer_due') }} as pointer_due,
+        coalesce(delivery_id, case when length(header_delivery) <= 1024 then header_delivery end) as pointer_delivery,
+        coalesce(due_at, {{ point_in_time('header_due') }}) as pointer_due,
 
         ---------- why it failed, and when
         error_class,

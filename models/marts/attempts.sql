@@ -3,9 +3,9 @@ with
 
 failures as (
 
-    -- a dead letter that is written again is no new attempt
+    -- what could not be sent, or was held by a gate, and is sent again without a report is no new attempt
     select * from {{ ref('decisions') }}
-    where (kind is not null or decision = 'dropped') and publish_attempt = 0
+    where (kind is not null or decision = 'dropped') and report_topic is not null
 
 ),
 

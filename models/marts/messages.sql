@@ -13,6 +13,12 @@ results as (
 
 ),
 
+settled_offsets as (
+
+    select * from {{ ref('settled_offsets') }}
+
+),
+
 messages as (
 
     select
@@ -25,7 +31,10 @@ messages as (
             when last_decisions.kind is null then 'refused'
             when last_decisions.kind = 'dead_letter' and coalesce(results.outcome = 'delivered', false) then 'dead'
             when last_decisions.kind = 'dead_letter' then 'dead_letter_pending'
+            -- its group has processed it, and reported no failure
+            when results.offset < settled_offsets.offset and results.sent_at <= settled_offsets.settled_at then 'recovered'
             when coalesce(results.outcome = 'delivered', false) then 'sent'
+            when coalesce(results.outcome = 'held', false) then 'held'
             else 'waiting'
         end as state,
         last_decisions.reason,
@@ -36,6 +45,7 @@ messages as (
         last_decisions.failed_at as last_failed_at,
         case
             when last_decisions.kind is not null and not coalesce(results.outcome = 'delivered', false)
+                and not coalesce(results.outcome = 'held', false)
                 then greatest(last_decisions.due_at, results.not_before)
         end as next_due,
         last_decisions.error_class,
@@ -53,6 +63,11 @@ messages as (
         on
             last_decisions.delivery_id = results.delivery_id
             and last_decisions.due_at = results.due_at
+    left join settled_offsets
+        on
+            last_decisions.consumer_group = settled_offsets.consumer_group
+            and results.topic = settled_offsets.topic
+            and results.partition = settled_offsets.partition
 
 )
 

@@ -66,7 +66,7 @@ verified as (
             pointers.pointer.delivery_id = deliveries.delivery_id
             and pointers.pointer.due_at = deliveries.due_at
             and (
-                pointers.input_kind = 'failed_send'
+                pointers.input_kind <> 'report'
                 or (
                     -- same content, and no other group's message
                     pointers.content_hash = deliveries.content_hash

@@ -61,12 +61,14 @@ counted as (
         *,
         -- a send that failed is no attempt at processing, nor is one that was turned away for want of room
         case
-            when standing = 'answer' and input_kind = 'failed_send' then answered.attempt
+            when standing = 'answer' and input_kind <> 'report' then answered.attempt
             when standing in ('answer', 'first', 'new_life', 'orphan', 'unreadable')
                 then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
         end as attempt,
         case
-            when standing = 'answer' and input_kind = 'failed_send' then answered.publish_attempt + 1
+            when standing = 'answer' and input_kind = 'failed_send'
+                then answered.publish_attempt + case when error_kind = 'backpressure' then 0 else 1 end
+            when standing = 'answer' and input_kind <> 'report' then answered.publish_attempt
             else 0
         end as publish_attempt
     from judged

@@ -25,10 +25,13 @@ wanted as (
             when standing = 'noted' then input_kind
             when standing in (
                 'unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'known_already', 'answered_already',
-                'orphan', 'unreadable', 'lost'
+                'orphan', 'unreadable', 'lost', 'no_such_delivery'
             ) then standing
             when input_kind = 'failed_send' and answered.kind = 'dead_letter' then 'dead_letter_failed'
-            when input_kind = 'failed_send' then 'send_failed'
+            when input_kind in {{ order_kinds() }} then input_kind
+            when input_kind = 'failed_send' and error_kind in ('fatal', 'poison') then 'send_failed'
+            when input_kind = 'failed_send' and publish_attempt >= policy.max_attempts then 'send_failed'
+            when input_kind = 'failed_send' then coalesce(error_kind, 'retriable')
             when policy.policy is null then 'no_route'
             when error_kind in ('fatal', 'poison') then error_kind
             -- there was no room for it: that is no reason to die
@@ -49,11 +52,13 @@ sorted as (
             when reason in ('start', 'gap') then 'note'
             when reason in ('known_already', 'answered_already') then 'duplicate'
             when reason in ('orphan', 'unreadable') then 'orphan'
-            when reason in ('unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'no_route') then 'refused'
+            when reason in ('unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'no_route', 'no_such_delivery') then 'refused'
             when reason in ('exhausted', 'out_of_time') and policy.on_exhausted = 'drop' then 'dropped'
             when reason in ('fatal', 'poison', 'exhausted', 'out_of_time', 'send_failed', 'dead_letter_failed') then 'dead_letter'
-            when reason in ('retriable', 'quota', 'backpressure', 'fenced', 'blocking') then 'retry'
-        end as decision
+            when reason in ('retriable', 'quota', 'backpressure', 'fenced', 'blocking') or reason in {{ order_kinds() }} then 'retry'
+        end as decision,
+        -- nothing new has failed: what is sent now is what was to be sent before, for the same reason
+        reason = 'dead_letter_failed' or reason in {{ order_kinds() }} as is_sent_anew
     from wanted
 
 ),
@@ -63,7 +68,7 @@ addressed as (
     select
         *,
         case
-            when reason = 'dead_letter_failed' then answered.topic
+            when is_sent_anew then answered.topic
             when decision = 'orphan' then concat(report_topic, '.dlq')
             when decision = 'retry' and consumer_group is null and contains(retry_topic, '{group}') then original_topic
             when decision = 'retry'
@@ -132,6 +137,8 @@ made as (
             when objection is null and reason = 'dead_letter_failed' then recorded_at + make_dt_interval(0, 0, 0, coalesce(delay_ms, 60000) / 1000.0)
             else recorded_at
         end as due_at,
+        case when objection is null and decision = 'retry' then {{ gate_scope('gate', 'consumer_group', 'original_topic', 'original_partition') }} end as gate,
+        case when objection is null and decision = 'retry' then publish_charge end as publish_charge,
         case when objection is null and (decision = 'retry' or reason = 'dead_letter_failed') then delay_ms end as delay_ms,
 
         ---------- what it answers
@@ -140,16 +147,15 @@ made as (
         case when standing = 'answer' then answered.headers end as prior_headers,
 
         ---------- why it failed, and when
-        failed_at,
+        case when is_sent_anew then answered.failed_at else failed_at end as failed_at,
         happened_at,
         first_failed_at,
-        -- a dead letter that is written again keeps the reason of death
-        case when reason = 'dead_letter_failed' then answered.error_class else error_class end as error_class,
-        case when reason = 'dead_letter_failed' then answered.error_message else error_message end as error_message,
-        case when reason = 'dead_letter_failed' then answered.error_stack end as prior_stack,
-        case when reason = 'dead_letter_failed' then answered.error_kind else error_kind end as error_kind,
-        case when reason = 'dead_letter_failed' then answered.rule else rule end as rule,
-        case when reason = 'dead_letter_failed' then answered.matched else matched end as matched,
+        case when is_sent_anew then answered.error_class else error_class end as error_class,
+        case when is_sent_anew then answered.error_message else error_message end as error_message,
+        case when is_sent_anew then answered.error_stack end as prior_stack,
+        case when is_sent_anew then answered.error_kind else error_kind end as error_kind,
+        case when is_sent_anew then answered.rule else rule end as rule,
+        case when is_sent_anew then answered.matched else matched end as matched,
         passed_over,
         problems,
         policy.policy,

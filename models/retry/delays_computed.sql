@@ -23,6 +23,8 @@ delayed as (
         -- a failure can't have happened before its delivery was due: a wrong clock neither postpones a retry nor burns attempts
         greatest(failed_at, answered.due_at) as failed_at,
         case
+            -- it has waited already
+            when input_kind in {{ order_kinds() }} then 0
             -- there was no room: a short pause, the same each time
             when error_kind = 'backpressure' then policy.backpressure_ms
             else cast(round(

@@ -39,25 +39,45 @@ events as (
         headers,
         true as is_report
     from {{ ref('events') }} as events
-    where {{ in_this_fold('batch') }}
+    where {{ in_this_fold('batch') }} and delivery_id is null
 
 ),
 
-failed_sends as (
+about_deliveries as (
 
+    -- what comes from ourselves carries no payload: that of the delivery it is about
     select
         {{ result_cause('publish_results') }} as cause,
+        delivery_id,
+        due_at
+    from {{ ref('publish_results') }} as publish_results
+    where outcome = 'failed' and {{ in_this_fold('batch') }}
+
+    union all
+
+    select
+        {{ event_cause('events') }} as cause,
+        delivery_id,
+        due_at
+    from {{ ref('events') }} as events
+    where delivery_id is not null and {{ in_this_fold('batch') }}
+
+),
+
+sent_before as (
+
+    select
+        about_deliveries.cause,
         deliveries.key,
         deliveries.value,
         deliveries.headers,
         false as is_report
-    from {{ ref('publish_results') }} as publish_results
+    from about_deliveries
     left join {{ wheel() }} as deliveries
         on
-            publish_results.delivery_id = deliveries.delivery_id
-            and publish_results.due_at = deliveries.due_at
+            about_deliveries.delivery_id = deliveries.delivery_id
+            and about_deliveries.due_at = deliveries.due_at
             and {{ dues_in_bounds('deliveries.due_at') }}
-    where publish_results.outcome = 'failed' and {{ in_this_fold('publish_results.batch') }}
 
 ),
 
@@ -66,7 +86,7 @@ inputs as (
     select {{ in_few_partitions() }} * from (
         select * from events
         union all
-        select distinct * from failed_sends
+        select distinct * from sent_before
     ) as gathered
 
 ),
@@ -114,6 +134,8 @@ decided as (
         date_trunc('hour', decisions.due_at) as due_hour,
         decisions.topic,
         decisions.partition,
+        decisions.gate,
+        decisions.publish_charge,
         decisions.delay_ms,
 
         ---------- what it answers

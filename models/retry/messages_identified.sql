@@ -29,6 +29,7 @@ placed as (
             when inputs.answered is not null then 'answer'
             -- our own result always has its delivery; the check at the end stops the fold if it hadn't
             when inputs.input_kind = 'failed_send' then 'lost'
+            when inputs.input_kind in {{ order_kinds() }} then 'no_such_delivery'
             when inputs.speaks_for is null then 'unknown_source'
             when inputs.named_topic is null or inputs.named_partition is null or inputs.named_offset is null
                 or inputs.origin_topic is null or inputs.origin_partition is null or inputs.origin_offset is null then 'unreadable'
@@ -135,7 +136,7 @@ identified as (
         case
             when standing = 'answer' then answered.message_id
             when standing = 'first' then first_id
-            when standing = 'noted' then concat('loop:', cause)
+            when standing in ('noted', 'no_such_delivery') then concat('loop:', cause)
             else {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
         end as message_id,
         case when standing = 'answer' then answered.life when begins_a_life then known_life + 1 else known_life end as life,

@@ -18,7 +18,8 @@ closing_results as (
         min(batch) as closed_batch
     from {{ ref('publish_results') }}
     where
-        outcome in {{ closing_outcomes() }}
+        -- what is held was not sent: nobody can have failed on it
+        outcome in {{ closing_outcomes() }} and outcome <> 'held'
         and {{ coordinates_in_bounds('original_topic', 'original_offset', fold_bounds().origin) }}
     group by delivery_id, due_at
 

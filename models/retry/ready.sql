@@ -104,9 +104,13 @@ ready as (
         {{ dead_letter_headers() }} as dead_letter_headers,
         -- the attempt that a retry starts; of a dead letter, the last one that was made
         case when kind = 'dead_letter' then attempt else attempt + 1 end as attempt,
+        publish_charge,
         payload_bytes,
+        gate,
+        first_failed_at,
 
         ---------- where the message came from
+        consumer_group,
         original_topic,
         original_partition,
         original_offset,

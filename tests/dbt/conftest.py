@@ -31,6 +31,7 @@ ROUTES = [
     {"topic": "^routed-eu", "retry_policy": "default", "retry_topic": "{topic}.longer"},
     {"topic": "routed-eu-1", "retry_policy": "default", "retry_topic": "{topic}.name"},
     {"topic": "routed-eu-1", "consumer_group": "billing", "retry_policy": "default", "retry_topic": "{topic}.group"},
+    {"topic": "charged", "retry_policy": "default", "publish_policy": "twice", "retry_topic": "{topic}-retry", "publish_charge": "all"},
     {"topic": "routed-eu-1", "consumer_group": "billing", "error_kind": "quota", "retry_policy": "bounded", "retry_topic": "{topic}.kind"},
 ]
 
@@ -86,7 +87,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         seeds={
             "sources": [{"consumer_group": None, "start": "earliest", "states_kind": "true", **row} for row in SOURCES],
             "routes": [
-                {"consumer_group": "*", "error_kind": "*", "publish_policy": "publish", "dead_letter_topic": "{topic}.dlq", **row}
+                {
+                    "consumer_group": "*",
+                    "error_kind": "*",
+                    "publish_policy": "publish",
+                    "dead_letter_topic": "{topic}.dlq",
+                    "publish_charge": None,
+                    **row,
+                }
                 for row in ROUTES
             ],
             "retry_policies": POLICIES,

@@ -34,8 +34,10 @@ class Report:
     headers: Headers | None
     key: bytes | None = b"key"
     value: bytes | None = b"value"
-    source: str = "failures"
+    source: str | None = "failures"
     kind: str = "report"
+    about: Row | None = None
+    """The delivery that it is about, where the loop says it."""
 
     def but(self, **changes: Any) -> Report:
         """The same report with something else in it."""
@@ -118,6 +120,11 @@ def failed_again(delivery: Row, offset: int, *, error: str | None = "TimeoutErro
     )
 
 
+def order(kind: str, delivery: Row) -> Report:
+    """What the loop asks of a delivery."""
+    return Report(None, None, None, source=None, kind=kind, about=delivery)
+
+
 def pointer(delivery: Row) -> Headers:
     """The headers by which a retry says which delivery it is."""
     return (
@@ -165,6 +172,7 @@ class Home:
                 *(taken.key, taken.value),
                 None if taken.headers is None else [Row(key=name, value=value) for name, value in taken.headers],
                 *(self.now, False),
+                *(None if taken.about is None else taken.about[name] for name in ("delivery_id", "due_at")),
             )
             for place, taken in enumerate(reports)
         ]
@@ -173,7 +181,8 @@ class Home:
             "events",
             rows,
             "topic_id string, partition int, offset bigint, index int, kind string, source string, topic string, key binary,"
-            "value binary, headers array<struct<key: string, value: binary>>, record_timestamp timestamp, stamped_by_broker boolean",
+            "value binary, headers array<struct<key: string, value: binary>>, record_timestamp timestamp, stamped_by_broker boolean,"
+            "delivery_id string, due_at timestamp",
         )
         return [f"topic-id/0/{row[2]}/0" for row in rows]
 

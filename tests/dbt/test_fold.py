@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import Row
 
 from orchestration.dbt import DbtError
-from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, pointer, report, spring_report
+from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, order, pointer, report, spring_report
 
 RETRY = ("retry", "retriable")
 DEAD = ("dead_letter", "fatal")
@@ -53,6 +53,16 @@ def delivered_at(offset: int, place: int = -1) -> Round:
 def refused(error_name: str = "MSG_SIZE_TOO_LARGE", error_kind: str = "poison") -> Round:
     """Kafka refuses what was decided last."""
     return lambda decisions: [Result(decisions[-1], "failed", error_name=error_name, error_kind=error_kind)]
+
+
+def held(place: int = -1) -> Round:
+    """A gate holds what was decided."""
+    return lambda decisions: [Result(decisions[place], "held")]
+
+
+def asks(kind: str, place: int = -1, times: int = 1) -> Round:
+    """The loop asks for a delivery that a gate held."""
+    return lambda decisions: [order(kind, decisions[place])] * times
 
 
 def fails_again(offset: int, place: int = -1, times: int = 1) -> Round:
@@ -229,6 +239,73 @@ CASES = [
             [(row["error_class"], row["publish_attempt"]) for row in rows] == [("KeyError", n) for n in (0, 1, 2)]
             and rows[2]["due_at"] > rows[2]["recorded_at"]
         ),
+    ),
+    Case(
+        "where all failed sends count, one that passes is sent again, until they are too many; the next report begins to count anew",
+        (
+            comes(report("charged", 1), report("charged", 2)),
+            lambda rows: [Result(row, "failed", error_name="_MSG_TIMED_OUT", error_kind="retriable") for row in rows],
+            lambda rows: [
+                Result(rows[2], "failed", error_name="_MSG_TIMED_OUT", error_kind="retriable"),
+                Result(rows[3], offset=540),
+            ],
+            fails_again(540, place=3),
+        ),
+        (RETRY, RETRY, RETRY, RETRY, ("dead_letter", "send_failed"), RETRY),
+        lambda rows: (
+            attempts(1, 1, 1, 1, 1, 2)(rows)
+            and [row["publish_attempt"] for row in rows] == [0, 0, 1, 1, 2, 0]
+            and rows[4]["error_class"] == "_MSG_TIMED_OUT"
+        ),
+    ),
+    # ---------- gates
+    Case(
+        "what a gate held goes where it was to go, uncharged, and once",
+        (comes(stated("blocking", report("gated"))), held(), asks("probe", times=2)),
+        (("retry", "blocking"), ("retry", "probe"), ANSWERED_ALREADY),
+        lambda rows: (
+            attempts(1, 1, None)(rows)
+            and same_message(rows)
+            and rows[0]["gate"] == rows[1]["gate"] == "billing:gated"
+            and rows[1]["due_at"] == rows[1]["recorded_at"]
+            and all(
+                rows[0][name] == rows[1][name]
+                for name in (
+                    "topic",
+                    "key",
+                    "value",
+                    "headers",
+                    "failed_at",
+                    "error_class",
+                    "error_kind",
+                    "rule",
+                    "matched",
+                    "content_hash",
+                )
+            )
+        ),
+    ),
+    Case(
+        "what is held is no news when it is reported again; after its release it is a message like any other",
+        (
+            comes(report("held-twice", 4)),
+            held(),
+            comes(report("held-twice", 4)),
+            asks("release", place=0),
+            delivered_at(550),
+            fails_again(550),
+        ),
+        (RETRY, KNOWN_ALREADY, ("retry", "release"), RETRY),
+        attempts(1, None, 1, 2),
+    ),
+    Case(
+        "what is held is released after weeks, too",
+        (
+            comes(report("held-long")),
+            held(),
+            lambda rows: [order("release", rows[0]), order("release", Row(delivery_id="nowhere", due_at=rows[0]["due_at"]))],
+        ),
+        (RETRY, ("retry", "release"), ("refused", "no_such_delivery")),
     ),
     # ---------- where it may go
     Case("no way back into a source", (comes(report("into-a-source")),), (("refused", "destination_is_a_source"),)),

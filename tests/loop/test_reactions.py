@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+
+from confluent_kafka import Producer
+
 from tests.loop.harness import Record, Redrive
 
 
@@ -9,11 +14,15 @@ def _attempts(records: list[Record]) -> list[str | None]:
     return [record.header("redrive-attempt") for record in records]
 
 
-def test_backpressure_charges_nothing(redrive: Redrive) -> None:
+def test_backpressure_charges_nothing_and_a_quota_waits_five_times_as_long_also_over_a_restart(redrive: Redrive) -> None:
     redrive.domain("room")
+    redrive.domain("quota")
     redrive.fails("room.orders", b"k", b"v", error="acme.BackpressureError")
     (first,) = redrive.retries("room", 1)
     redrive.report(first, error="acme.BackpressureError")
+    over_quota = redrive.fails("quota.orders", b"k", b"v", error="acme.QuotaExceededError")
+    redrive.decided("quota", 1)
+    redrive.restart()
     redrive.report(redrive.retries("room", 2)[-1])
     retries = redrive.retries("room", 3)
     # it was turned away twice, and failed once
@@ -21,14 +30,8 @@ def test_backpressure_charges_nothing(redrive: Redrive) -> None:
     rows = redrive.sql("select * from attempts where original_topic = 'room.orders' order by due_at")
     assert [(row["reason"], row["attempt"]) for row in rows] == [("backpressure", 0), ("backpressure", 0), ("retriable", 1)]
     assert all((row["due_at"] - row["failed_at"]).total_seconds() >= 1 for row in rows)
-    redrive.settle()
-
-
-def test_a_quota_that_is_used_up_is_given_five_times_as_long(redrive: Redrive) -> None:
-    redrive.domain("quota")
-    record = redrive.fails("quota.orders", b"k", b"v", error="acme.QuotaExceededError")
     (retry,) = redrive.retries("quota", 1)
-    assert retry.timestamp - record.timestamp >= 5_000
+    assert retry.timestamp - over_quota.timestamp >= 5_000
     assert _attempts([retry]) == ["2"]
     (row,) = redrive.sql("select * from attempts where original_topic = 'quota.orders'")
     assert (row["reason"], row["delay_ms"]) == ("quota", 5_000)
@@ -71,4 +74,41 @@ def test_a_start_loads_rules_only_if_they_are_others(redrive: Redrive) -> None:
     finally:
         path.write_bytes(rules)
         redrive.loop.tick()
+    redrive.settle()
+
+
+def test_a_fence_while_the_loop_is_in_charge_charges_nothing_and_loses_nothing(redrive: Redrive) -> None:
+    redrive.domain("fence")
+    settings = redrive.loop.settings
+    ids = [f"{settings.transactional_prefix}.{settings.instance}.{slot}" for slot in range(settings.slots)]
+    over = threading.Event()
+
+    def fence() -> None:
+        # somebody who has no business with these ids begins under them again and again
+        while not over.is_set():
+            for name in ids:
+                Producer({**redrive.kafka, "transactional.id": name}).init_transactions(10)
+
+    intruder = threading.Thread(target=fence)
+    intruder.start()
+    try:
+        for number in range(20):
+            redrive.fails("fence.orders", b"%d" % number, b"v")
+        redrive.decided("fence", 20)
+        redrive.loop.stopping.wait(1)
+        for _ in range(3):
+            redrive.loop.tick()
+    finally:
+        over.set()
+        intruder.join()
+    redrive.retries("fence", 20)
+    redrive.settle()
+    retries = redrive.read("fence.orders-billing-retry")
+    assert {int(record.key or b"") for record in retries} == set(range(20))
+    rows = redrive.sql("select * from publish_results where original_topic = 'fence.orders'")
+    outcomes = Counter(row["outcome"] for row in rows)
+    # a fence at the commit may have come too late: then, and only then, a message is sent once more
+    assert outcomes.keys() <= {"delivered", "unknown"}
+    assert outcomes["delivered"] == 20
+    assert len(retries) <= 20 + outcomes["unknown"]
     redrive.settle()

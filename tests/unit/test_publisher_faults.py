@@ -142,6 +142,24 @@ def test_outcome(mock_cluster: MockCluster, case: Case) -> None:
             assert row["error_code"] == (None if row["outcome"] == "delivered" else case.code)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_where_all_failed_sends_count_whatever_was_not_sent_has_failed(mock_cluster: MockCluster, case: Case) -> None:
+    mock_cluster.create(A)
+    mock_cluster.create(B)
+    case.script(mock_cluster)
+    rows = [{"topic": A, "publish_charge": "all"}, {"topic": B, "publish_charge": "record"}] * 2
+
+    results = send(rows, settings_for(mock_cluster.bootstrap))
+
+    # what is unknown may have been delivered; and the other route is charged as before
+    wanted = {"d0": case.a or "failed", "d1": case.b, "d2": case.a or "failed", "d3": case.b}
+    assert outcomes(results) == {delivery: outcome for delivery, outcome in wanted.items() if outcome}
+    assert stops(results) == case.stops
+    if case.a is None:
+        ((_, code, kind),) = case.stops
+        assert {(row["error_code"], row["error_kind"]) for row in results if row["outcome"] == "failed"} == {(code, kind)}
+
+
 def test_a_fence_is_made_up_for_once_in_a_call(mock_cluster: MockCluster) -> None:
     mock_cluster.create(A)
     # the first load twice, the second once, then the third

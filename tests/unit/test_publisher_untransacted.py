@@ -93,6 +93,18 @@ def test_outcome(mock_cluster: MockCluster, case: Case) -> None:
             assert row["error_code"] == (case.code if row["topic"] == A else None)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_where_all_failed_sends_count_whatever_was_not_sent_has_failed(mock_cluster: MockCluster, case: Case) -> None:
+    mock_cluster.create(A)
+    mock_cluster.create(B)
+    case.script(mock_cluster)
+
+    results = send([{"topic": A, "publish_charge": "all"}, {"topic": B, "publish_charge": "all"}] * 2, plainly(mock_cluster))
+
+    assert outcomes(results) == {"d0": case.a or "failed", "d1": "delivered", "d2": case.a or "failed", "d3": "delivered"}
+    assert stops(results) == case.stops
+
+
 def test_records_lie_where_the_results_say_and_nothing_beside_them(mock_cluster: MockCluster) -> None:
     topic = mock_cluster.create("t")
     headers: list[list[tuple[str, bytes | None]] | None] = [None, [("a", b""), ("b", None), ("a", b"2")]]

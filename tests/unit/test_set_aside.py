@@ -23,7 +23,7 @@ class Publisher:
         self.became = became
         self.asked: list[Due] = []
 
-    def waiting(self, *_: object) -> Waiting:
+    def waiting(self, *_: object, **__: object) -> Waiting:
         return Waiting(rows=1, size=1, largest=1, next_due=None)
 
     def run(self, what: Due, *_: object) -> Published:

@@ -1,0 +1,129 @@
+"""How far consumer groups have got with what was sent to them: the success of a retry, where it can be known.
+
+A group that has committed an offset has processed what lies before it. If no report about it came within the time to settle, nothing
+failed: that much of the partition is settled. It is written into `ticks`, where the view `settled_offsets` reads it: who has recovered is
+SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from pyspark.sql import Row, SparkSession
+
+from orchestration.cluster import Cluster
+
+# How often groups are asked, as a part of the time to settle; and at most so often, in seconds.
+_LOOKS = 6
+_MOST_OFTEN = 1.0
+
+
+class Place(NamedTuple):
+    """A partition, and the group that reads it."""
+
+    consumer_group: str
+    topic: str
+    partition: int
+
+
+@dataclass
+class _Awaited:
+    """What is known of one place: the offset after our last send, and how far it is settled.
+
+    committed: what the group has committed, None where it has not, or not been asked. seen: an offset that was committed at a time, and
+    counts as soon as it has settled.
+    """
+
+    sent: int
+    settled: int = 0
+    committed: int | None = None
+    seen: tuple[int, datetime] | None = None
+
+
+@dataclass
+class Consumers:
+    """Watches the places that something was sent to, until it is settled.
+
+    looked: the last batch of results that was looked at.
+    """
+
+    spark: SparkSession
+    schema: str
+    cluster: Cluster
+    settle: timedelta
+    looked: int
+    _awaited: dict[Place, _Awaited] = field(default_factory=dict)
+    _last_look: datetime | None = None
+    _next_look: datetime | None = None
+
+    def remember(self, rows: Iterable[Row]) -> None:
+        """Goes on with what the last row of `ticks` says is awaited."""
+        for row in rows:
+            self._awaited[Place(row["consumer_group"], row["topic"], row["partition"])] = _Awaited(row["sent"], row["settled"])
+
+    def look(self, now: datetime, batch: int, *, complete: bool) -> dict[Place, int]:
+        """Asks the groups, if it is time. Returns the places of which more is settled than before, and up to which offset.
+
+        now: a moment from which on reports were taken in; complete: whether all that there were have been, and are decided. batch: the
+        last one. Raises ClusterError.
+        """
+        if self._next_look is not None and now < self._next_look:
+            return {}
+        self._last_look = now
+        self._next_look = now + max(self.settle / _LOOKS, timedelta(seconds=_MOST_OFTEN))
+        self._add_sends(batch)
+        settled: dict[Place, int] = {}
+        for group in {place.consumer_group for place in self._awaited}:
+            places = [place for place in self._awaited if place.consumer_group == group]
+            committed = self.cluster.committed(group, [(place.topic, place.partition) for place in places])
+            for place in places:
+                self._saw(place, committed.get((place.topic, place.partition)), now)
+        for place, awaited in list(self._awaited.items()):
+            if complete and awaited.seen is not None and awaited.seen[1] + self.settle <= now:
+                awaited.settled = settled[place] = awaited.seen[0]
+                awaited.seen = None
+            if awaited.settled >= awaited.sent:
+                del self._awaited[place]
+        return settled
+
+    def is_silent(self, place: Place, since: datetime) -> bool:
+        """Whether the group was asked after a moment, and commits no offsets there: a success would be seen by nothing but silence."""
+        awaited = self._awaited.get(place)
+        asked = self._last_look is not None and self._last_look >= since
+        return asked and (awaited is None or awaited.committed is None)
+
+    def state(self) -> list[tuple[str, str, int, int, int]]:
+        """What is awaited, as a row of `ticks` keeps it. What a group that never commits was sent is not waited for."""
+        return [(*place, awaited.sent, awaited.settled) for place, awaited in sorted(self._awaited.items())]
+
+    def _saw(self, place: Place, committed: int | None, now: datetime) -> None:
+        awaited = self._awaited[place]
+        awaited.committed = committed
+        if committed is None or (awaited.seen is not None and committed < awaited.seen[0]):
+            # set back: what lies behind is processed once more
+            awaited.seen = None
+        elif committed != awaited.settled and awaited.seen is None:
+            awaited.seen = (committed, now)
+
+    def _add_sends(self, batch: int) -> None:
+        """Takes up the places that something was sent to since the last look."""
+        if batch <= self.looked:
+            return
+        sent = self.spark.sql(
+            f"""
+            select consumer_group, topic, partition, max(offset) + 1 as sent
+            from {self.schema}.publish_results
+            where batch > {self.looked:d} and batch <= {batch:d}
+                and outcome = 'delivered' and kind <> 'dead_letter' and consumer_group is not null
+            group by consumer_group, topic, partition
+            """
+        ).collect()
+        for row in sent:
+            place = Place(row["consumer_group"], row["topic"], row["partition"])
+            awaited = self._awaited.setdefault(place, _Awaited(row["sent"]))
+            # a topic that was created again begins anew
+            awaited.sent = int(row["sent"])
+        self.looked = batch

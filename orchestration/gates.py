@@ -1,0 +1,363 @@
+"""Gates: what a blocking error holds up waits without cost, while one message after another is sent to see whether it works again.
+
+Which scope an error holds up is decided in the fold (column `gate`). Here is what time does to it: what falls due behind a closed gate is
+closed as `held`, all but the probe; a probe that succeeds opens the gate; what was held gets successors, the oldest first, at a bounded
+rate. Both are asked for by events, like everything that is decided.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from orchestration.consumers import Consumers, Place
+from orchestration.ledgers import Ledgers
+from orchestration.publish import Due, PublishStep
+
+log = logging.getLogger(__name__)
+
+# At most so much of the time since the last release counts: a loop that was away makes no flood.
+_LONGEST_RELEASE = timedelta(seconds=10)
+
+# What goes first.
+_AGE = ("first_failed_at", "original_partition", "original_offset")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A delivery that was sent to see whether its scope works again, and where it lies."""
+
+    delivery_id: str
+    due_at: datetime
+    sent_at: datetime
+    consumer_group: str | None
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def place(self) -> Place | None:
+        """Where it waits for its group; None where that is unknown."""
+        return None if self.consumer_group is None else Place(self.consumer_group, self.topic, self.partition)
+
+
+@dataclass
+class Gate:
+    """The gate of one scope.
+
+    floor: nothing that it holds was due before. next_probe: when to look for a probe, while none is under way. waits_for: the batch of
+    events by which something was asked for, which must be decided before anything else is. picks_anew: whether the message that was
+    probed last is dead, or could not be sent, so that the oldest of all is next; else it is that message again.
+    """
+
+    closed_at: datetime
+    error_class: str | None
+    next_probe: datetime
+    floor: datetime
+    opened_at: datetime | None = None
+    probes: int = 0
+    probe: Probe | None = None
+    waits_for: int = 0
+    picks_anew: bool = False
+    released_at: datetime | None = None
+
+
+@dataclass
+class Gates:
+    """All gates of a loop."""
+
+    spark: SparkSession
+    schema: str
+    ledgers: Ledgers
+    settle: timedelta
+    release_per_second: int
+    _gates: dict[str, Gate] = field(default_factory=dict)
+    _candidates: dict[str, Row] = field(default_factory=dict)
+    untold: set[str] = field(default_factory=set)
+    """The scopes whose gate has changed since it was told."""
+    changes: int = 0
+    """How many gates have closed, opened, or let the last message go, since somebody set this to 0."""
+
+    @property
+    def closed(self) -> list[str]:
+        """The scopes whose gate is closed."""
+        return [scope for scope, gate in self._gates.items() if gate.opened_at is None]
+
+    @property
+    def next_look(self) -> datetime | None:
+        """When to look for a probe, at the earliest; None: not before something else happens."""
+        looks = [gate.next_probe for gate in self._gates.values() if gate.opened_at is None and gate.probe is None and not gate.waits_for]
+        return min(looks, default=None)
+
+    # ---------- what was decided
+
+    def decided(self, after: int, upto: int, now: datetime, floor: datetime) -> None:
+        """Closes the gates of blocking errors that were decided in some batches, and sees which probes were answered.
+
+        floor: nothing that is open was due before.
+        """
+        probes = {gate.probe.delivery_id: scope for scope, gate in self._gates.items() if gate.probe is not None}
+        blocking = F.col("reason") == "blocking"
+        answers = F.col("prior_delivery").isin(*probes) if probes else F.lit(False)
+        rows = (
+            self.spark.sql(
+                f"""
+                select gate, reason, decision, prior_delivery, due_at, error_class
+                from {self.schema}.deliveries
+                where batch > {after:d} and batch <= {upto:d}
+                """
+            )
+            .where(blocking | answers)
+            .groupBy("gate", "reason", "decision", F.when(answers, F.col("prior_delivery")).alias("answered"))
+            .agg(F.min("due_at").alias("due_at"), F.min("error_class").alias("error_class"))
+            .collect()
+        )
+        for row in rows:
+            scope = probes.get(row["answered"])
+            if scope is not None:
+                gate = self._gates[scope]
+                gate.probe = None
+                gate.picks_anew = row["decision"] != "retry"
+                gate.next_probe = row["due_at"].astimezone(UTC) if row["decision"] == "retry" else now
+            if row["reason"] == "blocking" and row["gate"] is not None:
+                self._close(row, now, floor)
+        for gate in self._gates.values():
+            gate.waits_for = gate.waits_for if gate.waits_for > upto else 0
+
+    def _close(self, row: Row, now: datetime, floor: datetime) -> None:
+        due = row["due_at"].astimezone(UTC)
+        gate = self._gates.get(row["gate"])
+        if gate is not None and gate.opened_at is None:
+            return
+        self._gates[row["gate"]] = Gate(now, row["error_class"], due, min(floor, gate.floor) if gate else floor)
+        self.untold.add(row["gate"])
+        self.changes += 1
+        log.warning("gate %s is closed: %s", row["gate"], row["error_class"])
+
+    # ---------- what is due
+
+    def hold(self, publisher: PublishStep, what: Due, gated: int) -> tuple[int, int]:
+        """Closes what is due behind closed gates as held, but for the probe of each. Returns how many, and how many probes it asked for.
+
+        gated: how many rows are due there at most. Raises AppendError.
+        """
+        now = what.now
+        self._candidates = {}
+        waiting = publisher.due(what).where(F.col("gate").isin(*self.closed)) if gated else None
+        due: dict[str, Row] = {}
+        if waiting is not None:
+            oldest = F.min_by(F.struct("delivery_id", "due_at", *_AGE), F.struct(*_AGE)).alias("oldest")
+            due = {row["gate"]: row for row in waiting.groupBy("gate").agg(oldest, F.count(F.lit(1)).alias("rows")).collect()}
+        asked = 0
+        for scope in self.closed:
+            gate = self._gates[scope]
+            if gate.probe is None and gate.next_probe <= now and gate.waits_for == 0:
+                asked += self._look_for_probe(scope, due.get(scope), now)
+        held = sum(int(row["rows"]) for row in due.values()) - len(self._candidates)
+        if waiting is not None and held:
+            self.ledgers.append("publish_results", self._held(waiting), now)
+        return held, asked
+
+    def _look_for_probe(self, scope: str, due: Row | None, now: datetime) -> int:
+        """Lets the oldest of what is due out as a probe; or asks for the oldest of what is held, if nothing is due, or it is older.
+
+        Returns how many it asked for.
+        """
+        gate = self._gates[scope]
+        if due is not None and not gate.picks_anew:
+            self._candidates[scope] = due["oldest"]
+            return 0
+        gate.picks_anew = False
+        oldest = self._held_by(scope).orderBy(*_AGE).limit(1)
+        found = oldest.collect()
+        if found and (due is None or _age(found[0]) < _age(due["oldest"])):
+            return self._order("probe", scope, oldest, now)
+        if due is not None:
+            self._candidates[scope] = due["oldest"]
+        else:
+            self._open(scope, now, "nothing waits behind it")
+        return 0
+
+    def _held(self, waiting: DataFrame) -> DataFrame:
+        probes = F.lit(False)
+        for row in self._candidates.values():
+            due_at = F.lit(row["due_at"].astimezone(UTC))
+            probes = probes | ((F.col("delivery_id") == row["delivery_id"]) & (F.col("due_at") == due_at))
+        return waiting.where(~probes).select(
+            *("delivery_id", "due_at", "kind", "message_id", "consumer_group", "topic"),
+            F.lit("held").alias("outcome"),
+            F.concat(F.lit("gate "), "gate").alias("error_message"),
+            *("original_topic", "original_partition", "original_offset"),
+        )
+
+    def sent(self, after: int, now: datetime) -> None:
+        """Sees what became of the probes that were let out: of the sends after a batch."""
+        if not self._candidates:
+            return
+        ids = [row["delivery_id"] for row in self._candidates.values()]
+        results = self.spark.sql(f"select * from {self.schema}.publish_results where batch > {after:d}").where(
+            F.col("delivery_id").isin(*ids)
+        )
+        outcomes = {row["delivery_id"]: row for row in results.collect()}
+        for scope, candidate in self._candidates.items():
+            gate, row = self._gates[scope], outcomes.get(candidate["delivery_id"])
+            if row is None:
+                continue
+            if row["outcome"] == "delivered":
+                self._is_under_way(scope, row)
+            elif row["outcome"] == "unknown":
+                # it may be sent then, and nothing else before
+                gate.next_probe = row["not_before"].astimezone(UTC)
+            else:
+                gate.picks_anew, gate.next_probe = True, now
+        self._candidates = {}
+
+    def _is_under_way(self, scope: str, row: Row) -> None:
+        gate = self._gates[scope]
+        gate.probes += 1
+        gate.probe = _probe(row)
+        log.info("gate %s: probe %d is sent: %s", scope, gate.probes, row["delivery_id"])
+
+    # ---------- what comes of it
+
+    def look(self, settled: Mapping[Place, int], consumers: Consumers, now: datetime, *, complete: bool) -> None:
+        """Opens the gates whose probe has succeeded.
+
+        That is known where the group commits offsets; elsewhere it counts that no report came in time. now, complete: as for
+        Consumers.look.
+        """
+        for scope in self.closed:
+            gate = self._gates[scope]
+            if gate.probe is None:
+                continue
+            place, sent_at = gate.probe.place, gate.probe.sent_at
+            if place is not None and settled.get(place, 0) > gate.probe.offset:
+                self._open(scope, now, "a probe was processed")
+            elif complete and sent_at + self.settle <= now and (place is None or consumers.is_silent(place, sent_at)):
+                self._open(scope, now, "no report about a probe came")
+
+    def _open(self, scope: str, now: datetime, why: str) -> None:
+        gate = self._gates[scope]
+        gate.opened_at, gate.released_at, gate.probe = now, now, None
+        self.untold.add(scope)
+        self.changes += 1
+        log.warning("gate %s is open again: %s", scope, why)
+
+    def release(self, now: datetime) -> int:
+        """Asks for successors of what opened gates have held, at the rate that is set; returns how many. Raises AppendError."""
+        released = 0
+        for scope, gate in list(self._gates.items()):
+            if gate.opened_at is None or gate.waits_for:
+                continue
+            since = min(now - (gate.released_at or now), _LONGEST_RELEASE)
+            some = max(1, round(since.total_seconds() * self.release_per_second))
+            asked = self._order("release", scope, self._held_by(scope).orderBy(*_AGE).limit(some), now)
+            gate.released_at = now
+            released += asked
+            if asked == 0 and gate.opened_at < now and scope not in self.untold:
+                del self._gates[scope]
+                self.changes += 1
+        return released
+
+    def _held_by(self, scope: str) -> DataFrame:
+        floor = F.lit(self._gates[scope].floor)
+        held = self.spark.table(f"{self.schema}.held_deliveries")
+        return held.where((F.col("gate") == scope) & (F.col("due_at") >= floor) & (F.col("due_hour") >= F.date_trunc("hour", floor)))
+
+    def _order(self, kind: str, scope: str, deliveries: DataFrame, now: datetime) -> int:
+        """Writes one event for each delivery; returns how many."""
+        batch = self.ledgers.batch + 1
+        rows = [(row["delivery_id"], row["due_at"].astimezone(UTC), place) for place, row in enumerate(deliveries.collect())]
+        if not rows:
+            return 0
+        said: dict[str, Column] = {
+            "topic_id": F.lit("loop"),
+            "partition": F.lit(1),
+            "offset": F.lit(batch),
+            "kind": F.lit(kind),
+            "detail": F.lit(scope),
+        }
+        orders = self.spark.createDataFrame(rows, "delivery_id string, due_at timestamp, index int").withColumns(said)
+        self._gates[scope].waits_for = self.ledgers.append("events", orders, now)
+        return len(rows)
+
+    # ---------- what is written down
+
+    def remember(self, gates: Mapping[str, Row]) -> None:
+        """Goes on with what the last row of `ticks` says."""
+        for scope, row in gates.items():
+            self._gates[scope] = Gate(
+                closed_at=row["closed_at"].astimezone(UTC),
+                error_class=row["error_class"],
+                next_probe=row["next_probe"].astimezone(UTC),
+                floor=row["floor"].astimezone(UTC),
+                opened_at=row["opened_at"].astimezone(UTC) if row["opened_at"] else None,
+                probes=row["probes"],
+                probe=_probe(row["probe"]) if row["probe"] else None,
+            )
+        self.untold = set(self._gates)
+
+    def resume(self, after: int) -> None:
+        """Finds the probes that the last loop sent after its last row of `ticks`."""
+        if not self.closed:
+            return
+        gated = self.spark.table(f"{self.schema}.deliveries").where(F.col("gate").isin(*self.closed))
+        sent = self._results_after(after).where("outcome = 'delivered' and kind <> 'dead_letter'")
+        probes = sent.join(gated.select("delivery_id", "due_at", "gate"), ["delivery_id", "due_at"])
+        for row in probes.dropDuplicates(["delivery_id"]).collect():
+            self._is_under_way(row["gate"], row)
+
+    def _results_after(self, batch: int) -> DataFrame:
+        return self.spark.sql(f"select * from {self.schema}.publish_results where batch > {batch:d}")
+
+    def state(self) -> dict[str, tuple[object, ...]]:
+        """The gates, as a row of `ticks` keeps them."""
+        return {
+            scope: (gate.closed_at, gate.opened_at, gate.error_class, gate.probes, _as_row(gate.probe), gate.next_probe, gate.floor)
+            for scope, gate in self._gates.items()
+        }
+
+    def announcements(self) -> list[tuple[str, str]]:
+        """What there is to tell about gates that have changed: scope, and its state as JSON."""
+        return [(scope, _announcement(scope, self._gates[scope])) for scope in sorted(self.untold) if scope in self._gates]
+
+
+def _probe(row: Row) -> Probe:
+    return Probe(
+        row["delivery_id"],
+        row["due_at"].astimezone(UTC),
+        row["sent_at"].astimezone(UTC),
+        *(row[name] for name in ("consumer_group", "topic", "partition", "offset")),
+    )
+
+
+def _as_row(probe: Probe | None) -> tuple[object, ...] | None:
+    return None if probe is None else dataclasses.astuple(probe)
+
+
+def _age(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in _AGE)
+
+
+def _announcement(scope: str, gate: Gate) -> str:
+    group, _, topic = scope.rpartition(":")
+    topic, _, partition = topic.partition("/")
+    said = {
+        "scope": scope,
+        "consumer_group": group or None,
+        "topic": topic,
+        "partition": int(partition) if partition else None,
+        "state": "closed" if gate.opened_at is None else "open",
+        "since": gate.closed_at.isoformat(timespec="milliseconds"),
+        "opened_at": gate.opened_at and gate.opened_at.isoformat(timespec="milliseconds"),
+        "error_class": gate.error_class,
+        "probes": gate.probes,
+    }
+    return json.dumps({name: value for name, value in said.items() if value is not None})
