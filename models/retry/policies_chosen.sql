@@ -17,9 +17,11 @@ chosen as (
 )
 
 select
-    * except (route),
+    * except (route, dead_letter_topic_of_class),
     route.retry_topic,
-    route.dead_letter_topic,
+    coalesce(dead_letter_topic_of_class, route.dead_letter_topic) as dead_letter_topic,
+    route.header_profile,
+    route.privacy,
     -- not `least`, which looks past a null: no bound is no bound
     cast(case when route.processing.max_attempts > 2147483647 then 2147483647 else route.processing.max_attempts end as int) as max_attempts,
     -- a failed send is the publisher's trouble and waits by the route's policy for that
