@@ -1,5 +1,5 @@
 {#- The profile `safi`: one header with one JSON object. The message's own headers stand in it in their order, with their doubles; one whose
-    value is not UTF-8 has it in base64, and says so. What is mandatory and not known is an empty text. -#}
+    value is not UTF-8 has it in base64, in one line (Spark's has lines), and says so. What is mandatory and not known is an empty text. -#}
 {% macro dead_letter_headers_safi() -%}
     array(struct(
         'x-dlq-metadata' as key,
@@ -7,7 +7,7 @@
             transform(coalesce(headers, array()), h -> case
                 when h.value is null or {{ utf8_text('h.value') }} is not null
                     then map('key', h.key, 'value', {{ utf8_text('h.value') }})
-                else map('key', h.key, 'value', base64(h.value), 'encoding', 'base64')
+                else map('key', h.key, 'value', replace(base64(h.value), '\r\n', ''), 'encoding', 'base64')
             end) as original_headers,
             coalesce(original_topic, '') as original_topic,
             coalesce(consumer_group, '') as original_consumer_group,

@@ -133,7 +133,9 @@ def _between(directory: Path, rows: Mapping[str, tuple[Row, ...]]) -> Iterator[s
     privacies = sorted([EVERYTHING, *(row["name"] for row in rows["privacy"])])
     for row in rows["routes"]:
         if row["privacy"] not in privacies:
-            yield f"{directory / 'routes.csv'}:{row.line}: privacy is {row['privacy']!r}: must be one of privacy.csv: {', '.join(privacies)}"
+            yield (
+                f"{directory / 'routes.csv'}:{row.line}: privacy is {row['privacy']!r}: must be one of privacy.csv: {', '.join(privacies)}"
+            )
     for name, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
         for row in rows[name]:
             if "{" in row[column]:
