@@ -4,9 +4,9 @@
     case
         when kind = 'dead_letter' then concat(
             case split_part(coalesce(header_profile, 'dlq'), '+', 1)
-                {%- for profile in dead_letter_header_names() if profile != 'dlq' %}
-                when '{{ profile }}' then {{ context['dead_letter_headers_' ~ profile]() }}
-                {%- endfor %}
+                when 'safi' then {{ dead_letter_headers_safi() }}
+                when 'spring' then {{ dead_letter_headers_spring() }}
+                when 'connect' then {{ dead_letter_headers_connect() }}
                 else {{ dead_letter_headers_dlq() }}
             end,
             array_compact(array(

@@ -55,7 +55,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
         (
             "dead_letter_topics",
             "X,*,*,redrive.failures",
-            "dead_letter_topics.csv:2: dead_letter_topic is 'redrive.failures': that is read by",
+            "dead_letter_topic is 'redrive.failures': that is read by",
         ),
         ("privacy", "everything,drop,drop,drop,", "name is 'everything': is the privacy that keeps all"),
         ("privacy", "p,keep,keep,forget,", "payload is 'forget': must be one of keep, hide, drop"),
