@@ -1,4 +1,18 @@
-{#- The headers that a dead letter gets, as a SQL list: one from an earlier pass gives way to ours. -#}
-{% macro dead_letter_header_names() -%}
-    ('dlq-reason', 'dlq-error-class', 'dlq-original-topic', 'dlq-failed-at', 'dlq-attempts')
-{%- endmacro %}
+{#- The header profiles, and the names that belong to each: what a profile writes, and what would say something about another failure if it
+    stayed beside that. -#}
+{% macro dead_letter_header_names() %}
+    {{ return({
+        'dlq': ['dlq-reason', 'dlq-error-class', 'dlq-original-topic', 'dlq-failed-at', 'dlq-attempts', 'dlq-stack'],
+        'safi': ['x-dlq-metadata'],
+        'spring': [
+            'kafka_dlt-original-topic', 'kafka_dlt-original-partition', 'kafka_dlt-original-offset', 'kafka_dlt-original-timestamp',
+            'kafka_dlt-original-timestamp-type', 'kafka_dlt-original-consumer-group', 'kafka_dlt-exception-fqcn',
+            'kafka_dlt-exception-cause-fqcn', 'kafka_dlt-exception-message', 'kafka_dlt-exception-stacktrace'
+        ],
+        'connect': [
+            '__connect.errors.topic', '__connect.errors.partition', '__connect.errors.offset', '__connect.errors.connector.name',
+            '__connect.errors.task.id', '__connect.errors.stage', '__connect.errors.class.name', '__connect.errors.exception.class.name',
+            '__connect.errors.exception.message', '__connect.errors.exception.stacktrace'
+        ],
+    }) }}
+{% endmacro %}

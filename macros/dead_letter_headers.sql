@@ -1,14 +1,18 @@
-{#- The headers that a dead letter gets, after the message's own: why it died. Null for what is no dead letter. The names are
-    `dead_letter_header_names`. -#}
+{#- The headers that a dead letter gets, after the message's own: why it died, as its profile writes it; then which profile that is, so that
+    they are known for ours should the record come back. Null for what is no dead letter. -#}
 {% macro dead_letter_headers() -%}
     case
-        when kind = 'dead_letter' then array_compact(array(
-            {{ header('dlq-reason', utf8_cut('coalesce(error_message, reason)', 1024)) }},
-            {{ header('dlq-error-class', 'error_class') }},
-            {{ header('dlq-original-topic', 'original_topic') }},
-            {{ header('dlq-failed-at', iso_time('failed_at')) }},
-            {{ header('dlq-attempts', 'attempt') }},
-            {{ header('redrive-consumer-group', 'consumer_group') }}
-        ))
+        when kind = 'dead_letter' then concat(
+            case split_part(coalesce(header_profile, 'dlq'), '+', 1)
+                when 'safi' then {{ dead_letter_headers_safi() }}
+                when 'spring' then {{ dead_letter_headers_spring() }}
+                when 'connect' then {{ dead_letter_headers_connect() }}
+                else {{ dead_letter_headers_dlq() }}
+            end,
+            array_compact(array(
+                {{ header('redrive-payload', "case when privacy.payload = 'drop' then 'omitted' end") }},
+                {{ header('redrive-header-profile', "split_part(coalesce(header_profile, 'dlq'), '+', 1)") }}
+            ))
+        )
     end
 {%- endmacro %}

@@ -2,7 +2,7 @@
 {% macro rules_hash() -%}
     select sha2(concat_ws('\n', sort_array(collect_list(rule))), 256) as rules_hash
     from (
-        {%- for seed in ['sources', 'routes', 'retry_policies', 'error_rules', 'error_classes', 'transparent_wrappers', 'publish_error_kinds'] %}
+        {%- for seed in ['sources', 'routes', 'dead_letter_topics', 'privacy', 'retry_policies', 'error_rules', 'error_classes', 'transparent_wrappers', 'publish_error_kinds'] %}
         select concat('{{ seed }} ', to_json(struct(*))) as rule from {{ ref(seed) }}
         {{ 'union all' if not loop.last }}
         {%- endfor %}

@@ -193,13 +193,22 @@ def _add(needs: dict[str, Need], seeds: Seeds, topic: Topic, group: str) -> None
     is_source = any(topic_matches(topic.name, source["topic"]) for source in seeds.rows["sources"])
     if not spoken or is_source:
         return
-    for route in routes_of(seeds, topic.name, group):
-        for column, what in (("retry_topic", "retries"), ("dead_letter_topic", "dead letters")):
-            if "{kind}" in route[column]:
-                continue
-            name = route[column].replace("{topic}", topic.name).replace("{group}", group)
-            if name != topic.name:
-                needs.setdefault(name, Need(name, topic, f"{what} of {topic.name} for group {group}"))
+    templates = [
+        (route[column], what)
+        for route in routes_of(seeds, topic.name, group)
+        for column, what in (("retry_topic", "retries"), ("dead_letter_topic", "dead letters"))
+    ]
+    templates += [
+        (row["dead_letter_topic"], f"dead letters ({row['error_class']})")
+        for row in seeds.rows["dead_letter_topics"]
+        if topic_matches(topic.name, row["topic"]) and row["consumer_group"] in ("*", group)
+    ]
+    for template, what in templates:
+        if "{kind}" in template:
+            continue
+        name = template.replace("{topic}", topic.name).replace("{group}", group)
+        if name != topic.name:
+            needs.setdefault(name, Need(name, topic, f"{what} of {topic.name} for group {group}"))
 
 
 def routes_of(seeds: Seeds, topic: str, group: str) -> list[Row]:

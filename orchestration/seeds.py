@@ -19,6 +19,10 @@ OTHER_KIND_WORDS = (
 """What other vocabularies call the kinds: the macro error_kinds says which is which."""
 KIND_PRECEDENCE = ("fatal", "poison", "retriable", "quota", "backpressure", "fenced", "blocking")
 """Of rules that are equal but for their kind, which one decides: as the macro error_kinds has them."""
+HEADER_PROFILES = ("dlq", "safi", "spring", "connect")
+"""Which headers say on a dead letter why it died: a macro dead_letter_headers_<profile> each; `+stack` may follow."""
+EVERYTHING = "everything"
+"""The privacy that keeps and shows all, and needs no row."""
 _SCOPES = ("record", "topic", "connection")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TEMPLATE = re.compile(r"([A-Za-z0-9._-]|\{topic\}|\{group\}|\{kind\})+")
@@ -71,6 +75,9 @@ def read_seeds(directory: Path) -> Seeds:
         path = directory / f"{name}.csv"
         try:
             text = path.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            problems.append(f"{path}: is missing; without rows it is this line: {','.join(columns)}")
+            continue
         except (OSError, UnicodeDecodeError) as error:
             problems.append(f"{path}: can't be read: {error}")
             continue
@@ -123,13 +130,20 @@ def _between(directory: Path, rows: Mapping[str, tuple[Row, ...]]) -> Iterator[s
                     f"{directory / 'routes.csv'}:{row.line}: {column} is {row[column]!r}: "
                     f"must be a policy of retry_policies.csv: {', '.join(policies) or 'it has none'}"
                 )
-        for column in ("retry_topic", "dead_letter_topic"):
+    privacies = sorted([EVERYTHING, *(row["name"] for row in rows["privacy"])])
+    for row in rows["routes"]:
+        if row["privacy"] not in privacies:
+            yield (
+                f"{directory / 'routes.csv'}:{row.line}: privacy is {row['privacy']!r}: must be one of privacy.csv: {', '.join(privacies)}"
+            )
+    for name, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
+        for row in rows[name]:
             if "{" in row[column]:
                 continue
             for source in rows["sources"]:
                 if topic_matches(row[column], source["topic"]):
                     yield (
-                        f"{directory / 'routes.csv'}:{row.line}: {column} is {row[column]!r}: that is read by the source "
+                        f"{directory / name}.csv:{row.line}: {column} is {row[column]!r}: that is read by the source "
                         f"{source['source']!r}; what is sent there would come back as a report"
                     )
 
@@ -184,11 +198,23 @@ def _class_or_any(value: str) -> str | None:
     return "must be a class's name, without blanks, or empty for any" if " " in value else None
 
 
+def _class(value: str) -> str | None:
+    return _class_or_any(value) if value else "must not be empty"
+
+
 def _header(value: str) -> str | None:
     name, _, wanted = value.partition("=")
     if value and not name:
         return "must be name=value, name=^regular expression, or a header's name alone"
     return _fragment(wanted)
+
+
+def _denied(value: str) -> str | None:
+    return next((problem for part in value.split() if (problem := _fragment(part))), None)
+
+
+def _privacy_name(value: str) -> str | None:
+    return f"is the privacy that keeps all: call it otherwise than {EVERYTHING}" if value == EVERYTHING else _text(value)
 
 
 def _kind(value: str) -> str | None:
@@ -224,6 +250,21 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "dead_letter_topic": _template,
         "publish_charge": _one_of("record", "all"),
         "gate": _one_of("topic", "partition"),
+        "dead_letter_headers": _one_of(*(f"{profile}{stack}" for profile in HEADER_PROFILES for stack in ("", "+stack"))),
+        "privacy": _text,
+    },
+    "dead_letter_topics": {
+        "error_class": _class,
+        "topic": _pattern_or_any,
+        "consumer_group": _text,
+        "dead_letter_topic": _template,
+    },
+    "privacy": {
+        "name": _privacy_name,
+        "stack": _one_of("keep", "drop"),
+        "message": _one_of("keep", "drop"),
+        "payload": _one_of("keep", "hide", "drop"),
+        "headers": _denied,
     },
     "retry_policies": {
         "policy": _text,
@@ -252,13 +293,15 @@ _COLUMNS: dict[str, dict[str, Check]] = {
 }
 
 _DEFAULTS: dict[str, dict[str, str]] = {
-    "routes": {"publish_charge": "record", "gate": "topic"},
+    "routes": {"publish_charge": "record", "gate": "topic", "dead_letter_headers": "dlq", "privacy": EVERYTHING},
 }
 """The columns that a file may do without, and what holds then: as `defaults` in models/_seeds.yml has them."""
 
 _KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),
     "routes": ("topic", "consumer_group", "error_kind"),
+    "dead_letter_topics": ("error_class", "topic", "consumer_group"),
+    "privacy": ("name",),
     "retry_policies": ("policy",),
     "error_rules": ("error_class", "message", "code", "header", "kind", "source", "topic", "consumer_group"),
     "error_classes": ("error_class",),

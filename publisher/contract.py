@@ -42,8 +42,15 @@ READY: Final = pa.schema(
     ]
 )
 
-# Rows of `READY` with complete headers: the message's own, those of a dead letter, and those that say which delivery it is.
-RECORDS: Final = pa.schema([field for field in READY if field.name not in ("dead_letter_headers", "attempt", "original_timestamp")])
+# Rows of `READY` with complete headers: the message's own, those of a dead letter, and those that say which delivery it is; and how many
+# there are of the first two.
+RECORDS: Final = pa.schema(
+    [
+        *(field for field in READY if field.name not in ("dead_letter_headers", "attempt", "original_timestamp")),
+        pa.field("own_headers", pa.int32()),
+        pa.field("reason_headers", pa.int32()),
+    ]
+)
 
 RESULTS: Final = pa.schema(
     [

@@ -16,14 +16,6 @@ from publisher.headers import Headers, headers_of
 from publisher.sizes import exact_size
 from publisher.trouble import Trouble
 
-# What is on a dead letter beside what identifies it. A message's own headers may begin with `dlq-`, too: these are ours.
-_REASONS: Final = frozenset(
-    {"dlq-reason", "dlq-error-class", "dlq-original-topic", "dlq-failed-at", "dlq-attempts", "redrive-consumer-group"}
-)
-
-_IDENTITY: Final = frozenset({"redrive-delivery", "redrive-due", "redrive-attempt", "redrive-message-id"})
-_ORIGINAL: Final = "redrive-original-"
-
 # Says to whoever reads the dead letter that the message had a payload.
 _OMITTED: Final = ("redrive-payload", b"omitted")
 
@@ -38,16 +30,19 @@ def lightened(row: pa.RecordBatch, trouble: Trouble) -> pa.RecordBatch | None:
     if trouble.error.code not in _TOO_LARGE or row.column("kind")[0].as_py() != DEAD_LETTER:
         return None
     key, value, headers = row.column("key")[0].as_py(), row.column("value")[0].as_py(), headers_of(row)[0] or []
-    identity = [header for header in headers if header[0] in _IDENTITY or header[0].startswith(_ORIGINAL)]
+    # told apart by where they stand: names are the message's own affair, and a header profile's
+    own = row.column("own_headers")[0].as_py() or 0
+    reasons = row.column("reason_headers")[0].as_py() or 0
+    identity = [header for header in headers[own + reasons :] if header != _OMITTED]
+    mark = [_OMITTED] if _OMITTED in headers[own:] else []
     size = exact_size(key, value, headers)
-    without_reasons = [header for header in headers if header[0] not in _REASONS]
-    for lighter_key, lighter_value, lighter_headers, omitted in (
-        (key, value, without_reasons, OMITTED_HEADERS),
-        (key, None, [*identity, _OMITTED], OMITTED_PAYLOAD),
-        (None, None, [*identity, _OMITTED], OMITTED_PAYLOAD),
+    for lighter_key, lighter_value, kept, lighter_headers, omitted in (
+        (key, value, own, [*headers[:own], *identity, *mark], OMITTED_HEADERS),
+        (key, None, 0, [*identity, _OMITTED], OMITTED_PAYLOAD),
+        (None, None, 0, [*identity, _OMITTED], OMITTED_PAYLOAD),
     ):
         if exact_size(lighter_key, lighter_value, lighter_headers) < size:
-            return _with(row, lighter_key, lighter_value, lighter_headers, omitted)
+            return _with(row, lighter_key, lighter_value, lighter_headers, kept, omitted)
     return None
 
 
@@ -66,10 +61,12 @@ def replaced(rows: pa.RecordBatch, others: dict[int, pa.RecordBatch]) -> pa.Reco
     return together.take(pa.array([places.get(position, position) for position in range(rows.num_rows)], pa.int64()))
 
 
-def _with(row: pa.RecordBatch, key: bytes | None, value: bytes | None, headers: Headers, omitted: str) -> pa.RecordBatch:
+def _with(row: pa.RecordBatch, key: bytes | None, value: bytes | None, headers: Headers, own: int, omitted: str) -> pa.RecordBatch:
     columns = {name: row.column(name) for name in RECORDS.names}
     columns["key"] = pa.array([key], pa.binary())
     columns["value"] = pa.array([value], pa.binary())
     columns["headers"] = pa.array([[{"key": name, "value": content} for name, content in headers]], RECORDS.field("headers").type)
+    columns["own_headers"] = pa.array([own], pa.int32())
+    columns["reason_headers"] = pa.array([0], pa.int32())
     columns["omitted"] = pa.array([omitted], pa.string())
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=RECORDS.append(pa.field("omitted", pa.string())))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from publisher.contract import READY, RECORDS
 from publisher.errors import ContractError
@@ -16,7 +17,12 @@ from publisher.stamps import stamped
 def complete(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of `READY` as `RECORDS`: with all the headers that they are sent with. Raises ContractError."""
     rows = _as(READY, batch)
-    columns = [stamped(rows) if name == "headers" else rows.column(name) for name in RECORDS.names]
+    made = {
+        "headers": stamped(rows),
+        "own_headers": pc.list_value_length(rows.column("headers")),
+        "reason_headers": pc.list_value_length(rows.column("dead_letter_headers")),
+    }
+    columns = [made[name] if name in made else rows.column(name) for name in RECORDS.names]
     return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
 
 

@@ -1,4 +1,5 @@
--- decisions: each row of `deliveries` once. A fold that is repeated after a crash, or runs beside another, adds copies.
+-- decisions: each row of `deliveries` once, and of what it sends as much as its privacy shows. A fold that is repeated after a crash, or runs
+-- beside another, adds copies.
 {{ config(materialized='view') }}
 
 with
@@ -17,7 +18,11 @@ first_folds as (
 
 decisions as (
 
-    select deliveries.*
+    select
+        deliveries.* except (key, value, headers),
+        case when {{ privacy_keeps('payload', 'deliveries.privacy') }} then deliveries.key end as key,
+        case when {{ privacy_keeps('payload', 'deliveries.privacy') }} then deliveries.value end as value,
+        filter(deliveries.headers, h -> not {{ is_denied_header('h.key', 'deliveries.privacy') }}) as headers
     from deliveries
     left semi join first_folds
         on

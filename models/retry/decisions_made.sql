@@ -141,6 +141,14 @@ made as (
         case when objection is null and decision = 'retry' then publish_charge end as publish_charge,
         case when objection is null and (decision = 'retry' or reason = 'dead_letter_failed') then delay_ms end as delay_ms,
 
+        ---------- what may be said of it, and kept: what is sent anew is the same as before
+        case
+            when objection is not null or decision not in ('dead_letter', 'orphan') then null
+            when reason = 'dead_letter_failed' then coalesce(answered.header_profile, 'dlq')
+            else coalesce(header_profile, 'dlq')
+        end as header_profile,
+        case when is_sent_anew then coalesce(answered.privacy, privacy) else privacy end as privacy,
+
         ---------- what it answers
         answered.delivery_id as prior_delivery,
         answered.due_at as prior_due,

@@ -8,6 +8,8 @@
     post_hook=interpreted(false),
 ) }}
 
+{%- set is_sent = "coalesce(decisions.kind = 'retry' or (decisions.kind = 'dead_letter' and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
+
 {% if execute and load_relation(this) is none %}
 
 {{ typed_empty() }}
@@ -37,6 +39,7 @@ events as (
         key,
         value,
         headers,
+        {{ utf8_text(header_bytes('headers', 'redrive-header-profile')) }} as earlier_profile,
         true as is_report
     from {{ ref('events') }} as events
     where {{ in_this_fold('batch') }} and delivery_id is null
@@ -71,6 +74,7 @@ sent_before as (
         deliveries.key,
         deliveries.value,
         deliveries.headers,
+        cast(null as string) as earlier_profile,
         false as is_report
     from about_deliveries
     left join {{ wheel() }} as deliveries
@@ -137,6 +141,8 @@ decided as (
         decisions.gate,
         decisions.publish_charge,
         decisions.delay_ms,
+        decisions.header_profile,
+        decisions.privacy,
 
         ---------- what it answers
         decisions.prior_delivery,
@@ -147,16 +153,21 @@ decided as (
         decisions.happened_at,
         decisions.first_failed_at,
         decisions.error_class,
-        decisions.error_message,
+        case when {{ privacy_keeps('message', 'decisions.privacy') }} then decisions.error_message end as error_message,
         -- of a report whose message is dead: until then it stays in `events` alone
         case
+            when not {{ privacy_keeps('stack', 'decisions.privacy') }} then null
             when decisions.prior_stack is not null then decisions.prior_stack
             when decisions.kind = 'dead_letter' and inputs.is_report
                 then {{ utf8_repaired(dialect_field('error_stack', 'inputs.headers'), var('max_error_stack_bytes')) }}
         end as error_stack,
         decisions.error_kind,
         decisions.rule,
-        decisions.matched,
+        -- it quotes messages and headers
+        case
+            when {{ privacy_keeps('message', 'decisions.privacy') }} and coalesce(size(decisions.privacy.denied_headers), 0) <= 0
+                then decisions.matched
+        end as matched,
         decisions.passed_over,
         decisions.problems,
         decisions.policy,
@@ -171,14 +182,23 @@ decided as (
         ) }} as rules_hash,
         {%- endif %}
 
-        ---------- what is sent: only where something is
+        ---------- what is sent: only where something is; a retry always as it came
         decisions.content_hash,
-        case when decisions.kind is not null then inputs.key end as key,
-        case when decisions.kind is not null then inputs.value end as value,
+        case when {{ is_sent }} then inputs.key end as key,
+        case when {{ is_sent }} then inputs.value end as value,
         case
             when decisions.kind is not null then filter(
-                coalesce(decisions.prior_headers, filter(inputs.headers, h -> not {{ dialect_owns('decisions.dialect', 'h.key') }})),
-                h -> not (decisions.kind = 'dead_letter' and coalesce(h.key in {{ dead_letter_header_names() }}, false))
+                coalesce(decisions.prior_headers, filter(inputs.headers, h -> not (
+                    {{ dialect_owns('decisions.dialect', 'h.key') }}
+                    or {{ is_dead_letter_header('inputs.earlier_profile', 'h.key') }}
+                ))),
+                h -> not (
+                    decisions.kind = 'dead_letter'
+                    and (
+                        {{ is_dead_letter_header('decisions.header_profile', 'h.key') }}
+                        or {{ is_denied_header('h.key', 'decisions.privacy') }}
+                    )
+                )
             )
         end as headers,
         case

@@ -15,7 +15,7 @@ known as (
 
 rules as (
 
-    select routes from {{ ref('rules') }}
+    select topic_templates from {{ ref('rules') }}
 
 ),
 
@@ -33,7 +33,7 @@ placed as (
             when inputs.speaks_for is null then 'unknown_source'
             when inputs.named_topic is null or inputs.named_partition is null or inputs.named_offset is null
                 or inputs.origin_topic is null or inputs.origin_partition is null or inputs.origin_offset is null then 'unreadable'
-            when {{ is_our_destination('inputs.named_topic', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.routes') }}
+            when {{ is_our_destination('inputs.named_topic', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.topic_templates') }}
                 then 'orphan'
             when not {{ is_spoken_for('inputs.origin_topic', 'inputs.speaks_for') }} then 'not_spoken_for'
             else 'first'

@@ -17,9 +17,11 @@ chosen as (
 )
 
 select
-    * except (route),
+    * except (route, dead_letter_topic_of_class),
     route.retry_topic,
-    route.dead_letter_topic,
+    coalesce(dead_letter_topic_of_class, route.dead_letter_topic) as dead_letter_topic,
+    route.header_profile,
+    route.privacy,
     route.publish_charge,
     route.gate,
     -- not `least`, which looks past a null: no bound is no bound

@@ -22,10 +22,11 @@ alike as (
         source,
         original_topic,
         consumer_group,
+        error_class,
         classes,
         collect_list(struct(failures.*)) as failures
     from failures
-    group by source, original_topic, consumer_group, classes
+    group by source, original_topic, consumer_group, error_class, classes
 
 ),
 
@@ -44,6 +45,12 @@ in_scope as (
             r -> coalesce({{ topic_matches('alike.original_topic', 'r.topic') }}, false)
                 and (r.consumer_group = '*' or r.consumer_group <=> alike.consumer_group)
         ) as routes_here,
+        filter(
+            rules.dead_letter_topics,
+            t -> coalesce(t.error_class = alike.error_class, alike.error_class rlike t.class_pattern, false)
+                and coalesce({{ topic_matches('alike.original_topic', 't.topic') }}, false)
+                and (t.consumer_group = '*' or t.consumer_group <=> alike.consumer_group)
+        ) as dead_letter_topics_here,
         transform(alike.classes, class -> filter(
             rules.class_rules[class],
             r -> {{ is_in_scope('r.what', 'alike.source', 'alike.original_topic', 'alike.consumer_group') }}
@@ -61,6 +68,7 @@ sorted as (
         rules_hash,
         header_names,
         routes_here as routes,
+        try_element_at(dead_letter_topics_here, 1).dead_letter_topic as dead_letter_topic_of_class,
         transform(sources, s -> s.topic) as source_topics,
         array_sort(flatten(transform(classes, (class, place) -> concat(
             transform(
@@ -89,6 +97,7 @@ found as (
         explode(failures) as failure,
         rules_hash,
         routes,
+        dead_letter_topic_of_class,
         source_topics,
         candidates
     from sorted
@@ -99,6 +108,7 @@ select
     failure.*,
     rules_hash,
     routes,
+    dead_letter_topic_of_class,
     source_topics,
     candidates
 from found

@@ -39,13 +39,8 @@ read as (
             concat('code ', rules.code),
             concat('header ', rules.header)
         ) as conditions,
-        case
-            when rules.error_class is null then 'any'
-            when startswith(rules.error_class, '^') then 'pattern'
-            when endswith(rules.error_class, '+') then 'parent'
-            else 'exact'
-        end as matches,
-        rtrim('+', case when not startswith(rules.error_class, '^') then rules.error_class end) as class_name,
+        {{ class_match('rules.error_class') }} as matches,
+        {{ class_named('rules.error_class') }} as class_name,
         -- Kafka's errors have a number and a name
         case
             when rules.code is not null then array_distinct(array_compact(array(upper(rules.code), kafka_errors.code, kafka_errors.name)))

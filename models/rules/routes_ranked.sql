@@ -13,6 +13,12 @@ policies as (
 
 ),
 
+privacy as (
+
+    select * from {{ ref('privacy_read') }}
+
+),
+
 ranked as (
 
     select
@@ -25,11 +31,15 @@ ranked as (
         routes.dead_letter_topic,
         routes.publish_charge,
         routes.gate,
+        routes.dead_letter_headers as header_profile,
+        struct(privacy.*) as privacy,
         struct(processing.*) as processing,
         struct(publishing.*) as publishing
     from routes
     inner join policies as processing on routes.retry_policy = processing.policy
     inner join policies as publishing on routes.publish_policy = publishing.policy
+    -- a route whose privacy nobody knows must not be replaced by one that keeps more: `rules` stops there
+    left join privacy on routes.privacy = privacy.name
 
 ),
 

@@ -12,15 +12,28 @@ sources as (
 
 unreadable as (
 
-    select min(concat('the policy ', policy, ' can not be read: ', not_understood, ' is not understood in ', definition)) as policy
-    from {{ ref('retry_policies_read') }}
-    where not_understood is not null
+    select min(problem) as problem
+    from (
+        select concat('the policy ', policy, ' can not be read: ', not_understood, ' is not understood in ', definition) as problem
+        from {{ ref('retry_policies_read') }}
+        where not_understood is not null
+        union all
+        select concat('the privacy ', privacy, ' of a route is not in the seed privacy') as problem
+        from {{ ref('routes') }}
+        where privacy not in (select name from {{ ref('privacy_read') }})
+    ) as problems
 
 ),
 
 routes as (
 
     select * from {{ ref('routes_ranked') }}
+
+),
+
+dead_letter_topics as (
+
+    select * from {{ ref('dead_letter_topics_ranked') }}
 
 ),
 
@@ -46,9 +59,15 @@ rules_hash as (
 rules as (
 
     select
-        {{ stop_unless('unreadable.policy is null', 'rules_hash.rules_hash', 'unreadable.policy') }} as rules_hash,
+        {{ stop_unless('unreadable.problem is null', 'rules_hash.rules_hash', 'unreadable.problem') }} as rules_hash,
         sources.sources,
         routes.routes,
+        dead_letter_topics.dead_letter_topics,
+        -- of everything that we may send to
+        array_sort(array_distinct(concat(
+            flatten(transform(routes.routes, r -> array(r.retry_topic, r.dead_letter_topic))),
+            transform(dead_letter_topics.dead_letter_topics, t -> t.dead_letter_topic)
+        ))) as topic_templates,
         error_rules.class_rules,
         error_rules.other_rules,
         error_rules.header_names,
@@ -57,6 +76,7 @@ rules as (
     cross join unreadable
     cross join sources
     cross join routes
+    cross join dead_letter_topics
     cross join error_rules
     cross join transparent_wrappers
 

@@ -155,7 +155,8 @@ KAFKA = (
         description="Messages that are sent again, each when it was due. Their consumers fail again, and report, or succeed.",
     ),
     dg.AssetSpec(
-        "dead_letter_topics",
+        # the seed is called dead_letter_topics
+        "dlq_topics",
         deps=["publish_results"],
         group_name="kafka_out",
         kinds={"kafka"},

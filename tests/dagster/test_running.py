@@ -25,7 +25,7 @@ def test_everything_can_be_materialised(deployment: Deployment) -> None:
     run = deployment.run("all")
     assert run.success
     made = {event.asset_key.to_user_string() for event in run.get_asset_materialization_events() if event.asset_key}
-    external = {"report_topics", "retry_topics", "dead_letter_topics"}
+    external = {"report_topics", "retry_topics", "dlq_topics"}
     assert made == {key.to_user_string() for key in deployment.definitions.resolve_all_asset_keys()} - external
     assert deployment.materialized(run, "routes") == [{"dagster/row_count": 2}]
     assert deployment.materialized(run, "rules") == [{"dagster/row_count": 1}]

@@ -35,6 +35,53 @@ ROUTES = [
     {"topic": "routed-eu-1", "consumer_group": "billing", "error_kind": "quota", "retry_policy": "bounded", "retry_topic": "{topic}.kind"},
 ]
 
+# each for the topics of a few tests, and none for others
+ROUTES += [
+    *(
+        {
+            "topic": f"letter-{profile.replace('+', '-')}",
+            "retry_policy": "default",
+            "retry_topic": "{topic}-retry",
+            "dead_letter_headers": profile,
+        }
+        for base in ("dlq", "safi", "spring", "connect")
+        for profile in (base, f"{base}+stack")
+    ),
+    *(
+        {
+            "topic": f"{privacy}-things",
+            "retry_policy": "default",
+            "retry_topic": "{topic}-retry",
+            "dead_letter_headers": "safi+stack",
+            "privacy": privacy,
+        }
+        for privacy in ("hidden", "dropped", "everything")
+    ),
+    *(
+        {"topic": topic, "retry_policy": "default", "retry_topic": "{topic}-retry", "dead_letter_topic": dead_letter_topic}
+        for topic, dead_letter_topic in [
+            ("template-group", "{topic}-{group}-dlt"),
+            ("template-shared", "dead.letters"),
+            ("template-kind", "{topic}.{kind}.dlq"),
+        ]
+    ),
+]
+
+DEAD_LETTER_TOPICS = [
+    {"error_class": "java.io.IOException+", "topic": "^by-class", "dead_letter_topic": "{topic}.io"},
+    {"error_class": "java.net.SocketException+", "topic": "^by-class", "dead_letter_topic": "{topic}.socket"},
+    {"error_class": "^java[.]net[.]Bind", "topic": "^by-class", "dead_letter_topic": "{topic}.pattern"},
+    {"error_class": "java.net.ConnectException", "topic": "^by-class", "dead_letter_topic": "by.exact"},
+    {"error_class": "java.net.ConnectException", "topic": "^by-class", "consumer_group": "billing", "dead_letter_topic": "{topic}.{group}"},
+    {"error_class": "MSG_SIZE_TOO_LARGE", "topic": "^by-class", "dead_letter_topic": "oversized"},
+    {"error_class": "into.Source", "topic": "^by-class", "dead_letter_topic": "{group}-topic"},
+]
+
+PRIVACY = [
+    {"name": "hidden", "stack": "drop", "message": "drop", "payload": "hide", "headers": "authorization ^x-secret-"},
+    {"name": "dropped", "stack": "drop", "message": "drop", "payload": "drop", "headers": "authorization ^x-secret-"},
+]
+
 POLICIES: list[dict[str, object]] = [
     {"policy": "default", "definition": "exponential(initial=1s, factor=2, max=60s, jitter=0.3, attempts=5)"},
     {"policy": "publish", "definition": "exponential(initial=1s, factor=2, max=60s, jitter=0.3)"},
@@ -93,10 +140,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
                     "publish_policy": "publish",
                     "dead_letter_topic": "{topic}.dlq",
                     "publish_charge": None,
+                    "dead_letter_headers": "",
+                    "privacy": "",
                     **row,
                 }
                 for row in ROUTES
             ],
+            "dead_letter_topics": [{"consumer_group": "*", **row} for row in DEAD_LETTER_TOPICS],
+            "privacy": PRIVACY,
             "retry_policies": POLICIES,
             "error_rules": _rules(),
         },

@@ -269,6 +269,11 @@ FOREIGN = [
         for most in range(1, 8)
     ),
     Case("utf8_cut", call("utf8_cut", text(None), 8), None),
+    *(
+        Case("big_endian_bytes", call("big_endian_bytes", f"{number}L", width), number.to_bytes(width, "big", signed=True))
+        for number, width in [(0, 4), (2**31 - 1, 4), (258, 4), (0, 8), (-1, 8), (2**63 - 1, 8), (1_767_323_045_678, 8)]
+    ),
+    Case("big_endian_bytes", call("big_endian_bytes", "cast(null as int)", 4), None),
     Case("utf8_text", call("utf8_text", binary(b"a\xff")), None),
     Case("utf8_text", call("utf8_text", binary("é😀".encode())), "é😀"),
     *(Case("utf8_repaired", call("utf8_repaired", binary(given), most), kept) for (given, most), kept in REPAIRED.items()),
@@ -307,9 +312,15 @@ def pattern(template: str, group: str | None) -> str:
 
 
 def ours(topic: str, group: str | None = "billing", speaks_for: str = "^.*", templates: str = "{topic}-{group}-retry {topic}.dlq") -> str:
-    retry_topic, dead_letter_topic = templates.split()
-    routes = f"array(named_struct('retry_topic', {text(retry_topic)}, 'dead_letter_topic', {text(dead_letter_topic)}))"
-    return call("is_our_destination", text(topic), text(group), text(speaks_for), routes)
+    return call("is_our_destination", text(topic), text(group), text(speaks_for), f"array({', '.join(map(text, templates.split()))})")
+
+
+def privacy(denied: list[str] | None) -> str:
+    """A privacy that hides payloads and denies headers; None for no privacy at all."""
+    if denied is None:
+        return "cast(null as struct<stack: string, payload: string, denied_headers: array<string>>)"
+    listed = f"array({', '.join(map(text, denied))})" if denied else "cast(array() as array<string>)"
+    return f"named_struct('stack', 'keep', 'payload', 'hide', 'denied_headers', {listed})"
 
 
 MOST_SPECIFIC_FIRST = [
@@ -334,6 +345,9 @@ ROUTES = [
         Case("topic_from_template", call("topic_from_template", text(template), "'orders'", "'billing'", "'fatal'"), made)
         for template, made in [
             ("{topic}-{group}-retry", "orders-billing-retry"),
+            ("{topic}.dlq", "orders.dlq"),
+            ("{topic}-{group}-dlt", "orders-billing-dlt"),
+            ("dead.letters", "dead.letters"),
             ("{topic}.{kind}.dlq", "orders.fatal.dlq"),
             ("{topic}", "orders"),
             ("all", "all"),
@@ -360,6 +374,38 @@ ROUTES = [
     Case("is_our_destination", ours("all-retries", templates="all-retries {topic}.dlq"), True),
     Case("is_our_destination", ours("orders.fatal.dlq", templates="{topic}-retry {topic}.{kind}.dlq", speaks_for="orders"), True),
     Case("is_our_destination", ours("orders.9.dlq", templates="{topic}-retry {topic}.{kind}.dlq", speaks_for="orders"), False),
+    Case("is_our_destination", ours("orders-billing-dlt", templates="{topic}-{group}-dlt"), True),
+    Case("is_our_destination", ours("late.dead", templates="{topic}.dlq late.dead"), True),
+    *(
+        Case("is_dead_letter_header", call("is_dead_letter_header", text(profile), text(name)), belongs)
+        for profile, name, belongs in [
+            ("dlq", "dlq-attempts", True),
+            ("dlq+stack", "dlq-stack", True),
+            ("dlq", "dlq-mine", False),
+            ("dlq", "x-dlq-metadata", False),
+            ("safi", "x-dlq-metadata", True),
+            ("spring+stack", "kafka_dlt-original-offset", True),
+            ("spring", "kafka_original-offset", False),
+            ("connect", "__connect.errors.task.id", True),
+            (None, "dlq-attempts", False),
+            ("no profile", "dlq-attempts", False),
+        ]
+    ),
+    *(
+        Case("is_denied_header", call("is_denied_header", text(name), privacy(denied)), denies)
+        for name, denied, denies in [
+            ("Authorization", ["cookie", "authorization"], True),
+            ("authorization-of", ["authorization"], False),
+            ("X-Secret-Name", ["^x-secret-"], True),
+            ("an-x-secret-", ["^x-secret-"], False),
+            ("anything", ["^"], True),
+            ("anything", [], False),
+            ("anything", None, False),
+        ]
+    ),
+    Case("privacy_keeps", call("privacy_keeps", "payload", privacy([])), False),
+    Case("privacy_keeps", call("privacy_keeps", "stack", privacy([])), True),
+    Case("privacy_keeps", call("privacy_keeps", "stack", privacy(None)), True),
     *(
         Case("route_rank", f"{call('route_rank', *map(text, before))} < {call('route_rank', *map(text, after))}", True)
         for before, after in itertools.pairwise(MOST_SPECIFIC_FIRST)

@@ -73,15 +73,21 @@ def test_a_run_with_nothing_to_decide_leaves_the_records_alone(home: Home, monke
 
 
 def test_columns_that_a_table_of_before_lacks_are_added(home: Home) -> None:
+    home.append_reports(report("before-an-update", error="KeyError"))
+    home.fold()
     columns = set(home.spark.table(f"{home.schema}.deliveries").columns)
     (message, *_) = (row["message_id"] for row in home.read("deliveries"))
-    home.spark.sql(f"alter table {home.schema}.deliveries drop column passed_over")
+    home.spark.sql(f"alter table {home.schema}.deliveries drop columns passed_over, header_profile, privacy")
     home.run("run")
     assert set(home.spark.table(f"{home.schema}.deliveries").columns) == columns
     home.append_reports(report("after-an-update"))
     home.fold()
     assert message in {row["message_id"] for row in home.decisions().values()}
     assert "after-an-update" in {row["original_topic"] for row in home.decisions().values()}
+    # what was decided before there was a choice goes as it went then, and shows all
+    (dead,) = (row for row in home.read("ready") if row["original_topic"] == "before-an-update")
+    assert [header["key"] for header in dead["dead_letter_headers"]][:2] == ["dlq-reason", "dlq-error-class"]
+    assert [row["value"] for row in home.read("decisions") if row["original_topic"] == "before-an-update"] == [b"value"]
 
 
 def test_seeds_come_through_as_they_stand_in_their_files(home: Home, seeds: Path) -> None:

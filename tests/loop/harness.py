@@ -26,9 +26,19 @@ SEEDS = {
 reports,"^[a-z]+[.]reports$",redrive,,"^[a-z]+[.]orders$",earliest,true
 spring,"^[a-z]+[.]spring-reports$",spring,,"^[a-z]+[.]orders$",earliest,true
 """,
-    "routes": """topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic
-*,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq
-*,*,blocking,publish,publish,{topic}-{group}-retry,{topic}.dlq
+    "routes": """topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic,dead_letter_headers,privacy
+*,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,
+*,*,blocking,publish,publish,{topic}-{group}-retry,{topic}.dlq,,
+letterssafi.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,safi,
+lettersspring.orders,*,*,default,publish,{topic}-{group}-retry,{topic}-{group}-dlt,spring,
+lettersconnect.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,connect+stack,
+lettersprivate.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,secret
+""",
+    "dead_letter_topics": """error_class,topic,consumer_group,dead_letter_topic
+letters.PoisonError,^letters,billing,letters.{topic}.bad
+""",
+    "privacy": """name,stack,message,payload,headers
+secret,drop,drop,drop,authorization
 """,
     "retry_policies": """policy,definition
 default,"exponential(initial=1s, factor=2, max=60s, jitter=0, attempts=5)"

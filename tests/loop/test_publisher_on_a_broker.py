@@ -197,12 +197,12 @@ def test_without_transactions_a_newer_loop_takes_over_before_the_next_load(
 
 
 def test_a_dead_letter_without_its_payload_fits_to_the_byte(create_topic: Create, settings: Callable[..., PublisherSettings]) -> None:
-    headers = [("own", b"o" * 30), ("redrive-message-id", b"m"), ("dlq-reason", b"r" * 300), ("redrive-original-topic", b"orders")]
+    headers = [("own", b"o" * 30), ("dlq-reason", b"r" * 300), ("redrive-message-id", b"m"), ("redrive-original-topic", b"orders")]
     lighter = [("own", b"o" * 30), ("redrive-message-id", b"m"), ("redrive-original-topic", b"orders")]
     bare = [("redrive-message-id", b"m"), ("redrive-original-topic", b"orders"), ("redrive-payload", b"omitted")]
     variants = [(b"key", b"v" * 900, headers), (b"key", b"v" * 900, lighter), (b"key", None, bare), (None, None, bare)]
     topics = [create_topic(f"t{n}", **{"max.message.bytes": str(exact_size(*variant))}) for n, variant in enumerate(variants)]
-    row = {"kind": "dead_letter", "key": b"key", "value": b"v" * 900, "headers": headers}
+    row = {"kind": "dead_letter", "key": b"key", "value": b"v" * 900, "headers": headers, "own_headers": 1, "reason_headers": 1}
 
     results = send([{**row, "topic": topic} for topic in topics], settings(7))
 

@@ -49,6 +49,17 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("routes", "orders,*,*,default,patient,{topik},{topic}.dlq", "retry_topic is '{topik}': must be a topic's name, in which"),
         ("routes", "orders,*,*,default,patient,redrive.failures,{topic}.dlq", "is read by the source 'failures'"),
         ("routes", "orders,*,soft,default,patient,{topic},{topic}.dlq", "error_kind is 'soft': must be one of *, retriable"),
+        ("dead_letter_topics", ",*,*,dead", "error_class is '': must not be empty"),
+        ("dead_letter_topics", "^X(,*,*,dead", "error_class is '^X(': is no regular expression"),
+        ("dead_letter_topics", "X,*,*,{topik}", "dead_letter_topic is '{topik}': must be a topic's name, in which"),
+        (
+            "dead_letter_topics",
+            "X,*,*,redrive.failures",
+            "dead_letter_topic is 'redrive.failures': that is read by",
+        ),
+        ("privacy", "everything,drop,drop,drop,", "name is 'everything': is the privacy that keeps all"),
+        ("privacy", "p,keep,keep,forget,", "payload is 'forget': must be one of keep, hide, drop"),
+        ("privacy", "p,keep,keep,keep,cookie ^x(", "headers is 'cookie ^x(': is no regular expression"),
         ("publish_error_kinds", "77777,X,fatal,record,", "code is '77777'"),
         ("publish_error_kinds", "9999,X,fatal,message,", "scope is 'message': must be one of record, topic, connection"),
     ],
@@ -89,6 +100,32 @@ def test_a_changed_file_changes_the_digest(seeds: Path) -> None:
 )
 def test_patterns(topic: str, pattern: str, matches: bool) -> None:
     assert topic_matches(topic, pattern) is matches
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("dead_letter_headers", "json", "must be one of dlq, dlq+stack, safi, safi+stack, spring"),
+        ("privacy", "nobody", "privacy is 'nobody': must be one of privacy.csv: everything, personal"),
+    ],
+)
+def test_what_is_wrong_with_a_column_that_may_be_left_out(seeds: Path, column: str, value: str, told: str) -> None:
+    path = seeds / "routes.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([f"{lines[0]},{column}", f"{lines[1]},{value}"]) + "\n", encoding="utf-8")
+    with pytest.raises(SeedError) as caught:
+        read_seeds(seeds)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{path}:2: ")
+    assert told in problem
+
+
+def test_a_file_that_is_missing_is_told_with_what_would_do(seeds: Path) -> None:
+    (seeds / "privacy.csv").unlink()
+    with pytest.raises(SeedError, match=r"privacy[.]csv: is missing; without rows it is this line: name,stack,message,payload,headers"):
+        read_seeds(seeds)
+    (seeds / "privacy.csv").write_text("name,stack,message,payload,headers\n", encoding="utf-8")
+    assert read_seeds(seeds).rows["privacy"] == ()
 
 
 def test_a_column_that_the_file_lacks_has_its_default(seeds: Path) -> None:

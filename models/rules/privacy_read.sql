@@ -1,0 +1,34 @@
+-- privacy_read: what each privacy keeps, that of keeping everything included.
+with
+
+privacy as (
+
+    select * from {{ ref('privacy') }}
+
+),
+
+read as (
+
+    select
+        name,
+        stack,
+        message,
+        payload,
+        transform(
+            filter(split(trim(coalesce(headers, '')), ' +'), p -> p <> ''),
+            p -> {{ regular_expression('p') }}
+        ) as denied_headers
+    from privacy
+
+    union all
+
+    select
+        'everything' as name,
+        'keep' as stack,
+        'keep' as message,
+        'keep' as payload,
+        cast(array() as array<string>) as denied_headers
+
+)
+
+select * from read

@@ -1,0 +1,380 @@
+"""Dead letters: what each header profile writes, byte for byte; where they go by class; and what a privacy lets be kept and shown."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from orchestration.dbt import DbtError
+from tests.dbt.harness import Headers, Home, Report, Result, report
+
+FAILED_AT = datetime(2026, 3, 1, 11, 59, 58, 250_000, tzinfo=UTC)
+WRITTEN_AT = datetime(2026, 2, 28, 1, 2, 3, 4_000, tzinfo=UTC)
+# the 8192nd byte is in the middle of a letter
+STACK = "x" + "ä" * 5_000
+CUT_STACK = STACK.encode()[:8191]
+
+OWN: Headers = (
+    ("trace", b"\x00\xff" * 40),
+    ("a", b"1"),
+    ("a", None),
+    ("a", b""),
+    ("ünï", 'ü\U0001f600"\\\n'.encode()),
+)
+
+PROFILES = ("dlq", "safi", "spring", "connect")
+
+
+def failed(topic: str, offset: int = 2**40 + 3, *, own: Headers = OWN, stack: str = STACK, message: str = "bös", **how: Any) -> Report:
+    """A failure that is dead at once, with headers of the message's own."""
+    reported = report(topic, offset, partition=258, error="KeyError", failed_at=FAILED_AT, **how)
+    said = [header for header in reported.headers or () if header[0] not in ("trace", "redrive-error-message")]
+    added = [
+        ("redrive-error-message", message.encode()),
+        ("redrive-error-stack", stack.encode()),
+        ("redrive-original-timestamp", str(round(WRITTEN_AT.timestamp() * 1000)).encode()),
+    ]
+    return reported.but(headers=(*own, *said, *added))
+
+
+def hardly_said(topic: str) -> Report:
+    """A failure of which nothing is known but where, and that it is final."""
+    where = [("redrive-original-topic", topic), ("redrive-original-partition", "0"), ("redrive-original-offset", "7")]
+    return Report((*((name, text.encode()) for name, text in where), ("redrive-error-kind", b"poison")))
+
+
+def metadata(headers: list[dict[str, Any]], topic: str, group: str, timestamp: str, error: str) -> bytes:
+    said = {
+        "original_headers": headers,
+        "original_topic": topic,
+        "original_consumer_group": group,
+        "original_timestamp": timestamp,
+        "error_info": error,
+    }
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+OWN_IN_JSON = [
+    {"key": "trace", "value": base64.b64encode(b"\x00\xff" * 40).decode(), "encoding": "base64"},
+    {"key": "a", "value": "1"},
+    {"key": "a", "value": None},
+    {"key": "a", "value": ""},
+    {"key": "ünï", "value": 'ü\U0001f600"\\\n'},
+]
+
+# What each profile writes about `failed`, and about `hardly_said`. TOPIC, NOW and STACK stand for what differs.
+WRITTEN: dict[str, tuple[list[tuple[str, bytes | None]], list[tuple[str, bytes | None]]]] = {
+    "dlq": (
+        [
+            ("dlq-reason", "bös".encode()),
+            ("dlq-error-class", b"KeyError"),
+            ("dlq-original-topic", b"TOPIC"),
+            ("dlq-failed-at", b"2026-03-01T11:59:58.250Z"),
+            ("dlq-attempts", b"1"),
+            ("dlq-stack", b"STACK"),
+            ("redrive-consumer-group", b"billing"),
+        ],
+        [
+            ("dlq-reason", b"poison"),
+            ("dlq-original-topic", b"TOPIC"),
+            ("dlq-failed-at", b"NOW"),
+            ("dlq-attempts", b"1"),
+        ],
+    ),
+    "safi": (
+        [("x-dlq-metadata", metadata(OWN_IN_JSON, "TOPIC", "billing", "2026-02-28T01:02:03.004Z", "KeyError: bösSTACK"))],
+        [("x-dlq-metadata", metadata([], "TOPIC", "", "", "poison"))],
+    ),
+    "spring": (
+        [
+            ("kafka_dlt-exception-fqcn", b"KeyError"),
+            ("kafka_dlt-exception-cause-fqcn", b"KeyError"),
+            ("kafka_dlt-exception-message", "bös".encode()),
+            ("kafka_dlt-exception-stacktrace", b"STACK"),
+            ("kafka_dlt-original-topic", b"TOPIC"),
+            ("kafka_dlt-original-partition", b"\x00\x00\x01\x02"),
+            ("kafka_dlt-original-offset", b"\x00\x00\x01\x00\x00\x00\x00\x03"),
+            ("kafka_dlt-original-timestamp", round(WRITTEN_AT.timestamp() * 1000).to_bytes(8, "big")),
+            ("kafka_dlt-original-consumer-group", b"billing"),
+        ],
+        [
+            ("kafka_dlt-original-topic", b"TOPIC"),
+            ("kafka_dlt-original-partition", b"\x00\x00\x00\x00"),
+            ("kafka_dlt-original-offset", b"\x00\x00\x00\x00\x00\x00\x00\x07"),
+            ("kafka_dlt-original-timestamp", b"\xff" * 8),
+            ("kafka_dlt-original-timestamp-type", b"NoTimestampType"),
+        ],
+    ),
+    "connect": (
+        [
+            ("__connect.errors.topic", b"TOPIC"),
+            ("__connect.errors.partition", b"258"),
+            ("__connect.errors.offset", b"1099511627779"),
+            ("__connect.errors.connector.name", b"billing"),
+            ("__connect.errors.stage", b"TASK_PUT"),
+            ("__connect.errors.exception.class.name", b"KeyError"),
+            ("__connect.errors.exception.message", "bös".encode()),
+            ("__connect.errors.exception.stacktrace", b"STACK"),
+        ],
+        [
+            ("__connect.errors.topic", b"TOPIC"),
+            ("__connect.errors.partition", b"0"),
+            ("__connect.errors.offset", b"7"),
+            ("__connect.errors.stage", b"TASK_PUT"),
+            ("__connect.errors.exception.message", None),
+        ],
+    ),
+}
+
+
+def wanted(profile: str, stack: bool, place: int, now: str) -> list[tuple[str, bytes | None]]:
+    """The golden table with what differs put in, and the mark of the profile behind it."""
+    trace = (b"\\n" if profile == "safi" else b"") + CUT_STACK if stack else b""
+    puts = {b"TOPIC": topic_of(profile, stack).encode(), b"NOW": now.encode(), b"STACK": trace}
+    made: list[tuple[str, bytes | None]] = []
+    for name, value in WRITTEN[profile][place]:
+        if stack or value != b"STACK":
+            for word, put in puts.items():
+                value = value and value.replace(word, put)
+            made.append((name, value))
+    return [*made, ("redrive-header-profile", profile.encode())]
+
+
+def topic_of(profile: str, stack: bool) -> str:
+    return f"letter-{profile}{'-stack' if stack else ''}"
+
+
+def pairs(headers: Iterable[Row] | None) -> list[tuple[str, bytes | None]]:
+    return [(header["key"], None if header["value"] is None else bytes(header["value"])) for header in headers or ()]
+
+
+def ready(home: Home) -> dict[str, Row]:
+    """What may be sent, by its delivery."""
+    return {row["delivery_id"]: row for row in home.read("ready")}
+
+
+def decided(home: Home, *inputs: Report | Result) -> list[Row]:
+    """What is decided about reports, or about the results of sends, as it lies in the wheel."""
+    home.later(seconds=1)
+    reports = [one for one in inputs if isinstance(one, Report)]
+    causes = home.append_reports(*reports) if reports else home.append_results(*(one for one in inputs if isinstance(one, Result)))
+    home.fold()
+    kept = {row["cause"]: row for row in home.read("deliveries")}
+    return [kept[cause] for cause in causes]
+
+
+# ---------- header profiles
+
+
+@pytest.fixture(scope="module")
+def letters(home: Home) -> dict[tuple[str, bool, int], Row]:
+    """A dead letter of each profile, without and with a stack, of much and of little that was told; as it may be sent."""
+    told = [(profile, stack, place) for profile in PROFILES for stack in (False, True) for place in (0, 1)]
+    rows = decided(home, *((failed if place == 0 else hardly_said)(topic_of(profile, stack)) for profile, stack, place in told))
+    sent = ready(home)
+    return {which: sent[row["delivery_id"]] for which, row in zip(told, rows, strict=True)}
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["much is known", "little is known"])
+@pytest.mark.parametrize("stack", [False, True], ids=["no stack", "stack"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_s_bytes(home: Home, letters: dict[tuple[str, bool, int], Row], profile: str, stack: bool, place: int) -> None:
+    letter = letters[profile, stack, place]
+    now = f"{letter['due_at']:%Y-%m-%dT%H:%M:%S}.000Z"
+    assert pairs(letter["dead_letter_headers"]) == wanted(profile, stack, place, now)
+    assert pairs(letter["headers"]) == list(OWN if place == 0 else ())
+
+
+def test_the_whole_stack_fits_where_it_is_short(home: Home) -> None:
+    (row,) = decided(home, failed("letter-dlq-stack", 8, stack="at line 1\n"))
+    assert dict(pairs(ready(home)[row["delivery_id"]]["dead_letter_headers"]))["dlq-stack"] == b"at line 1\n"
+
+
+def test_profiles_do_not_pile_up_and_what_is_not_ours_is_not_touched(home: Home, letters: dict[tuple[str, bool, int], Row]) -> None:
+    """A dead letter that somebody copied back to its topic dies again under another profile."""
+    foreign: Headers = (("__connect.errors.topic", b"theirs"), ("x-dlq-metadata", b"theirs"), ("kafka_dlt-exception-message", b"theirs"))
+    again: list[Report] = []
+    for place, profile in enumerate(PROFILES):
+        letter = letters[profile, True, 0]
+        came = (*OWN, *pairs(letter["dead_letter_headers"]), ("redrive-delivery", letter["delivery_id"].encode()))
+        again.append(failed(topic_of(PROFILES[place - 1], False), 50 + place, own=came, key=b"again"))
+    odd = tuple((name, b"Odd" if name == "redrive-error-class" else value) for name, value in again[1].headers or ())
+    unmarked_own: Headers = (("dlq-reason", b"replaced"), *foreign)
+    *rows, retried, unmarked = decided(home, *again, again[1].but(headers=odd, key=b"r"), failed("letter-dlq", 60, own=unmarked_own))
+    sent = ready(home)
+    for place, row in enumerate(rows):
+        assert pairs(row["headers"]) == list(OWN)
+        names = [name for name, _ in pairs(sent[row["delivery_id"]]["dead_letter_headers"])]
+        assert names == [name for name, _ in wanted(PROFILES[place - 1], False, 0, "")]
+    assert (retried["kind"], pairs(retried["headers"])) == ("retry", list(OWN))
+    assert pairs(unmarked["headers"]) == list(foreign)
+
+
+def test_a_dead_letter_that_is_written_again_is_the_same_though_the_route_has_changed(home: Home, seeds: Path) -> None:
+    (row,) = decided(home, failed("dropped-things", 70))
+    text = (seeds / "routes.csv").read_text(encoding="utf-8")
+    changed = text.replace("safi+stack,dropped", "connect,everything")
+    assert changed != text
+    (seeds / "routes.csv").write_text(changed, encoding="utf-8")
+    home.load_rules()
+    (again, fresh) = (
+        *decided(home, Result(row, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison")),
+        *decided(home, failed("dropped-things", 71)),
+    )
+    assert (again["reason"], again["header_profile"], again["privacy"]["name"]) == ("dead_letter_failed", "safi+stack", "dropped")
+    assert (again["key"], again["value"], again["topic"]) == (None, None, row["topic"])
+    assert (fresh["header_profile"], fresh["privacy"]["name"]) == ("connect", "everything")
+
+
+# ---------- topics
+
+
+TOPICS = [
+    ("template-group", {}, "template-group-billing-dlt"),
+    ("template-group", {"group": None}, "template-group.dlq"),
+    ("template-shared", {}, "dead.letters"),
+    ("template-kind", {}, "template-kind.fatal.dlq"),
+    ("no-template-of-its-own", {}, "no-template-of-its-own.dlq"),
+    ("by-class", {"error": "java.io.IOException"}, "by-class.io"),
+    ("by-class", {"error": "java.io.EOFException"}, "by-class.io"),
+    ("by-class", {"error": "java.net.NoRouteToHostException"}, "by-class.socket"),
+    ("by-class", {"error": "java.net.BindException"}, "by-class.pattern"),
+    ("by-class", {"error": "java.net.ConnectException", "group": "other"}, "by.exact"),
+    ("by-class", {"error": "java.net.ConnectException"}, "by-class.billing"),
+    ("by-class", {"error": "Odd"}, "by-class.dlq"),
+    ("by-class", {"error": None}, "by-class.dlq"),
+    ("by-class-2", {"error": "java.io.IOException"}, "by-class-2.io"),
+    ("not-by-class", {"error": "java.io.IOException"}, "not-by-class.dlq"),
+    ("by-class", {"error": "into.Source", "group": "failures"}, None),
+]
+
+
+@pytest.fixture(scope="module")
+def addressed(home: Home) -> list[Row]:
+    reports = [
+        report(topic, 900 + place, **{"error": "KeyError", **how})  # type: ignore[arg-type]
+        for place, (topic, how, _) in enumerate(TOPICS)
+    ]
+    # dead at once, whatever the class
+    return decided(home, *(one.but(headers=(*(one.headers or ()), ("redrive-error-kind", b"fatal"))) for one in reports))
+
+
+@pytest.mark.parametrize("place", range(len(TOPICS)), ids=[str(topic) for _, _, topic in TOPICS])
+def test_where_a_dead_letter_goes(place: int, addressed: list[Row]) -> None:
+    row = addressed[place]
+    if TOPICS[place][2] is None:
+        assert (row["decision"], row["reason"], row["topic"]) == ("refused", "destination_is_a_source", None)
+    else:
+        assert (row["decision"], row["topic"]) == ("dead_letter", TOPICS[place][2])
+
+
+def test_what_kafka_refuses_has_a_class_too(home: Home) -> None:
+    (retry,) = decided(home, report("by-class", 950))
+    (dead,) = decided(home, Result(retry, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison"))
+    assert (dead["reason"], dead["topic"]) == ("send_failed", "oversized")
+
+
+def test_the_topic_of_a_class_is_ours(home: Home) -> None:
+    """A failure there, of which no delivery is known, is an orphan; never a first failure."""
+    rows = decided(home, *(report(topic, 960) for topic in ("by-class.socket", "oversized", "dead.letters", "by-class.thing")))
+    assert [row["decision"] for row in rows] == ["orphan", "orphan", "orphan", "retry"]
+
+
+# ---------- privacy
+
+SECRETS = ("s3cret-message", "s3cret-stack", "s3cret-key", "s3cret-value", "s3cret-header", "s3cret-name")
+VIEWS = ("decisions", "announcements", "attempts", "dead_letters", "message_history", "messages")
+
+
+def personal(topic: str, offset: int, error: str) -> Report:
+    """A failure that tells a secret wherever it can."""
+    reported = failed(
+        topic,
+        offset,
+        own=(("trace", b"1"), ("Authorization", b"s3cret-header"), ("x-secret-s3cret-name", b"1")),
+        stack="s3cret-stack",
+        message="s3cret-message",
+        key=b"s3cret-key",
+        value=b"s3cret-value",
+    )
+    return reported.but(headers=tuple((name, error.encode() if value == b"KeyError" else value) for name, value in reported.headers or ()))
+
+
+def told(rows: Sequence[Row]) -> set[str]:
+    """The secrets that can be read in rows."""
+    text = repr([row.asDict(recursive=True) for row in rows])
+    return {secret for secret in SECRETS if secret in text}
+
+
+@pytest.fixture(scope="module")
+def kept(home: Home) -> dict[str, tuple[Row, Row]]:
+    """The retry and the dead letter of a message under each privacy, both delivered; as they lay in `ready` before."""
+    found: dict[str, tuple[Row, Row]] = {}
+    rows = {}
+    for privacy in ("hidden", "dropped", "everything"):
+        retry, dead = decided(home, personal(f"{privacy}-things", 1, "Odd"), personal(f"{privacy}-things", 2, "KeyError"))
+        sent = ready(home)
+        found[privacy] = (sent[retry["delivery_id"]], sent[dead["delivery_id"]])
+        rows[privacy] = (retry, dead)
+    home.append_results(*(Result(row, offset=3_000 + place) for place, row in enumerate(row for pair in rows.values() for row in pair)))
+    return found
+
+
+def test_a_retry_is_sent_as_it_came_whatever_is_private(kept: dict[str, tuple[Row, Row]]) -> None:
+    for retry, _ in kept.values():
+        assert (retry["key"], retry["value"]) == (b"s3cret-key", b"s3cret-value")
+        assert [name for name, _ in pairs(retry["headers"])] == ["trace", "Authorization", "x-secret-s3cret-name"]
+
+
+def test_a_dead_letter_carries_what_its_privacy_lets_it(kept: dict[str, tuple[Row, Row]]) -> None:
+    carried = {privacy: told([dead]) for privacy, (_, dead) in kept.items()}
+    assert carried == {"hidden": {"s3cret-key", "s3cret-value"}, "dropped": set(), "everything": set(SECRETS)}
+    marks = {privacy: ("redrive-payload", b"omitted") in pairs(dead["dead_letter_headers"]) for privacy, (_, dead) in kept.items()}
+    assert marks == {"hidden": False, "dropped": True, "everything": False}
+    assert {dead["payload_bytes"] > 0 for _, dead in kept.values()} == {True}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("privacy", ["hidden", "dropped"])
+def test_what_is_private_is_shown_nowhere(home: Home, kept: dict[str, tuple[Row, Row]], privacy: str, view: str) -> None:
+    messages = {row["message_id"] for row in kept[privacy]}
+    rows = [row for row in home.read(view) if row["message_id"] in messages]
+    assert rows
+    assert told(rows) == set()
+
+
+def test_what_is_not_private_is_shown(home: Home, kept: dict[str, tuple[Row, Row]]) -> None:
+    messages = {row["message_id"] for row in kept["everything"]}
+    assert {view: told([row for row in home.read(view) if row["message_id"] in messages]) for view in VIEWS} == {
+        "decisions": set(SECRETS),
+        "announcements": {"s3cret-message"},
+        "attempts": {"s3cret-message"},
+        "dead_letters": set(SECRETS),
+        "message_history": {"s3cret-message"},
+        "messages": set(),
+    }
+
+
+def test_what_the_wheel_keeps_of_what_is_private(home: Home, kept: dict[str, tuple[Row, Row]]) -> None:
+    wheel = {row["delivery_id"]: told([row]) for row in home.read("deliveries") if row["delivery_id"]}
+    payload = {"s3cret-key", "s3cret-value"}
+    sent_exactly = {*payload, "s3cret-header", "s3cret-name"}
+    assert {privacy: tuple(wheel[row["delivery_id"]] for row in pair) for privacy, pair in kept.items()} == {
+        "hidden": (sent_exactly, payload),
+        "dropped": (sent_exactly, set()),
+        "everything": ({*sent_exactly, "s3cret-message"}, set(SECRETS)),
+    }
+
+
+def test_a_privacy_that_nobody_knows_stops_the_rules_not_the_privacy(home: Home, seeds: Path) -> None:
+    text = (seeds / "routes.csv").read_text(encoding="utf-8")
+    (seeds / "routes.csv").write_text(text.replace("safi+stack,hidden", "safi+stack,hiden"), encoding="utf-8")
+    with pytest.raises(DbtError, match="the privacy hiden of a route is not in the seed privacy"):
+        home.load_rules()
