@@ -27,6 +27,7 @@ from orchestration.cluster import Cluster, ClusterError
 from orchestration.dbt import Dbt, DbtError
 from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
 from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
 from orchestration.settings import Settings
@@ -127,6 +128,7 @@ class Loop:
         self._in_charge = False
         self.superseded_by: int | None = None
         self.announcer: Announcer | None = None
+        self.metrics: Metrics | None = None
         self._last_status: Tick = Tick()
         self._fence_topics: tuple[str, ...] = ()
 
@@ -147,6 +149,7 @@ class Loop:
         self.publisher = self._publish_step()
         self._rules_hash: str | None = None
         self._begin_to_announce()
+        self._begin_to_measure()
         self._find_undecided()
         self._fold(Tick())
         self._load_seeds()
@@ -159,6 +162,12 @@ class Loop:
             return
         self.announcer = Announcer(self.spark, self.schema, self.cluster, self.settings.kafka_properties, self.settings.decisions_topic)
         self.intake.positions.setdefault(_ANNOUNCED, self.watermark)
+
+    def _begin_to_measure(self) -> None:
+        """Tells Prometheus from now on what is decided and sent, where somebody wants to know."""
+        if self.settings.metrics_port:
+            metrics = Metrics(self.settings, self.spark, self.schema, watermark=self.watermark, batch=self.ledgers.batch)
+            self.metrics = metrics if metrics.serve(self.settings.metrics_address, self.settings.metrics_port) else None
 
     def _prepare_tables(self) -> None:
         """Makes tables and views where they are missing or the project has changed since they were made."""
@@ -336,6 +345,7 @@ class Loop:
             _log_tick(self._tick, tick)
         self._last_status = tick
         self._write_status("running")
+        self._measure(tick)
         if self.on_tick:
             self.on_tick(tick)
         return tick
@@ -552,7 +562,8 @@ class Loop:
             self._superseded(error.by)
             return False
         except (ClusterError, SessionLostError) as error:
-            self._say("sends", f"nothing can be sent yet: {error}")
+            name = f" ({error.trouble.error.name})" if isinstance(error, SessionLostError) else ""
+            self._say("sends", f"nothing can be sent yet: {error}{name}")
             return False
         self._in_charge = True
         self._well("sends")
@@ -691,6 +702,24 @@ class Loop:
             ),
         )
 
+    def _measure(self, tick: Tick) -> None:
+        if self.metrics is not None:
+            self.metrics.measure(
+                Turn(
+                    generation=self.ledgers.generation,
+                    watermark=self.watermark,
+                    batch=self.ledgers.batch,
+                    floor=self.floor,
+                    low=min([self.floor, *(aside.floor for aside in self._set_aside.values())]),
+                    undecided=self._undecided,
+                    events=tick.counts.get("events", 0),
+                    step_ms=tick.step_ms,
+                    lag={} if "kafka" in self._trouble else self.intake.lag(),
+                    set_aside={topic: error_name(aside.why) for topic, aside in self._set_aside.items()},
+                    trouble={what: error_name(pause.why) for what, pause in self._trouble.items()},
+                )
+            )
+
     # ---------- trouble
 
     def _may(self, what: str) -> bool:
@@ -736,6 +765,9 @@ class Loop:
         self._write_status("stopped")
         self.intake.close()
         self.announcer = None
+        if self.metrics is not None:
+            self.metrics.close()
+            self.metrics = None
 
     def look_now(self) -> None:
         """Looks into the wheel with the next tick: something was put there beside the loop."""
