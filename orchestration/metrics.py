@@ -297,7 +297,7 @@ class Metrics(Collector):
     def _say(self, error: Exception) -> None:
         said = in_short(error)
         if said != self._problem:
-            log.warning("metrics: what was decided and sent could not be counted, and will be: %s", said)
+            log.warning("metrics: the tables could not be counted, and will be: %s", said)
         self._problem = said
 
     # ---------- what is told
