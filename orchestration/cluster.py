@@ -44,15 +44,17 @@ class Cluster:
 
     def __init__(self, kafka: Mapping[str, str], timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         self._timeout = timeout_seconds
+        self._refused: KafkaError | None = None
         # its own complaints about a broker that is away would come every second, between the loop's own lines
-        self._admin = AdminClient({"log_level": "0", **kafka}, logger=_Silent())
+        properties: dict[str, Any] = {"log_level": "0", **kafka, "error_cb": self._hear}
+        self._admin = AdminClient(properties, logger=_Silent())
 
     def topic_names(self) -> list[str]:
         """All topics that may be seen, without Kafka's internal ones."""
         try:
             topics = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
-            raise _unanswered("list its topics", error) from error
+            raise self._unanswered("list its topics", error) from error
         return sorted(name for name in topics if not name.startswith("__"))
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -72,7 +74,7 @@ class Cluster:
                     raise
                 found[name] = Topic(name, str(description.topic_id), len(description.partitions))
         except KafkaException as error:
-            raise _unanswered(f"describe {', '.join(wanted[:3])}", error) from error
+            raise self._unanswered(f"describe {', '.join(wanted[:3])}", error) from error
         return found
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -95,7 +97,7 @@ class Cluster:
             )
             return {partition: futures[where].result().offset for where, partition in wanted.items()}
         except KafkaException as error:
-            raise _unanswered("say where its partitions end", error) from error
+            raise self._unanswered("say where its partitions end", error) from error
 
     def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:
         """The largest record that each topic takes; a topic whose configuration may not be read is left out."""
@@ -120,7 +122,7 @@ class Cluster:
                 asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=self._timeout)
                 read[name] = {where.topic for where in asked[name].result().topic_partitions}
         except KafkaException as error:
-            raise _unanswered("list its consumer groups", error) from error
+            raise self._unanswered("list its consumer groups", error) from error
         return read
 
     def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
@@ -130,7 +132,7 @@ class Cluster:
             answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)], request_timeout=self._timeout)
             found = answer[group].result().topic_partitions
         except KafkaException as error:
-            raise _unanswered(f"say how far the consumer group {group} is", error) from error
+            raise self._unanswered(f"say how far the consumer group {group} is", error) from error
         return {(where.topic, where.partition): where.offset for where in found if where.error is None and where.offset >= 0}
 
     def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
@@ -147,14 +149,19 @@ class Cluster:
                 said[name] = str(error.args[0].str())
         return said
 
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refused = error
+
+    def _unanswered(self, what: str, error: KafkaException) -> ClusterError:
+        """Why there is no answer. A refused login is told in the background, while the call that waits for it only gets no connection."""
+        self._admin.poll(0)
+        reason, self._refused = self._refused or error.args[0], None
+        return ClusterError(f"Kafka did not {what}: {f'{reason.str()} ({reason.name()})' if isinstance(reason, KafkaError) else reason}")
+
 
 class _Silent:
     """A logger that says nothing."""
 
     def log(self, *_: object) -> None:
         """Says nothing."""
-
-
-def _unanswered(what: str, error: KafkaException) -> ClusterError:
-    reason = error.args[0]
-    return ClusterError(f"Kafka did not {what}: {reason.str() if isinstance(reason, KafkaError) else reason}")

@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 
 from orchestration.broker import Broker, BrokerSettings
+from orchestration.check import HEADER_ROOM_BYTES
 from orchestration.cluster import Cluster, Partition
 from orchestration.loop import Loop, Tick
 from orchestration.query import print_rows, query
@@ -25,6 +26,7 @@ from orchestration.settings import Settings, load_settings
 
 _TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
 _PARTITIONS = 3
+_LARGEST = 2 * 1024 * 1024
 _ORDERS = 240
 _SETTLE_SECONDS = 60
 
@@ -253,9 +255,17 @@ def _make_topics(kafka: dict[str, str]) -> dict[TopicPartition, int]:
     cluster = Cluster(kafka)
     there = cluster.describe(set(_TOPICS) & set(cluster.topic_names()))
     ends = cluster.ends(Partition(topic.name, topic.id, number) for topic in there.values() for number in range(topic.partitions))
-    room = {"max.message.bytes": "2097152"}
     missing = sorted(set(_TOPICS) - there.keys())
-    cluster.create(NewTopic(name, num_partitions=_PARTITIONS, replication_factor=1, config=room) for name in missing)
+    cluster.create(
+        NewTopic(
+            name,
+            num_partitions=_PARTITIONS,
+            replication_factor=1,
+            # as `redrive check` wants it: room for our headers on the largest record of the original
+            config={"max.message.bytes": str(_LARGEST + (0 if name in ("orders", "redrive.failures") else HEADER_ROOM_BYTES))},
+        )
+        for name in missing
+    )
     return {
         **{TopicPartition(partition.topic, partition.number): end for partition, end in ends.items()},
         **{TopicPartition(name, number): 0 for name in missing for number in range(_PARTITIONS)},

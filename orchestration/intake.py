@@ -45,6 +45,7 @@ class Intake:
     positions: dict[str, int]
     _partitions: dict[str, list[Partition]] = field(default_factory=dict)
     _discovered: float = -1e9
+    _ends: dict[Partition, int] = field(default_factory=dict)
     _bytes_per_row: dict[str, float] = field(default_factory=dict)
     _missing: set[str] = field(default_factory=set)
     _shared: set[str] = field(default_factory=set)
@@ -59,12 +60,19 @@ class Intake:
             self._discover()
             self._discovered = now
         partitions = [(source, partition) for source, found in self._partitions.items() for partition in found]
-        ends = self.cluster.ends(partition for _, partition in partitions)
+        ends = self._ends = self.cluster.ends(partition for _, partition in partitions)
         return [
             Range(source, partition, self.positions[partition.key], ends[partition])
             for source, partition in partitions
             if ends[partition] > self.positions[partition.key]
         ]
+
+    def lag(self) -> dict[str, int]:
+        """Records that are not taken in yet, by source: up to the ends that `available` saw last. Markers of transactions count, too."""
+        return {
+            source: sum(max(0, self._ends.get(partition, 0) - self.positions.get(partition.key, 0)) for partition in found)
+            for source, found in self._partitions.items()
+        }
 
     def take(self, available: Iterable[Range], recorded_at: datetime) -> int:
         """Reads one step of what is available into `events`; returns the number of events, gaps included.

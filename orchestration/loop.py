@@ -29,6 +29,7 @@ from orchestration.dbt import Dbt, DbtError
 from orchestration.gates import Gates
 from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
 from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
@@ -135,6 +136,7 @@ class Loop:
         self._in_charge = False
         self.superseded_by: int | None = None
         self.announcer: Announcer | None = None
+        self.metrics: Metrics | None = None
         self._last_status: Tick = Tick()
         self._fence_topics: tuple[str, ...] = ()
         self._settled: dict[Place, int] = {}
@@ -156,6 +158,7 @@ class Loop:
         self.publisher = self._publish_step()
         self._rules_hash: str | None = None
         self._begin_to_announce()
+        self._begin_to_measure()
         self._find_undecided()
         self._fold(Tick())
         self._load_seeds()
@@ -182,6 +185,12 @@ class Loop:
         self.consumers = Consumers(self.spark, self.schema, self.cluster, settle, self.intake.positions.get(_AWAITED, 0))
         self.consumers.remember(last["awaited"] or [] if last else [])
         self.gates_outlet = self._outlet(self.settings.gates_topic) if self.settings.gates_topic else None
+
+    def _begin_to_measure(self) -> None:
+        """Tells Prometheus from now on what is decided and sent, where somebody wants to know."""
+        if self.settings.metrics_port:
+            metrics = Metrics(self.settings, self.spark, self.schema, watermark=self.watermark, batch=self.ledgers.batch)
+            self.metrics = metrics if metrics.serve(self.settings.metrics_address, self.settings.metrics_port) else None
 
     def _prepare_tables(self) -> None:
         """Makes tables and views where they are missing or the project has changed since they were made."""
@@ -365,6 +374,7 @@ class Loop:
             _log_tick(self._tick, tick)
         self._last_status = tick
         self._write_status("running")
+        self._measure(tick)
         if self.on_tick:
             self.on_tick(tick)
         return tick
@@ -656,7 +666,8 @@ class Loop:
             self._superseded(error.by)
             return False
         except (ClusterError, SessionLostError) as error:
-            self._say("sends", f"nothing can be sent yet: {error}")
+            name = f" ({error.trouble.error.name})" if isinstance(error, SessionLostError) else ""
+            self._say("sends", f"nothing can be sent yet: {error}{name}")
             return False
         self._in_charge = True
         self._well("sends")
@@ -798,6 +809,24 @@ class Loop:
             ),
         )
 
+    def _measure(self, tick: Tick) -> None:
+        if self.metrics is not None:
+            self.metrics.measure(
+                Turn(
+                    generation=self.ledgers.generation,
+                    watermark=self.watermark,
+                    batch=self.ledgers.batch,
+                    floor=self.floor,
+                    low=self._lowest_floor(),
+                    undecided=self._undecided,
+                    events=tick.counts.get("events", 0),
+                    step_ms=tick.step_ms,
+                    lag={} if "kafka" in self._trouble else self.intake.lag(),
+                    set_aside={topic: error_name(aside.why) for topic, aside in self._set_aside.items()},
+                    trouble={what: error_name(pause.why) for what, pause in self._trouble.items()},
+                )
+            )
+
     # ---------- trouble
 
     def _may(self, what: str) -> bool:
@@ -843,6 +872,9 @@ class Loop:
         self._write_status("stopped")
         self.intake.close()
         self.announcer = None
+        if self.metrics is not None:
+            self.metrics.close()
+            self.metrics = None
 
     def look_now(self) -> None:
         """Looks into the wheel with the next tick: something was put there beside the loop."""

@@ -199,6 +199,15 @@ class Settings(BaseSettings):
     maintenance_orphan_days: Annotated[int, Field(ge=2, le=3650)] = 3
     """Files that nothing refers to are removed when they are older: longer than any commit takes."""
 
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    """Port on which the loop answers Prometheus; 0: none. See docs/metrics.md."""
+    metrics_address: str = "0.0.0.0"
+    """Where that port is: on all interfaces, as who scrapes is elsewhere. 127.0.0.1 for this machine alone."""
+    metrics_waiting_seconds: Annotated[float, Field(ge=1, le=86_400)] = 60
+    """How often the messages that wait are counted."""
+    metrics_max_series: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """How many topics and error classes a metric tells apart; the others are counted as `other`."""
+
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
