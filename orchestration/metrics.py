@@ -261,8 +261,8 @@ class Metrics(Collector):
 
     def _count_decisions(self, row: Row) -> None:
         self._counts[DECISIONS].add((row["decision"], row["reason"]), row["rows"])
-        # a copy that is tried again says nothing new about its message, and nor does what is only noted
-        if row["decision"] not in ("duplicate", "note") and row["reason"] != "dead_letter_failed":
+        # what is sent anew, or after a gate has opened, says nothing new about its message, and nor does what is only noted
+        if row["decision"] not in ("duplicate", "note") and row["reason"] not in ("dead_letter_failed", "release", "probe"):
             will_retry = str(row["decision"] == "retry").lower()
             self._counts[FAILURES].add((row["topic"], row["error_class"], row["error_kind"], will_retry), row["rows"])
 
@@ -270,7 +270,7 @@ class Metrics(Collector):
         self._counts[SENDS].add((row["topic"], row["kind"], row["outcome"]), row["rows"])
         if row["outcome"] == "delivered":
             self._histograms[LATENESS].add((row["kind"],), row["bucket"], row["rows"], row["lateness_ms"] / 1000)
-        else:
+        elif row["outcome"] != "held":
             self._counts[PUBLISH_FAILURES].add((row["error_name"],), row["rows"])
 
     def _count_waiting(self, turn: Turn, now: float) -> bool:
