@@ -3,9 +3,9 @@ with
 
 failures as (
 
-    -- a dead letter that is written again is no new attempt
+    -- a dead letter that is written again is no new attempt, nor is a redrive
     select * from {{ ref('decisions') }}
-    where (kind is not null or decision = 'dropped') and publish_attempt = 0
+    where (kind in ('retry', 'dead_letter') or decision = 'dropped') and publish_attempt = 0
 
 ),
 
