@@ -9,8 +9,9 @@ import pytest
 _SHARING = ("dagster", "dbt", "loop")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups the tests of a folder with something to share; the others by file."""
+    """Groups the tests of a folder with something to share; the others by file. First, as pytest-xdist reads the marks in its own hook."""
     here = Path(__file__).parent
     for item in items:
         folder, *rest = item.path.relative_to(here).parts

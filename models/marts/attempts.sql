@@ -3,7 +3,7 @@ with
 
 failures as (
 
-    -- what could not be sent, or was held by a gate, and is sent again without a report is no new attempt
+    -- what could not be sent, or was held by a gate, and is sent again without a report is no new attempt, nor is a redrive
     select * from {{ ref('decisions') }}
     where (kind is not null or decision = 'dropped') and report_topic is not null
 
