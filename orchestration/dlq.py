@@ -196,7 +196,7 @@ class DeadLetters:
     def waiting(self, selection: Selection, limit: int) -> Rows:
         """Messages that will be sent, or whose dead letter will be; the next one first."""
         columns = "message_id, state, next_due, attempts, max_attempts, original_topic, consumer_group, error_class, error_kind, reason"
-        where = f"state in ('waiting', 'dead_letter_pending') and {selection.condition(since_column='last_failed_at')}"
+        where = f"state in ('waiting', 'held', 'dead_letter_pending') and {selection.condition(since_column='last_failed_at')}"
         return query(self._spark, self._schema, f"select {columns} from messages where {where} order by next_due, message_id", limit)
 
     def get(self, message_id: str) -> dict[str, Any]:

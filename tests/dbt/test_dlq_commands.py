@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from orchestration.cli import app
 from orchestration.dlq import DlqError
 from tests.dbt.harness import Home, report
-from tests.dbt.test_dead_letters import about, decide, die, redrive
+from tests.dbt.test_dead_letter_marts import about, decide, die, redrive
 
 HOSTILE = b"\xff\x00\x1b[31m'\"\\"
 Call = Callable[..., Result]
