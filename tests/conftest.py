@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
-_SHARING = ("dagster", "dbt", "loop")
+_SHARING = ("tests/dagster", "tests/dbt", "tests/loop")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups the tests of a folder with something to share; the others by file. First, as pytest-xdist reads the marks in its own hook."""
-    here = Path(__file__).parent
-    for item in items:
-        folder, *rest = item.path.relative_to(here).parts
-        item.add_marker(pytest.mark.xdist_group(folder if folder in _SHARING else "/".join([folder, *rest])))
+class ByFolder(LoadScopeScheduling):
+    """Gives a worker the tests of a folder that has something to share as a whole, and other tests file by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((folder for folder in _SHARING if file.startswith(f"{folder}/")), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFolder:
+    """What pytest-xdist schedules with."""
+    return ByFolder(config, log)
