@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from orchestration.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
+    from orchestration.dlq import DeadLetters, Selection, State
     from orchestration.loop import Loop
+    from orchestration.query import Rows
 
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
 _errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -172,6 +176,278 @@ def policy_try(
     ends = {"dead_letter": "dead", "drop": "dropped"}[schedule.on_exhausted]
     first = ", whichever comes first" if len(bounds) > 1 else ""
     print(f"{ends} at {' or '.join(bounds)}{first}" if bounds else "no end")
+
+
+_Output = Annotated[Literal["table", "json"], typer.Option("--format", help="JSON: one object a line.")]
+_Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")]
+
+
+def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
+    """Completes what was shown last: to ask Spark would take ten seconds."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        from orchestration.dlq import recall
+
+        try:
+            known = recall(load_settings(home=ctx.params.get("home")).home)
+        except SettingsError:
+            return []
+        return [text for text in known.get(kind, ()) if text.startswith(incomplete)]
+
+    return complete
+
+
+_MessageId = Annotated[str, typer.Argument(metavar="ID", help="As `dlq list` shows it.", autocompletion=_remembered("message_id"))]
+_Topic = Annotated[
+    str | None,
+    typer.Option("--topic", help="The original topic; ^ begins a regular expression.", autocompletion=_remembered("original_topic")),
+]
+_Class = Annotated[
+    str | None,
+    typer.Option("--class", help="Error class, with or without its package; or ^...", autocompletion=_remembered("error_class")),
+]
+_Group = Annotated[str | None, typer.Option("--group", help="The consumer group; or ^...", autocompletion=_remembered("consumer_group"))]
+_Fingerprint = Annotated[
+    str | None, typer.Option("--fingerprint", help="As `dlq groups` shows it.", autocompletion=_remembered("fingerprint"))
+]
+_Since = Annotated[str | None, typer.Option("--since", help="90s, 30m, 2h, 7d, 4w ago, or 2026-03-01T12:00.")]
+_Where = Annotated[str | None, typer.Option("--where", help="One condition in SQL over the columns of the mart `dead_letters`.")]
+_State = Annotated[Literal["open", "redriven", "recovered", "discarded", "all"], typer.Option("--state", help="What was done about it.")]
+
+_dlq = typer.Typer(help="Find and understand dead letters.", no_args_is_help=True)
+app.add_typer(_dlq, name="dlq")
+
+
+@_dlq.command("list")
+def dlq_list(
+    topic: _Topic = None,
+    error_class: _Class = None,
+    group: _Group = None,
+    fingerprint: _Fingerprint = None,
+    state: _State = "open",
+    since: _Since = None,
+    where: _Where = None,
+    output: _Output = "table",
+    limit: _Limit = 50,
+    home: _Home = None,
+) -> None:
+    """List dead letters, the latest first; those that nothing was done about, unless --state says otherwise."""
+    from orchestration.dlq import dead_letter_table
+
+    settings = _settings(home=home)
+    with _starting_spark():
+        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        rows = dead.find(selection, limit)
+    _print(settings, rows, output, dead_letter_table, "no dead letter is like that")
+
+
+@_dlq.command("show")
+def dlq_show(
+    message_id: _MessageId,
+    payload: Annotated[
+        Path | None,
+        typer.Option("--payload", help="Write the value, byte for byte, into this file, or - for standard output, and nothing else."),
+    ] = None,
+    output: _Output = "table",
+    home: _Home = None,
+) -> None:
+    """Show a dead letter: why it died, where it lies, its payload, headers, stack and history."""
+    from orchestration.dlq import DeadLetters, facts, header_lines, payload_lines
+    from orchestration.explain import told
+    from orchestration.query import Rows, print_rows, printable
+
+    settings = _settings(home=home)
+    with _starting_spark():
+        dead = DeadLetters(settings)
+        row = dead.get(message_id)
+        steps = dead.history_of(message_id) if output == "table" and payload is None else []
+    if payload is not None:
+        _write_payload(row["value"], payload)
+        return
+    if output == "json":
+        print_rows(Rows(tuple(row), (tuple(row.values()),), more=False), output)
+        return
+    console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
+    console.print(_pairs(facts(row)))
+    headers = _pairs(header_lines(row["headers"]))
+    history = _pairs((at, printable(what)) for at, what in told(steps))
+    value = None if row["value"] is None else bytes(row["value"])
+    for title, lines in (
+        ("payload", list(payload_lines(value, row["payload_type"], row["schema_id"]))),
+        ("stack", [printable(line.expandtabs(4)) for line in (row["error_stack"] or "").splitlines()]),
+    ):
+        if lines:
+            console.print(f"\n[bold]{title}[/bold]")
+            console.print("\n".join(lines), markup=False, soft_wrap=True)
+    for title, part in (("headers", headers), ("history", history)):
+        if part.row_count:
+            console.print(f"\n[bold]{title}[/bold]")
+            console.print(part)
+
+
+@_dlq.command("groups")
+def dlq_groups(
+    topic: _Topic = None,
+    error_class: _Class = None,
+    group: _Group = None,
+    fingerprint: _Fingerprint = None,
+    state: _State = "all",
+    since: _Since = None,
+    where: _Where = None,
+    output: _Output = "table",
+    limit: _Limit = 50,
+    home: _Home = None,
+) -> None:
+    """Group dead letters by what they died of: class, and top frame of the stack or the message without what differs each time."""
+    from orchestration.dlq import group_table
+
+    settings = _settings(home=home)
+    with _starting_spark():
+        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        rows = dead.groups(selection, limit)
+    _print(settings, rows, output, group_table, "no dead letter is like that")
+
+
+@_dlq.command("stats")
+def dlq_stats(topic: _Topic = None, output: _Output = "table", limit: _Limit = 50, home: _Home = None) -> None:
+    """Say by topic how many die, by hour, and whether that is usual there."""
+    from orchestration.clock import wall_clock
+    from orchestration.dlq import DeadLetters, stats_table
+
+    settings = _settings(home=home)
+    with _starting_spark():
+        rows = DeadLetters(settings).stats(wall_clock(), topic, limit)
+    _print(settings, rows, output, stats_table, "nothing died in the last 7 days")
+
+
+@_dlq.command("related")
+def dlq_related(message_id: _MessageId, output: _Output = "table", limit: _Limit = 50, home: _Home = None) -> None:
+    """List dead letters that may have to do with one: the same key, process or error, or died within a minute in the same group."""
+    from orchestration.dlq import DeadLetters, related_table
+
+    settings = _settings(home=home)
+    with _starting_spark():
+        rows = DeadLetters(settings).related(message_id, limit)
+    _print(settings, rows, output, related_table, f"no other dead letter has to do with {message_id}")
+
+
+@_dlq.command("export")
+def dlq_export(
+    to: Annotated[Path, typer.Option("--to", help="A new file: .jsonl, with bytes in base64, or .parquet.")],
+    topic: _Topic = None,
+    error_class: _Class = None,
+    group: _Group = None,
+    fingerprint: _Fingerprint = None,
+    state: _State = "open",
+    since: _Since = None,
+    where: _Where = None,
+    home: _Home = None,
+) -> None:
+    """Write dead letters to a file, with payloads and headers."""
+    settings = _settings(home=home)
+    with _starting_spark():
+        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        count = dead.export(selection, to)
+    _errors.print(f"{count} dead letters written to {escape(str(to))}")
+
+
+_waiting = typer.Typer(help="Look at messages that wait.", no_args_is_help=True)
+app.add_typer(_waiting, name="waiting")
+
+
+@_waiting.command("list")
+def waiting_list(
+    topic: _Topic = None,
+    error_class: _Class = None,
+    group: _Group = None,
+    since: Annotated[str | None, typer.Option("--since", help="Failed last so long ago at most; as for `dlq list`.")] = None,
+    where: Annotated[str | None, typer.Option("--where", help="One condition in SQL over the columns of the mart `messages`.")] = None,
+    output: _Output = "table",
+    limit: _Limit = 50,
+    home: _Home = None,
+) -> None:
+    """List messages that will be sent, or whose dead letter will be; the next one first."""
+    from orchestration.dlq import waiting_table
+
+    settings = _settings(home=home)
+    with _starting_spark():
+        dead, selection = _selected(settings, topic, error_class, group, None, "all", since, where)
+        rows = dead.waiting(selection, limit)
+    _print(settings, rows, output, waiting_table, "no message like that waits")
+
+
+def _selected(
+    settings: Settings,
+    topic: str | None,
+    error_class: str | None,
+    group: str | None,
+    fingerprint: str | None,
+    state: State,
+    since: str | None,
+    where: str | None,
+) -> tuple[DeadLetters, Selection]:
+    """What was said on the command line, checked; what can be checked without Spark before it is started."""
+    from orchestration.clock import wall_clock
+    from orchestration.dlq import DeadLetters, Selection, parse_since
+
+    since_moment = None if since is None else parse_since(since, wall_clock())
+    dead = DeadLetters(settings)
+    selection = Selection(
+        state=state,
+        topic=topic,
+        error_class=error_class,
+        group=group,
+        fingerprint=fingerprint,
+        since=since_moment,
+        where=dead.checked(where),
+    )
+    return dead, selection
+
+
+def _print(settings: Settings, rows: Rows, output: Literal["table", "json"], table: Callable[[Rows], Table], nothing: str) -> None:
+    """Prints rows to standard output; that there are none, or more, to standard error."""
+    from orchestration.dlq import remember
+    from orchestration.query import print_rows, say_more
+
+    remember(settings.home, rows)
+    if output == "json":
+        print_rows(rows, output)
+        return
+    if rows.rows:
+        Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table(rows))
+    else:
+        _errors.print(escape(nothing))
+    say_more(rows)
+
+
+def _pairs(lines: Iterable[tuple[str, str]]) -> Table:
+    """Two columns, folded where they don't fit: an address that was shortened leads nowhere."""
+    table = Table("", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
+    for name, text in lines:
+        table.add_row(escape(name), escape(text))
+    return table
+
+
+def _write_payload(value: bytearray | None, to: Path) -> None:
+    if value is None:
+        raise typer.BadParameter("the value is null: there is nothing to write", param_hint="--payload")
+    if str(to) == "-":
+        sys.stdout.buffer.write(bytes(value))
+        sys.stdout.flush()
+        return
+    to.write_bytes(bytes(value))
+    _errors.print(f"{len(value)} bytes written to {escape(str(to))}")
+
+
+@contextmanager
+def _starting_spark() -> Iterator[None]:
+    """Says on standard error, if people read it, what they wait for."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    # while Spark starts, whatever is printed to standard error goes into its log: this goes on to the terminal
+    with os.fdopen(os.dup(2), "w") as terminal, Console(file=terminal).status("starting Spark, and reading: ten seconds or more"):
+        yield
 
 
 def _span(least_ms: int, most_ms: int) -> str:

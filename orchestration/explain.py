@@ -154,8 +154,7 @@ class Rulebook:
         Raises ExplainError if no message is called so.
         """
         self._rules("rules_hash")
-        history = self._spark.table(f"{schema(self._settings.project)}.message_history")
-        rows = [row.asDict() for row in history.where(history["message_id"] == message_id).orderBy("batch", "what", "at").collect()]
+        rows = history(self._spark, schema(self._settings.project), message_id)
         if not rows:
             raise ExplainError(f"no message is called {message_id!r}: select message_id from messages")
         waiting = [place for place, row in enumerate(rows) if row["policy_text"] and row["delay_ms"] is not None]
@@ -199,6 +198,12 @@ def _view(frame: DataFrame, name: str) -> Iterator[None]:
         yield
     finally:
         frame.sparkSession.catalog.dropTempView(name)
+
+
+def history(spark: SparkSession, tables: str, message_id: str) -> list[dict[str, Any]]:
+    """A message's life in order, as `message_history` has it; empty if no message is called so. tables: the schema they live in."""
+    steps = spark.table(f"{tables}.message_history")
+    return [row.asDict() for row in steps.where(steps["message_id"] == message_id).orderBy("batch", "what", "at").collect()]
 
 
 def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -70,6 +70,11 @@ def print_rows(rows: Rows, output: Literal["table", "json"], console: Console | 
             table.add_row(*(_shown(value) for value in row))
         # a pipe has no width: nothing is cut there
         (console or Console(width=None if sys.stdout.isatty() else 400)).print(table)
+    say_more(rows)
+
+
+def say_more(rows: Rows) -> None:
+    """Says on standard error that there are more rows than the limit, if so."""
     if rows.more:
         print(f"there are more than these {len(rows.rows)} rows: --limit", file=sys.stderr)
 
@@ -96,7 +101,12 @@ def _shown(value: Any) -> str:
     if plain is None:
         return "-"
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-    return text.replace("[", r"\[")
+    return printable(text).replace("[", r"\[")
+
+
+def printable(text: str) -> str:
+    """Text that tells a terminal nothing but letters: what comes in reports may be anybody's."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in text)
 
 
 def _without_literals(text: str) -> str:
@@ -109,4 +119,4 @@ def _schema(settings: Settings) -> str:
     return schema(settings.project)
 
 
-__all__: Sequence[str] = ("QueryError", "Rows", "print_rows", "query", "select")
+__all__: Sequence[str] = ("QueryError", "Rows", "print_rows", "printable", "query", "say_more", "select")

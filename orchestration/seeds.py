@@ -21,6 +21,12 @@ KIND_PRECEDENCE = ("fatal", "poison", "retriable", "quota", "backpressure", "fen
 """Of rules that are equal but for their kind, which one decides: as the macro error_kinds has them."""
 _SCOPES = ("record", "topic", "connection")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+_LINK_PLACEHOLDERS = (
+    *("message_id", "topic", "partition", "offset", "group", "class", "request_id", "process_id", "trace_id"),
+    *("time", "time_ms", "from", "from_ms", "to", "to_ms"),
+)
+"""What may stand in a link's template: as the macro link_placeholders has them."""
 _TEMPLATE = re.compile(r"([A-Za-z0-9._-]|\{topic\}|\{group\}|\{kind\})+")
 
 Check = Callable[[str], str | None]
@@ -204,6 +210,18 @@ def _template(value: str) -> str | None:
     return None if _TEMPLATE.fullmatch(value) else "must be a topic's name, in which {topic}, {group} and {kind} may stand"
 
 
+def _link(value: str) -> str | None:
+    unknown = [name for name in re.findall(r"\{([^{}]*)\}", value) if name not in _LINK_PLACEHOLDERS]
+    if unknown:
+        return f"knows no {{{unknown[0]}}}; placeholders are {', '.join(f'{{{name}}}' for name in _LINK_PLACEHOLDERS)}"
+    return None if not value or _LINK.fullmatch(value) else "must be an address (https://...), without blanks"
+
+
+def _places(value: str) -> str | None:
+    wrong = [place for place in value.split() if place.startswith("$") and not place.startswith(("$.", "$["))]
+    return f"{wrong[0]} is no path: $.name, or $['name']; a header stands by its name" if wrong else None
+
+
 _COLUMNS: dict[str, dict[str, Check]] = {
     "sources": {
         "source": _text,
@@ -224,6 +242,13 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "dead_letter_topic": _template,
         "publish_charge": _one_of("record", "all"),
         "gate": _one_of("topic", "partition"),
+        "owner": _anything,
+        "runbook": _anything,
+        "logs_url": _link,
+        "trace_url": _link,
+        "request_id": _places,
+        "process_id": _places,
+        "trace_id": _places,
     },
     "retry_policies": {
         "policy": _text,
@@ -252,7 +277,11 @@ _COLUMNS: dict[str, dict[str, Check]] = {
 }
 
 _DEFAULTS: dict[str, dict[str, str]] = {
-    "routes": {"publish_charge": "record", "gate": "topic"},
+    "routes": {
+        "publish_charge": "record",
+        "gate": "topic",
+        **dict.fromkeys(("owner", "runbook", "logs_url", "trace_url", "request_id", "process_id", "trace_id"), ""),
+    },
 }
 """The columns that a file may do without, and what holds then: as `defaults` in models/_seeds.yml has them."""
 

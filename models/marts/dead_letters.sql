@@ -1,17 +1,95 @@
--- dead_letters: what died, why, and where its dead letter lies. Never here before the copy is acknowledged.
+-- dead_letters: what died, why, where its dead letter lies, and what has been done about it. Never here before the copy is acknowledged.
 with
 
-last_decisions as (
+deaths as (
 
-    select * from {{ ref('last_decisions') }}
+    -- only what is selected is read: payloads, headers and stacks of the rows that are left by then, or not at all
+    select * from {{ ref('decisions') }}
     where kind = 'dead_letter'
 
 ),
 
-results as (
+copies as (
 
-    select * from {{ ref('last_results') }}
-    where outcome = 'delivered'
+    select * from {{ ref('copies') }}
+
+),
+
+later_decisions as (
+
+    select * from {{ ref('later_decisions') }}
+
+),
+
+routes as (
+
+    select * from {{ ref('routes_described') }}
+
+),
+
+dead as (
+
+    select
+        deaths.* except (topic, partition),
+        copies.topic,
+        copies.partition,
+        copies.offset,
+        copies.sent_at,
+        copies.omitted,
+        greatest(deaths.life, later_decisions.lives) as lives,
+        case
+            when later_decisions.last_word.prior_delivery = deaths.delivery_id
+                and later_decisions.last_word.decision = 'discarded'
+                and later_decisions.last_word.batch > coalesce(later_decisions.tried_batch, -1)
+                then 'discarded'
+            when later_decisions.tried_batch > deaths.batch then 'redriven'
+            else 'open'
+        end as state
+    from deaths
+    inner join copies
+        on
+            deaths.message_id = copies.message_id
+            and deaths.delivery_id = copies.delivery_id
+            and deaths.due_at = copies.due_at
+    left join later_decisions on deaths.message_id = later_decisions.message_id
+
+),
+
+read as (
+
+    select
+        *,
+        {{ error_pattern('error_class', 'error_message', 'error_stack') }} as error_pattern,
+        {{ schema_id('value') }} as schema_id,
+        case when {{ schema_id('value') }} is not null then substring(value, 6) else value end as body
+    from dead
+
+),
+
+routed as (
+
+    select
+        read.*,
+        {{ payload_type('read.value', 'read.schema_id', 'read.body') }} as payload_type,
+        filter(
+            routes.routes,
+            r -> {{ topic_matches('read.original_topic', 'r.topic') }}
+                and (r.consumer_group = '*' or r.consumer_group <=> read.consumer_group)
+                and (r.error_kind = '*' or r.error_kind <=> read.error_kind)
+        ) as routes
+    from read
+    cross join routes
+
+),
+
+identified as (
+
+    select
+        *,
+        {{ identifier(route_says('routes', 'request_id'), 'headers', 'value') }} as request_id,
+        {{ identifier(route_says('routes', 'process_id'), 'headers', 'value') }} as process_id,
+        {{ trace_id(identifier("coalesce(" ~ route_says('routes', 'trace_id') ~ ", 'traceparent')", 'headers', 'value')) }} as trace_id
+    from routed
 
 ),
 
@@ -19,44 +97,59 @@ dead_letters as (
 
     select
         ---------- which
-        last_decisions.message_id,
+        message_id,
+        state,
+        life,
+        lives,
 
         ---------- where it lies
-        results.topic,
-        results.partition,
-        results.offset,
-        results.sent_at as dead_at,
+        topic,
+        partition,
+        offset,
+        sent_at as dead_at,
+        omitted,
 
         ---------- why
-        last_decisions.reason,
-        last_decisions.error_class,
-        last_decisions.error_kind,
-        last_decisions.error_message,
-        last_decisions.error_stack,
-        last_decisions.rule,
-        last_decisions.matched,
-        last_decisions.attempt as attempts,
-        last_decisions.life,
-        last_decisions.first_failed_at,
-        last_decisions.failed_at,
+        reason,
+        error_class,
+        error_kind,
+        error_message,
+        error_stack,
+        error_pattern,
+        {{ fingerprint('error_class', 'error_pattern') }} as fingerprint,
+        rule,
+        matched,
+        attempt as attempts,
+        first_failed_at,
+        failed_at,
 
         ---------- where it came from
-        last_decisions.consumer_group,
-        last_decisions.original_topic,
-        last_decisions.original_partition,
-        last_decisions.original_offset,
-        last_decisions.source,
-        last_decisions.delivery_id,
+        consumer_group,
+        original_topic,
+        original_partition,
+        original_offset,
+        original_timestamp,
+        source,
+        delivery_id,
+
+        ---------- whom it concerns, and where to look
+        request_id,
+        process_id,
+        trace_id,
+        {{ route_says('routes', 'owner') }} as owner,
+        {{ route_says('routes', 'runbook') }} as runbook,
+        {{ link(route_says('routes', 'logs_url'), link_placeholders()) }} as logs_url,
+        {{ link(route_says('routes', 'trace_url'), link_placeholders()) }} as trace_url,
 
         ---------- what it is
-        last_decisions.key,
-        last_decisions.value,
-        last_decisions.headers
-    from last_decisions
-    inner join results
-        on
-            last_decisions.delivery_id = results.delivery_id
-            and last_decisions.due_at = results.due_at
+        payload_type,
+        schema_id,
+        length(value) as value_bytes,
+        {{ excerpt('payload_type', 'body') }} as excerpt,
+        key,
+        value,
+        headers
+    from identified
 
 )
 

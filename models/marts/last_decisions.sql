@@ -6,7 +6,7 @@ with
 decisions as (
 
     select * from {{ ref('decisions') }}
-    where decision not in ('duplicate', 'note')
+    where decision not in ('duplicate', 'note') and decision not in {{ operator_decisions() }}
 
 ),
 

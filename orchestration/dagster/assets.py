@@ -111,10 +111,10 @@ def marts_asset(graph: Graph) -> dg.AssetsDefinition:
 
 
 @dg.asset(
-    deps=["dead_letters", "messages"],
+    deps=["dead_letters", "dead_letter_groups", "dead_letter_rate", "messages"],
     group_name="report",
     kinds={"markdown", "matplotlib"},
-    description="What is dead, and why: by error class, topic, age, and over time. A page in the metadata of each materialization.",
+    description="What is dead, and why: what died of the same, by class, topic, age, over time. A page in each materialization's metadata.",
 )
 def dead_letter_report(redrive: Redrive) -> dg.MaterializeResult[None]:
     from orchestration.clock import wall_clock

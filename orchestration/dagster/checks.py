@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from orchestration.clock import wall_clock
+from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
 from orchestration.status import read_status
 
@@ -216,11 +217,32 @@ def ticks_are_fresh(redrive: Redrive) -> dg.AssetCheckResult:
     )
 
 
+@dg.asset_check(
+    asset="dead_letter_rate",
+    description=(
+        "No topic's messages died at an unusual rate in this hour or the last: a warning on a change, not on a count. What is usual, "
+        "`dead_letter_rate` says."
+    ),
+)
+def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResult:
+    hour = wall_clock().replace(minute=0, second=0, microsecond=0)
+    unusual = read_unusual(redrive.sql, hour - timedelta(hours=1))
+    return dg.AssetCheckResult(
+        passed=not unusual,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={
+            "unusual hours": len(unusual),
+            **({"which": "; ".join(f"{one.topic}: {one.dead}, usual are {one.usual:g}" for one in unusual)} if unusual else {}),
+        },
+    )
+
+
 CHECKS = (
     nothing_is_lost,
     nothing_is_early,
     no_dead_message_is_without_its_copy,
     no_report_was_missed,
+    dead_letters_come_at_their_usual_rate,
     the_loop_is_not_stalled,
     ticks_are_fresh,
 )

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+# What the report is about.
+_OPEN = "dead_letters where state = 'open'"
 # How many error classes and topics are shown by name.
 _SHOWN = 12
 # How much of a name fits beside a bar.
 _LETTERS = 44
+# For how long an unusual hour stays on the page.
+_UNUSUAL_SINCE = timedelta(days=1)
 # For how many bars there is room at least: a single one would fill its plot.
 _ROOM = 6
 
@@ -32,26 +36,36 @@ Query = Callable[[str], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Group:
-    """Dead letters that died alike."""
+    """Dead letters that died alike: pattern is the top frame of their stack, or what their messages have in common."""
 
-    topic: str
+    topics: tuple[str, ...]
     error_class: str
-    reason: str
+    pattern: str
     dead: int
-    attempts: int
     last: datetime
     example: str
 
 
 @dataclass(frozen=True)
+class Unusual:
+    """An hour in which more of a topic's messages died than is usual there."""
+
+    topic: str
+    hour: datetime
+    dead: int
+    usual: float
+
+
+@dataclass(frozen=True)
 class DeadLetters:
-    """What is dead at a moment. by_age: dead since less than that; over_time: by the beginning of each `step`."""
+    """What is dead at a moment, and open. by_age: dead since less than that; over_time: by the beginning of each `step`."""
 
     at: datetime
     dead: int
     pending: int
     oldest: datetime | None
     groups: tuple[Group, ...]
+    unusual: tuple[Unusual, ...]
     by_class: tuple[tuple[str, int], ...]
     by_topic: tuple[tuple[str, int], ...]
     by_age: tuple[tuple[str, int], ...]
@@ -60,23 +74,22 @@ class DeadLetters:
 
 
 def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
-    """Reads the marts `dead_letters` and `messages`. now: what ages are counted to."""
-    (total,) = query("select count(*) as dead, min(dead_at) as oldest, max(dead_at) as newest from dead_letters")
+    """Reads the marts about dead letters, and `messages`. now: what ages are counted to."""
+    (total,) = query(f"select count(*) as dead, min(dead_at) as oldest, max(dead_at) as newest from {_OPEN}")
     (pending,) = query("select count(*) as n from messages where state = 'dead_letter_pending'")
     groups = query(
         f"""
-        select
-            topic, coalesce(error_class, '(none)') as error_class, reason, count(*) as dead, max(attempts) as attempts,
-            max(dead_at) as last, max_by(message_id, dead_at) as example
-        from dead_letters
-        group by all
-        order by dead desc, topic, error_class, reason
+        select topics, coalesce(error_class, '(none)') as error_class, error_pattern, open, last_seen, sample_message_id
+        from dead_letter_groups
+        where open > 0
+        order by open desc, last_seen desc, fingerprint
         limit {_SHOWN}
         """
     )
+    unusual = read_unusual(query, now - _UNUSUAL_SINCE)
     oldest, newest = _utc(total["oldest"]), _utc(total["newest"])
     step = _step(newest - oldest) if oldest and newest else "hour"
-    over_time = query(f"select date_trunc('{step}', dead_at) as since, count(*) as dead from dead_letters group by all order by since")
+    over_time = query(f"select date_trunc('{step}', dead_at) as since, count(*) as dead from {_OPEN} group by all order by since")
     return DeadLetters(
         at=now,
         dead=int(total["dead"]),
@@ -84,16 +97,16 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
         oldest=oldest,
         groups=tuple(
             Group(
-                topic=row["topic"],
+                topics=tuple(row["topics"]),
                 error_class=row["error_class"],
-                reason=row["reason"],
-                dead=int(row["dead"]),
-                attempts=int(row["attempts"] or 0),
-                last=row["last"].astimezone(UTC),
-                example=row["example"],
+                pattern=row["error_pattern"],
+                dead=int(row["open"]),
+                last=row["last_seen"].astimezone(UTC),
+                example=row["sample_message_id"],
             )
             for row in groups
         ),
+        unusual=unusual,
         by_class=_counted(query, "coalesce(error_class, '(none)')"),
         by_topic=_counted(query, "topic"),
         by_age=_by_age(query, now),
@@ -102,15 +115,29 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
     )
 
 
+def read_unusual(query: Query, since: datetime) -> tuple[Unusual, ...]:
+    """The hours of topics since a moment, in which more died than is usual there; the latest first."""
+    rows = query(
+        f"""
+        select original_topic, hour, dead, greatest(usual_of_the_day, usual_at_this_hour) as usual
+        from dead_letter_rate
+        where is_unusual and hour >= timestamp '{since.astimezone(UTC):%Y-%m-%d %H:%M:%S}'
+        order by hour desc, dead desc, original_topic
+        limit {_SHOWN}
+        """
+    )
+    return tuple(Unusual(row["original_topic"], row["hour"].astimezone(UTC), int(row["dead"]), float(row["usual"])) for row in rows)
+
+
 def _counted(query: Query, what: str) -> tuple[tuple[str, int], ...]:
-    rows = query(f"select {what} as what, count(*) as dead from dead_letters group by all order by dead desc, what limit {_SHOWN}")
+    rows = query(f"select {what} as what, count(*) as dead from {_OPEN} group by all order by dead desc, what limit {_SHOWN}")
     return tuple((row["what"], int(row["dead"])) for row in rows)
 
 
 def _by_age(query: Query, now: datetime) -> tuple[tuple[str, int], ...]:
     moments = [f"timestamp '{now - age:%Y-%m-%d %H:%M:%S.%f}'" for _, age in _AGES]
     younger = ", ".join(f"count_if(dead_at > {moment}) as n{number}" for number, moment in enumerate(moments))
-    (row,) = query(f"select {younger}, count(*) as n{len(_AGES)} from dead_letters")
+    (row,) = query(f"select {younger}, count(*) as n{len(_AGES)} from {_OPEN}")
     names = [*(f"under {name}" for name, _ in _AGES), "older"]
     counts = [int(row[f"n{number}"]) for number in range(len(names))]
     return tuple(zip(names, (count - before for count, before in zip(counts, [0, *counts], strict=False)), strict=True))
@@ -127,9 +154,9 @@ def page(found: DeadLetters) -> str:
     when = f"{found.at:%Y-%m-%d %H:%M} UTC"
     waiting = f" {found.pending} more are decided, and wait for their dead letter to be acknowledged." if found.pending else ""
     if not found.dead:
-        return f"### Nothing is dead\n\n{when}.{waiting}"
+        return f"### Nothing is dead\n\n{when}.{waiting}{_unusual(found.unusual)}"
     rows = "\n".join(
-        f"| {_text(group.topic)} | {_text(group.error_class)} | {_text(group.reason)} | {group.dead} | {group.attempts} "
+        f"| {_text(_listed(group.topics))} | {_text(group.error_class)} | {_text(group.pattern)} | {group.dead} "
         f"| {group.last:%Y-%m-%d %H:%M:%S} | {_text(group.example)} |"
         for group in found.groups
     )
@@ -137,11 +164,23 @@ def page(found: DeadLetters) -> str:
     rest = f"\n\nAnd {found.dead - shown} others, in smaller groups." if shown < found.dead else ""
     image = base64.b64encode(plots(found)).decode()
     return (
-        f"### {found.dead} messages are dead\n\n{when}.{waiting}\n\n"
-        f"| dead letter topic | error class | reason | dead | attempts, at most | last, UTC | for example |\n"
-        f"|---|---|---|---:|---:|---|---|\n{rows}{rest}\n\n"
+        f"### {found.dead} messages are dead\n\n{when}.{waiting}{_unusual(found.unusual)}\n\n"
+        f"| topic | error class | where, or what they say | dead | last, UTC | for example |\n"
+        f"|---|---|---|---:|---|---|\n{rows}{rest}\n\n"
         f"![Dead letters by error class, topic, age, and over time](data:image/png;base64,{image})\n"
     )
+
+
+def _unusual(hours: Sequence[Unusual]) -> str:
+    """A line for each unusual hour; nothing where there is none."""
+    return "".join(
+        f"\n\n**Unusual:** {hour.dead} of {_text(hour.topic)} died in the hour from {hour.hour:%Y-%m-%d %H:%M}; usual are {hour.usual:g}."
+        for hour in hours
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def plots(found: DeadLetters) -> bytes:

@@ -9,20 +9,21 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from matplotlib.figure import Figure
 
-from orchestration.dagster.report import DeadLetters, Group, _bars, _step, page, plots
+from orchestration.dagster.report import DeadLetters, Group, Unusual, _bars, _step, page, plots
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def dead(*names: str) -> DeadLetters:
     """One dead letter of each error class."""
-    groups = tuple(Group("orders.dlq", name, "fatal", 1, 1, NOW, "billing:orders/0/17") for name in names)
+    groups = tuple(Group((name, "orders"), name, name, 1, NOW, "billing:orders/0/17") for name in names)
     return DeadLetters(
         at=NOW,
         dead=len(groups),
         pending=0,
         oldest=NOW if groups else None,
         groups=groups,
+        unusual=(Unusual(names[0], NOW, 40, 1.5),) if names else (),
         by_class=tuple((name, 1) for name in names),
         by_topic=(("orders.dlq", len(groups)),),
         by_age=(("under 10 minutes", len(groups)),),
@@ -54,8 +55,9 @@ def test_no_dead_letters_no_plots() -> None:
 def test_a_name_is_text_whatever_is_in_it(name: str) -> None:
     text = page(dead(name))
     (row,) = [line for line in text.splitlines() if line.startswith("| ")][1:]
-    assert row.count("|") == 8
-    assert not re.search(r"[<>`\[\]\\]", row)
+    (unusual,) = [line for line in text.splitlines() if line.startswith("**Unusual:** ")]
+    assert row.count("|") == 7
+    assert not re.search(r"[<>`\[\]\\]", row + unusual)
     assert plots(dead(name)).startswith(b"\x89PNG")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from orchestration.seeds import _DEFAULTS, SeedError, read_seeds, topic_matches
+from orchestration.seeds import _DEFAULTS, _LINK_PLACEHOLDERS, SeedError, read_seeds, topic_matches
 
 PROJECT_SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 
@@ -103,3 +104,35 @@ def test_dbt_has_the_same_defaults_as_the_files() -> None:
     described = yaml.safe_load((PROJECT_SEEDS.parents[1] / "models" / "_seeds.yml").read_text(encoding="utf-8"))["seeds"]
     defaults = {seed["name"]: seed["config"]["meta"]["defaults"] for seed in described if "meta" in seed["config"]}
     assert defaults == _DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("logs_url", "https://logs/?q={grupp}", "knows no {grupp}; placeholders are {message_id}, {topic}"),
+        ("trace_url", "traces/{trace_id}", "must be an address (https://...), without blanks"),
+        ("logs_url", "https://logs/?q=a b", "must be an address"),
+        ("request_id", "x-request $meta.request", "$meta.request is no path: $.name, or $['name']"),
+        ("owner", "team orders", None),
+        ("logs_url", "https://logs/?q={group}&from={from_ms}", None),
+        ("process_id", "x-process $.process $['process']", None),
+    ],
+)
+def test_what_a_route_says_for_people(seeds: Path, column: str, value: str, told: str | None) -> None:
+    path = seeds / "routes.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([f"{lines[0]},{column}", f'{lines[1]},"{value}"', f"{lines[2]},"]) + "\n", encoding="utf-8")
+    if told is None:
+        assert [route[column] for route in read_seeds(seeds).rows["routes"]] == [value, ""]
+        return
+    with pytest.raises(SeedError) as error:
+        read_seeds(seeds)
+    assert told in str(error.value)
+
+
+def test_dbt_has_the_same_placeholders_and_columns() -> None:
+    macros = PROJECT_SEEDS.parents[1] / "macros"
+    made = re.findall(r"^ {8}'(\w+)':", (macros / "link_placeholders.sql").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(made) == sorted(_LINK_PLACEHOLDERS)
+    described = re.findall(r"'(\w+)'", (macros / "route_descriptions.sql").read_text(encoding="utf-8"))
+    assert set(described) == {column for column, default in _DEFAULTS["routes"].items() if default == ""}

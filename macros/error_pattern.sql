@@ -1,0 +1,32 @@
+{#- What errors that happen for the same reason have in common: the top frame of the stack, or the message without what differs each time. Of a
+    stack of Java's the frame is looked for where the error's own class begins, and Java's own library is passed over while there is
+    another; Python prints the top frame last. Without line numbers, and without the numbers of generated classes: these change with
+    each release. -#}
+{% macro error_pattern(error_class, message, stack) -%}
+    {%- set python -%} File "[^"\\n]*", line [0-9]+, in [^\\n]* {%- endset -%}
+    {%- set frame -%} \\n\\s+at (?:async |new )? {%- endset -%}
+    {%- set runtime -%} (?!(?:[^\\s(]*/)?(?:java|javax|jdk|sun|com[.]sun|node:internal)[.:/]) {%- endset -%}
+    {%- set own_part = "case when contains(" ~ stack ~ ", concat('Caused by: ', " ~ error_class ~ ")) then substring_index("
+        ~ stack ~ ", concat('Caused by: ', " ~ error_class ~ "), -1) else " ~ stack ~ " end" -%}
+    coalesce(
+        regexp_replace(
+            try_element_at(regexp_extract_all({{ stack }}, '{{ python }}', 0), -1),
+            '^File "(?:[^"]*[/\\\\])?([^"/\\\\]+)", line [0-9]+, in (.*)$',
+            '$1 in $2'
+        ),
+        regexp_replace(
+            regexp_replace(
+                coalesce(
+                    nullif(regexp_extract({{ own_part }}, '{{ frame }}{{ runtime }}([^\\s(]+) ?[(]', 1), ''),
+                    nullif(regexp_extract({{ own_part }}, '{{ frame }}([^\\s(]+) ?[(]', 1), '')
+                ),
+                '^.*/',
+                ''
+            ),
+            '(?<=[$-])(?=[a-f]*[0-9])[0-9a-f]+|(?<=Accessor|Proxy)[0-9]+',
+            '#'
+        ),
+        {{ message_pattern(message) }},
+        '-'
+    )
+{%- endmacro %}

@@ -1,0 +1,33 @@
+-- dead_letter_groups: dead letters that died of the same, counted.
+with
+
+dead_letters as (
+
+    select * from {{ ref('dead_letters') }}
+
+),
+
+groups as (
+
+    select
+        ---------- which
+        fingerprint,
+        error_class,
+        error_pattern,
+
+        ---------- how many, and since when
+        count(*) as dead,
+        count_if(state = 'open') as open,
+        min(dead_at) as first_seen,
+        max(dead_at) as last_seen,
+
+        ---------- where
+        sort_array(collect_set(original_topic)) as topics,
+        sort_array(collect_set(consumer_group)) as consumer_groups,
+        max_by(message_id, struct(dead_at, message_id)) as sample_message_id
+    from dead_letters
+    group by fingerprint, error_class, error_pattern
+
+)
+
+select * from groups

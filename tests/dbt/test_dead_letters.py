@@ -1,0 +1,227 @@
+"""Dead letters over whole tables: from reports to the marts, with decisions of operators written as they will be, and hostile bytes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Row
+
+from tests.dbt.harness import Home, Report, Result, report
+
+NULL_POINTER = "java.lang.NullPointerException"
+
+
+def die(home: Home, *reports: Report, offset: int = 1) -> list[Row]:
+    """Lets messages die of their reports, in one fold, their dead letters acknowledged; the decisions."""
+    causes = home.append_reports(*reports)
+    home.fold()
+    decisions = home.decisions()
+    deaths = [decisions[cause] for cause in causes]
+    assert {death["kind"] for death in deaths} == {"dead_letter"}
+    home.append_results(*(Result(death, offset=offset + place) for place, death in enumerate(deaths)))
+    return deaths
+
+
+def decide(home: Home, *rows: dict[str, Any]) -> None:
+    """Decisions that no fold makes yet, in a batch of their own."""
+    home.append_tick(home.batch)
+    schema = home.spark.table(f"{home.schema}.deliveries").schema
+    for place, row in enumerate(rows):
+        said = {"cause": f"test/{home.batch}/{place}", "batch": home.batch, "fold": 1, "due_at": home.now, "recorded_at": home.now, **row}
+        said["due_hour"] = said["due_at"].replace(minute=0, second=0, microsecond=0)
+        rows = (*rows[:place], said, *rows[place + 1 :])
+    values = [tuple(row.get(name) for name in schema.names) for row in rows]
+    home.spark.createDataFrame(values, schema).writeTo(f"{home.schema}.deliveries").append()
+
+
+def about(death: Row, decision: str, **changes: Any) -> dict[str, Any]:
+    """A decision about a dead letter, as an operator's command becomes one."""
+    kept = ("message_id", "life", "original_topic", "original_partition", "original_offset", "consumer_group")
+    pointed = {"prior_delivery": death["delivery_id"], "prior_due": death["due_at"]}
+    return {**{name: death[name] for name in kept}, **pointed, "decision": decision, "reason": decision, **changes}
+
+
+def redrive(death: Row) -> dict[str, Any]:
+    return about(death, "redrive", kind="redrive", delivery_id=f"{death['message_id']}#redriven", topic=death["original_topic"], life=2)
+
+
+def of(home: Home, mart: str, **where: Any) -> list[Row]:
+    """Rows of a mart with these values; times are aware."""
+    frame = home.spark.table(f"{home.schema}.{mart}")
+    for name, value in where.items():
+        frame = frame.where(frame[name] == value)
+    return frame.collect()
+
+
+def one(home: Home, death: Row) -> Row:
+    (row,) = of(home, "dead_letters", message_id=death["message_id"])
+    return row
+
+
+def test_what_was_done_about_a_dead_letter_is_its_state(home: Home) -> None:
+    untouched, sent, discarded, noted = die(home, *(report("states", number, error=NULL_POINTER) for number in range(4)))
+
+    def found() -> list[tuple[str, int]]:
+        rows = sorted(of(home, "dead_letters", original_topic="states"), key=lambda row: row["original_offset"])
+        return [(row["state"], row["lives"]) for row in rows]
+
+    home.later(minutes=1)
+    decide(home, redrive(sent), about(discarded, "discarded"), about(noted, "noted"))
+    assert found() == [("open", 1), ("redriven", 2), ("discarded", 1), ("open", 1)]
+    decide(home, about(discarded, "restored"), about(sent, "discarded"))
+    assert found() == [("open", 1), ("discarded", 2), ("open", 1), ("open", 1)]
+    decide(home, about(sent, "restored"), redrive(discarded))
+    assert found() == [("open", 1), ("redriven", 2), ("redriven", 2), ("open", 1)]
+    # what an operator thinks of a dead letter doesn't move the message
+    states = {row["message_id"]: row["state"] for row in of(home, "messages", original_topic="states")}
+    assert [states[death["message_id"]] for death in (untouched, noted, sent)] == ["dead", "dead", "waiting"]
+    assert [row["attempt"] for row in of(home, "attempts", message_id=sent["message_id"])] == [1]
+
+
+def test_a_message_that_failed_anew_by_itself_is_not_open(home: Home) -> None:
+    (death,) = die(home, report("revived", error=NULL_POINTER, failed_at=home.now))
+    home.later(hours=1)
+    home.append_reports(report("revived", error="a.B", failed_at=home.now))
+    home.fold()
+    row = one(home, death)
+    assert (row["state"], row["life"], row["lives"], row["offset"]) == ("redriven", 1, 2, 1)
+    (retry,) = (row for row in home.decisions().values() if row["original_topic"] == "revived" and row["kind"] == "retry")
+    home.append_results(Result(retry, offset=7))
+    home.later(hours=1)
+    again = report("revived", error=NULL_POINTER, failed_at=home.now)
+    (death,) = die(home, again, offset=2)
+    row = one(home, death)
+    assert (row["state"], row["life"], row["lives"], row["offset"]) == ("open", 2, 2, 2)
+
+
+def test_a_dead_letter_that_was_not_acknowledged_is_not_here(home: Home) -> None:
+    (cause,) = home.append_reports(report("pending", error=NULL_POINTER))
+    home.fold()
+    home.append_results(Result(home.decisions()[cause], "failed", error_name="X", error_kind="retriable"))
+    home.fold()
+    assert of(home, "dead_letters", original_topic="pending") == []
+    # which is counted as it was decided, and once
+    assert [row["dead"] for row in of(home, "dead_letters_by_hour", original_topic="pending")] == [1]
+
+
+HOSTILE: list[tuple[bytes | None, bytes | None]] = [
+    (None, None),
+    (b"", b""),
+    (b"\xff\x00'\"\\", b"\xff\xfe\x1b[31m"),
+    (b"k", b"{" * 100_000),
+    (b"k", b"\x00\x00\x00\x00\x01"),
+    (b"k", "\u202e😀\x00".encode()),
+]
+
+
+def test_hostile_bytes_break_no_mart(home: Home) -> None:
+    reports = [report("hostile", number, error=NULL_POINTER, key=key, value=value) for number, (key, value) in enumerate(HOSTILE)]
+    die(home, *(hostile.with_headers(("traceparent", b"\xff"), ("", None), ("", b"")) for hostile in reports))
+    rows = {row["original_offset"]: row for row in of(home, "dead_letters", original_topic="hostile")}
+    assert [(bytes_(rows[number]["key"]), bytes_(rows[number]["value"])) for number in range(len(HOSTILE))] == HOSTILE
+    assert [rows[number]["payload_type"] for number in range(len(HOSTILE))] == ["null", "empty", "binary", "text", "binary", "binary"]
+    assert all((row["excerpt"] or "").isprintable() for row in rows.values())
+    message = rows[3]["message_id"]
+    related = of(home, "related_messages", message_id=message)
+    assert len({(other["relation"], other["related_id"]) for other in related}) == len(related)
+    assert message not in {other["related_id"] for other in related}
+    assert ("key", rows[4]["message_id"]) in {(other["relation"], other["related_id"]) for other in related}
+
+
+def bytes_(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def test_what_routes_say_changes_with_the_seeds_and_decides_nothing(home: Home, seeds: Path) -> None:
+    traced = report("described", error=NULL_POINTER, value=b'{"meta": {"process": "p-1"}}')
+    (death,) = die(home, traced.with_headers(("x-request", b"r/1")))
+    (before,) = home.read("rules")
+    assert (one(home, death)["owner"], one(home, death)["logs_url"], one(home, death)["process_id"]) == (None, None, None)
+    path = seeds / "routes.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    added = ["owner,logs_url,request_id,process_id"]
+    added += ["it's us,https://logs/{group}?r={request_id}&p={process_id},x-request,$.meta.process"]
+    added += [",,,"] * (len(lines) - 2)
+    path.write_text("\n".join(f"{line},{more}" for line, more in zip(lines, added, strict=True)) + "\n", encoding="utf-8")
+    home.load_rules()
+    row = one(home, death)
+    assert (row["owner"], row["request_id"], row["process_id"]) == ("it's us", "r/1", "p-1")
+    assert row["logs_url"] == "https://logs/billing?r=r%2F1&p=p-1"
+    (after,) = home.read("rules")
+    assert after["rules_hash"] == before["rules_hash"]
+
+
+def test_groups_gather_what_died_of_the_same(home: Home) -> None:
+    def failed(number: int, message: str) -> Report:
+        told = report("grouped", number, error=NULL_POINTER)
+        return told.but(headers=(*(told.headers or ()), ("redrive-error-message", message.encode())))
+
+    messages = ["no order 17", "no order 18", "no customer 'x'"]
+    deaths = die(home, *(failed(number, message) for number, message in enumerate(messages)))
+    rows = [row for row in home.read("dead_letter_groups") if row["topics"] == ["grouped"]]
+    assert sorted((row["error_pattern"], row["dead"], row["open"]) for row in rows) == [
+        ("no customer <text>", 1, 1),
+        ("no order <number>", 2, 2),
+    ]
+    assert {row["sample_message_id"] for row in rows} <= {death["message_id"] for death in deaths}
+
+
+SATURDAY = datetime(2026, 2, 7, 3, tzinfo=UTC)
+
+
+def hours(**counts: int) -> list[tuple[datetime, int]]:
+    """How many die in which hours after Saturday, 3 o'clock: h0=5 are five at three."""
+    return [(SATURDAY + timedelta(hours=int(name[1:])), count) for name, count in counts.items()]
+
+
+RATES: dict[str, tuple[list[tuple[datetime, int]], bool]] = {
+    "rate-nine-out-of-nothing": (hours(h168=9), False),
+    "rate-ten-out-of-nothing": (hours(h168=10), True),
+    "rate-nightly": (hours(**{f"h{24 * day}": 11 for day in range(8)}), False),
+    "rate-nightly-and-more": (hours(**{f"h{24 * day}": 11 for day in range(7)}, h168=34), True),
+    "rate-three-nights-only": (hours(h96=11, h120=11, h144=11, h168=11), True),
+    "rate-level": (hours(**{f"h{hour}": 4 for hour in range(150, 168)}, h168=12), False),
+    "rate-over-the-level": (hours(**{f"h{hour}": 4 for hour in range(150, 168)}, h168=13), True),
+    "rate-only-now-and-then": (hours(**{f"h{hour}": 4 for hour in range(144, 168, 3)}, h168=12), True),
+    "rate-forgotten": (hours(**{f"h{hour}": 50 for hour in range(-8, 0)}, h168=12), True),
+}
+
+
+def test_a_change_is_unusual_and_a_level_is_not(home: Home) -> None:
+    decide(
+        home,
+        *(
+            {
+                "decision": "dead_letter",
+                "kind": "dead_letter",
+                "reason": "fatal",
+                "life": 1,
+                "message_id": f"rate:{topic}/{hour}/{n}",
+                "original_topic": topic,
+                "due_at": hour,
+                "error_class": f"E{n % 2}",
+                "error_kind": "fatal",
+            }
+            for topic, (counts, _) in RATES.items()
+            for hour, count in counts
+            for n in range(count)
+        ),
+    )
+    last = {row["original_topic"]: row for row in home.read("dead_letter_rate") if row["hour"] == SATURDAY + timedelta(hours=168)}
+    assert {topic: last[topic]["is_unusual"] for topic in RATES} == {topic: unusual for topic, (_, unusual) in RATES.items()}
+    nightly = last["rate-nightly"]
+    assert (nightly["dead"], nightly["usual_of_the_day"], nightly["usual_at_this_hour"]) == (11, 0, 11)
+
+
+def test_payloads_are_not_read_unless_they_are_asked_for(home: Home) -> None:
+    def plan(mart: str, columns: str) -> str:
+        frame = home.spark.sql(f"select {columns} from {home.schema}.{mart} where message_id = 'x'")
+        scans = frame._jdf.queryExecution().optimizedPlan().toString().splitlines()
+        return " ".join(line for line in scans if "RelationV2" in line and "deliveries" in line)
+
+    assert "value#" in plan("dead_letters", "value")
+    narrow = plan("dead_letters", "message_id, state, lives, dead_at, error_class, error_message, attempts, owner, runbook")
+    assert "message_id#" in narrow
+    assert not any(f"{column}#" in narrow for column in ("value", "key", "headers", "error_stack"))

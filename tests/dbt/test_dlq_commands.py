@@ -1,0 +1,215 @@
+"""`redrive dlq` and `redrive waiting`, as they are called: on a home with a few dead letters, of which one holds hostile bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row
+from typer.testing import CliRunner, Result
+
+from orchestration.cli import app
+from orchestration.dlq import DlqError
+from tests.dbt.harness import Home, report
+from tests.dbt.test_dead_letters import about, decide, die, redrive
+
+HOSTILE = b"\xff\x00\x1b[31m'\"\\"
+Call = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def dead(home: Home) -> list[Row]:
+    """Three open dead letters of the topic `dlq`, one that was redriven and one that was discarded; and one message that waits."""
+    home.append_reports(report("dlq", 99, error="a.B"))
+    shop = report("dlq", 0, error="java.lang.NullPointerException", key=b"k", value=b'{"order": 17, "why": [1, 2]}')
+    deaths = die(
+        home,
+        shop,
+        report("dlq", 1, error="java.lang.NullPointerException", key=b"k", value=HOSTILE),
+        report("dlq", 2, error="java.lang.ClassCastException", key=b"other", value=None, group="shipping"),
+        report("dlq", 3, error="java.lang.NullPointerException"),
+        report("dlq", 4, error="java.lang.NullPointerException"),
+    )
+    home.later(minutes=1)
+    decide(home, redrive(deaths[3]), about(deaths[4], "discarded"))
+    return deaths
+
+
+@pytest.fixture
+def call(home: Home, dead: list[Row]) -> Call:
+    """Calls a command on the home."""
+    assert dead
+
+    def called(*arguments: str) -> Result:
+        return CliRunner().invoke(app, [*arguments, "--home", str(home.path)], env={"COLUMNS": "120"})
+
+    return called
+
+
+def rows(result: Result) -> list[dict[str, object]]:
+    assert result.exception is None, result.exception
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def ids(result: Result) -> set[str]:
+    return {str(row["message_id"]).removeprefix("billing:dlq/0/").removeprefix("shipping:dlq/0/") for row in rows(result)}
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ([], {"0", "1", "2"}),
+        (["--state", "all"], {"0", "1", "2", "3", "4"}),
+        (["--state", "discarded"], {"4"}),
+        (["--class", "NullPointerException"], {"0", "1"}),
+        (["--class", "^java[.]lang[.]Class"], {"2"}),
+        (["--group", "shipping"], {"2"}),
+        (["--since", "2026-03-01T12:00", "--where", "value_bytes is null"], {"2"}),
+        (["--since", "2100-01-01"], set()),
+        (["--where", "original_offset < 1 or original_offset = 2 -- the first and the third"], {"0", "2"}),
+        (["--where", "error_class like '%Class%' and attempts = 1", "--state", "all"], {"2"}),
+    ],
+    ids=" ".join,
+)
+def test_list_finds_what_is_selected(call: Call, options: list[str], found: set[str]) -> None:
+    assert ids(call("dlq", "list", "--topic", "dlq", "--format", "json", *options)) == found
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("attempts >", "is no condition"),
+        ("1 = 1) or (1 = 1", "is no condition"),
+        ("true; drop table events", "is no condition"),
+        ("select 1", "is no condition"),
+        ("exists (select 1 from events)", "without a select in it"),
+        ("message_id in (select message_id from attempts)", "without a select in it"),
+        ("(select max(batch) from events) > 0", "without a select in it"),
+        ("java_method('java.lang.System', 'exit', 1) = ''", "does more than filter"),
+        ("upper(`REFLECT`('java.lang.System', 'gc')) = ''", "does more than filter"),
+        ("exists(array(1), x -> try_reflect('java.lang.System', 'gc') = '')", "does more than filter"),
+        ("/* " + "x", "is no condition"),
+        ("no_such_column = 1", "no_such_column"),
+        ("count(*) > 1", "aggregate"),
+    ],
+)
+def test_a_condition_can_do_nothing_but_filter(call: Call, where: str, said: str) -> None:
+    result = call("dlq", "list", "--where", where)
+    assert result.exception is not None
+    assert getattr(result.exception, "exit_code", None) == 2
+    assert said.lower() in str(result.exception).lower()
+    assert result.stdout == ""
+
+
+def test_list_is_a_table_and_says_when_there_is_more_or_nothing(call: Call, dead: list[Row]) -> None:
+    result = call("dlq", "list", "--topic", "dlq", "--limit", "2")
+    assert dead[1]["message_id"] in result.stdout
+    assert "NullPointerException: boo" in result.stdout
+    assert "there are more than these 2 rows" in result.stderr
+    result = call("dlq", "list", "--topic", "nowhere")
+    assert (result.exit_code, result.stdout, result.stderr.strip()) == (0, "", "no dead letter is like that")
+    with pytest.raises(DlqError, match="is no time"):
+        raise call("dlq", "list", "--since", "soon").exception or AssertionError
+
+
+def test_show_tells_everything_that_is_known(call: Call, dead: list[Row]) -> None:
+    text = call("dlq", "show", dead[0]["message_id"]).stdout
+    for part in ("open, life 1 of 1", "dlq.dlq/0/1", "java.lang.NullPointerException", "boo", '  "order": 17,', "json, 28 bytes", "0x00ff"):
+        assert part in text
+    assert "dead_letter (fatal) to dlq.dlq" in text
+    hostile = call("dlq", "show", dead[1]["message_id"]).stdout
+    assert "0000  ff 00 1b 5b 33 31 6d 27 22 5c" in hostile
+    assert "\x1b" not in hostile
+    (row,) = rows(call("dlq", "show", dead[1]["message_id"], "--format", "json"))
+    assert row["value"] == {"base64": base64.b64encode(HOSTILE).decode()}
+
+
+def test_show_writes_the_payload_byte_for_byte(call: Call, dead: list[Row], tmp_path: Path) -> None:
+    result = call("dlq", "show", dead[1]["message_id"], "--payload", str(tmp_path / "value"))
+    assert (tmp_path / "value").read_bytes() == HOSTILE
+    assert (result.stdout, "10 bytes written" in result.stderr) == ("", True)
+    assert call("dlq", "show", dead[1]["message_id"], "--payload", "-").stdout_bytes == HOSTILE
+    result = call("dlq", "show", dead[2]["message_id"], "--payload", str(tmp_path / "null"))
+    assert (result.exit_code, (tmp_path / "null").exists()) == (2, False)
+
+
+@pytest.mark.parametrize("command", ["show", "related"])
+@pytest.mark.parametrize(
+    ("message_id", "said"), [("it's; --", "no message is called"), ("billing:dlq/0/99", "its state is waiting"), ("", "no message")]
+)
+def test_an_id_that_is_no_dead_letter(call: Call, command: str, message_id: str, said: str) -> None:
+    result = call("dlq", command, message_id)
+    assert isinstance(result.exception, DlqError)
+    assert said in str(result.exception)
+
+
+def test_groups_count_what_is_selected(call: Call, dead: list[Row]) -> None:
+    found = rows(call("dlq", "groups", "--topic", "dlq", "--format", "json"))
+    assert [(row["error_class"], row["dead"], row["open"]) for row in found] == [
+        ("java.lang.NullPointerException", 4, 2),
+        ("java.lang.ClassCastException", 1, 1),
+    ]
+    fingerprint = str(found[1]["fingerprint"])
+    assert fingerprint in call("dlq", "groups", "--topic", "dlq").stdout
+    assert ids(call("dlq", "list", "--fingerprint", fingerprint, "--topic", "dlq", "--format", "json")) == {"2"}
+
+
+def test_related_names_the_relations(call: Call, dead: list[Row]) -> None:
+    found = {
+        row["message_id"]: row["relations"]
+        for row in rows(call("dlq", "related", dead[0]["message_id"], "--format", "json", "--limit", "9999"))
+    }
+    assert found[dead[1]["message_id"]] == ["error", "key", "time"]
+    assert dead[0]["message_id"] not in found
+    assert "later" in call("dlq", "related", dead[0]["message_id"], "--limit", "1").stdout
+
+
+def test_stats_count_by_topic(call: Call, monkeypatch: pytest.MonkeyPatch, home: Home) -> None:
+    monkeypatch.setattr("orchestration.clock.wall_clock", lambda: home.now)
+    (row,) = rows(call("dlq", "stats", "--topic", "dlq", "--format", "json"))
+    assert (row["last_24_hours"], row["usual"], row["is_unusual"]) == (5, 0, False)
+    assert len(row["by_hour"]) == 24  # type: ignore[arg-type]
+    assert "this hour" in call("dlq", "stats", "--topic", "dlq").stdout
+    monkeypatch.undo()
+    result = call("dlq", "stats", "--topic", "nowhere")
+    assert (result.stdout, result.stderr.strip()) == ("", "nothing died in the last 7 days")
+
+
+def test_export_writes_rows_with_their_bytes(call: Call, tmp_path: Path) -> None:
+    lines = tmp_path / "dead.jsonl"
+    result = call("dlq", "export", "--to", str(lines), "--topic", "dlq", "--class", "NullPointerException")
+    assert (result.exit_code, result.stdout, "2 dead letters written" in result.stderr) == (0, "", True)
+    written = {row["original_offset"]: row for row in map(json.loads, lines.read_text(encoding="utf-8").splitlines())}
+    assert base64.b64decode(written[1]["value"]) == HOSTILE
+    assert base64.b64decode(written[0]["headers"][0]["value"]) == b"\x00\xff"
+
+    table = tmp_path / "dead.parquet"
+    assert call("dlq", "export", "--to", str(table), "--topic", "dlq").exit_code == 0
+    read = {row["original_offset"]: row for row in pq.read_table(table).to_pylist()}
+    assert [read[number]["value"] for number in range(3)] == [b'{"order": 17, "why": [1, 2]}', HOSTILE, None]
+    assert read[1]["dead_at"].isoformat() == str(written[1]["dead_at"]).replace(".000+", "+")
+
+    for name in ("empty.jsonl", "empty.parquet"):
+        assert "0 dead letters written" in call("dlq", "export", "--to", str(tmp_path / name), "--topic", "nowhere").stderr
+    assert pq.read_table(tmp_path / "empty.parquet").num_rows == 0
+    for name, said in (("dead.jsonl", "is there already"), ("dead.csv", "must end with"), ("no/where.jsonl", "No such file")):
+        assert said in str(call("dlq", "export", "--to", str(tmp_path / name)).exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dead.jsonl", "dead.parquet", "empty.jsonl", "empty.parquet"]
+
+
+def test_waiting_lists_what_will_be_sent(call: Call) -> None:
+    (row,) = rows(call("waiting", "list", "--topic", "dlq", "--where", "error_class = 'a.B'", "--format", "json"))
+    assert (row["message_id"], row["state"]) == ("billing:dlq/0/99", "waiting")
+    assert "billing:dlq/0/99" in call("waiting", "list", "--topic", "dlq").stdout
+    assert call("waiting", "list", "--topic", "nowhere").stderr.strip() == "no message like that waits"
+
+
+def test_a_home_without_tables_says_how_they_are_made(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestration.dlq.schema", lambda _: "nowhere")
+    result = CliRunner().invoke(app, ["dlq", "list", "--home", str(home.path)])
+    assert isinstance(result.exception, DlqError)
+    assert "there are no tables yet" in str(result.exception)

@@ -1,0 +1,158 @@
+"""What selects and shows dead letters, where no table is needed: conditions, times, payloads, widths, and what the shell completes."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestration import dlq
+from orchestration.dlq import DlqError, Selection, bars, header_lines, parse_since, payload_lines
+from orchestration.query import Rows
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("selection", "condition"),
+    [
+        (Selection(), "true"),
+        (Selection(state="open"), "state = 'open'"),
+        (Selection(topic="orders"), "(original_topic = 'orders')"),
+        (Selection(topic="^orders[.]"), "original_topic rlike '^orders[.]'"),
+        (Selection(error_class="Boo"), "(error_class = 'Boo' or endswith(error_class, '.Boo') or endswith(error_class, '$Boo'))"),
+        (Selection(group="it's \\"), "(consumer_group = 'it\\'s \\\\')"),
+        (Selection(ids=("a", "b'")), "message_id in ('a', 'b\\'')"),
+        (Selection(since=NOW, fingerprint="f"), "fingerprint = 'f' and dead_at >= timestamp '2026-03-01 12:00:00.000000'"),
+        (Selection(state="open", where="attempts > 3 -- so"), "state = 'open' and (attempts > 3 -- so\n)"),
+    ],
+)
+def test_a_selection_is_one_condition(selection: Selection, condition: str) -> None:
+    assert selection.condition() == condition
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("90s", datetime(2026, 3, 1, 11, 58, 30, tzinfo=UTC)),
+        ("2h", datetime(2026, 3, 1, 10, tzinfo=UTC)),
+        (" 4w ", datetime(2026, 2, 1, 12, tzinfo=UTC)),
+        ("2026-02-28T10:00", datetime(2026, 2, 28, 10, tzinfo=UTC)),
+        ("2026-02-28 10:00:00+02:00", datetime(2026, 2, 28, 8, tzinfo=UTC)),
+    ],
+)
+def test_since_is_a_span_or_a_time(text: str, moment: datetime) -> None:
+    assert parse_since(text, NOW) == moment
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2", "h", "-1h", "999999w", "2026-13-01"])
+def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(DlqError, match="is no time: 90s, 30m, 2h"):
+        parse_since(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("value", "payload_type", "schema_id", "lines"),
+    [
+        (None, "null", None, []),
+        (b"", "empty", None, []),
+        (b'{"b": [1, 1.5], "a": "\xc3\xa4"}', "json", None, ["{", '  "b": [', "    1,", "    1.5", "  ],", '  "a": "ä"', "}"]),
+        (b'\x00\x00\x00\x00\x2a{"a": 1}', "json", 42, ["{", '  "a": 1', "}"]),
+        # what Python would write differently stays as it stands
+        (b'{"a": 1, "a": 2}', "json", None, ['{"a": 1, "a": 2}']),
+        (b'{"a": 1.10}', "json", None, ['{"a": 1.10}']),
+        (b'{"a": 1e999}', "json", None, ['{"a": 1e999}']),
+        (b'{"a": "\\u001b[31m\\u202e"}', "json", None, ["{", '  "a": "\\u001b[31m�"', "}"]),
+        (b"a\tb\n\x9bc", "text", None, ["a�b", "�c"]),
+        (b"\x00\x01AB", "binary", None, [f"0000  {'00 01 41 42':<47}  ..AB"]),
+        (b"\x00\x00\x00\x00\x2aA", "avro", 42, [f"0000  {'00 00 00 00 2a 41':<47}  ....*A"]),
+    ],
+)
+def test_a_payload_is_shown_by_its_type(value: bytes | None, payload_type: str, schema_id: int | None, lines: list[str]) -> None:
+    assert list(payload_lines(value, payload_type, schema_id)) == lines
+
+
+def test_a_large_payload_is_cut_and_says_so() -> None:
+    assert list(payload_lines(b"x" * 10_000, "text", None))[-1] == "... 2,000 more characters: --payload FILE writes all of it"
+    lines = list(payload_lines(b"\xff" * 1_000, "binary", None))
+    assert (len(lines), lines[-1]) == (33, "... 488 more bytes: --payload FILE writes all of it")
+    assert list(payload_lines(b"[" * 50_000 + b"]" * 50_000, "json", None))[-1].startswith("... 92,000 more")
+
+
+def test_headers_are_shown_in_their_order_whatever_is_in_them() -> None:
+    headers = [("a", b"1"), ("a", None), ("", b""), ("b\x1b", b"\xff\x00"), ("c", b"x\ny")]
+    shown = list(header_lines([{"key": key, "value": value} for key, value in headers]))
+    assert shown == [("a", "1"), ("a", "null"), ("", ""), ("b�", "0xff00"), ("c", "0x780a79")]
+    assert list(header_lines(None)) == []
+
+
+def test_counts_are_bars_of_which_none_is_lost() -> None:
+    assert bars([0, 1, 100, 50]) == " ▁█▄"
+    assert bars([0, 0]) == "  "
+    assert bars([]) == ""
+
+
+ID = f"billing:{'orders.' * 12}eu/17/123456789"
+
+ROW: dict[str, Any] = {
+    "message_id": ID,
+    "state": "open",
+    "dead_at": NOW,
+    "last_seen": NOW,
+    "next_due": NOW,
+    "later_ms": -90_000,
+    "is_unusual": True,
+    "error_class": "com.acme.billing.NoPriceException",
+    "error_message": "[no] price\n\x1b[31m" + "x" * 300,
+    "error_pattern": "a" * 200,
+    "topics": ["orders"] * 9,
+    "relations": ["key", "time"],
+    "original_topic": "orders." * 30,
+    "attempts": 5,
+    "max_attempts": None,
+    "fingerprint": "0123456789ab",
+    "open": 1,
+    "dead": 12_345,
+    "this_hour": 7,
+    "usual": 0.5,
+    "last_24_hours": 70,
+    "last_7_days": 700,
+    "by_hour": [*range(24)],
+}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("table", ["dead_letter_table", "group_table", "stats_table", "related_table", "waiting_table"])
+def test_a_table_fits_its_terminal_and_shortens_no_id(table: str, width: int) -> None:
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(getattr(dlq, table)(Rows(tuple(ROW), (tuple(ROW.values()),), more=False)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "\x1b" not in text
+    if table not in ("group_table", "stats_table"):
+        first = lines[0].index("message")
+        second = lines[0].index(lines[0].split()[1])
+        column = "".join(line[first:second].strip() for line in lines[1:])
+        assert column == ID
+    else:
+        assert "0123456789ab" in text or "unusual" in text
+
+
+def test_what_was_shown_is_remembered_and_what_is_broken_is_nothing(tmp_path: Path) -> None:
+    assert dlq.recall(tmp_path) == {}
+    dlq.remember(
+        tmp_path, Rows(("message_id", "error_class", "attempts"), (("m1", "E", 1), ("m2", None, 2), ("m\x1b", "E", 3)), more=False)
+    )
+    dlq.remember(tmp_path, Rows(("message_id",), (("m3",), ("m1",)), more=False))
+    assert dlq.recall(tmp_path) == {"message_id": ["m3", "m1", "m2"], "error_class": ["E"]}
+    for broken in ("", "[]", '{"message_id": 7}', "\xff"):
+        (tmp_path / "completion.json").write_text(broken, encoding="latin-1")
+        assert dlq.recall(tmp_path) == {}
+    dlq.remember(tmp_path / "absent", Rows(("message_id",), (("m",),), more=False))
+    assert json.dumps(dlq.recall(tmp_path / "absent")) == "{}"
