@@ -225,7 +225,9 @@ class Commands:
 
     def _append(self, each: _Open, done: int, some: int, now: datetime) -> None:
         if not each.deliveries:
-            rows = self.spark.table(f"{self.schema}.commanded_deliveries").where(F.col("command") == each.command).orderBy("place").collect()
+            rows = (
+                self.spark.table(f"{self.schema}.commanded_deliveries").where(F.col("command") == each.command).orderBy("place").collect()
+            )
             each.deliveries = [(row["delivery_id"], row["due_at"].astimezone(UTC)) for row in rows]
         chosen = [(*delivery, done + place) for place, delivery in enumerate(each.deliveries[done : done + some])]
         orders = self.spark.createDataFrame(chosen, "delivery_id string, due_at timestamp, index int")

@@ -170,7 +170,15 @@ class Home:
         """Takes reports in, in one batch. Returns what each is called as the cause of a decision."""
         rows = [
             (
-                *("topic-id" if taken.about is None else "loop", 0, self._records + place, 0, taken.kind, taken.source, f"{taken.source}-topic"),
+                *(
+                    "topic-id" if taken.about is None else "loop",
+                    0,
+                    self._records + place,
+                    0,
+                    taken.kind,
+                    taken.source,
+                    f"{taken.source}-topic",
+                ),
                 *(taken.key, taken.value),
                 None if taken.headers is None else [Row(key=name, value=value) for name, value in taken.headers],
                 *(self.now, False),

@@ -407,7 +407,12 @@ CASES = [
     ),
     Case(
         "what waits is sent now, as it is, and not again later",
-        (comes(report("now")), lambda rows: [order("send_now", rows[0]), order("send_now", rows[0])], delivered_at(620, 1), fails_again(620, 1)),
+        (
+            comes(report("now")),
+            lambda rows: [order("send_now", rows[0]), order("send_now", rows[0])],
+            delivered_at(620, 1),
+            fails_again(620, 1),
+        ),
         (RETRY, ("retry", "send_now"), ANSWERED_ALREADY, RETRY),
         lambda rows: (
             attempts(1, 1, None, 2)(rows)
