@@ -96,25 +96,25 @@ class Commands:
     _read_upto: int | None = None
     rest: bool = False
     """Whether there is more that may be issued at once."""
+    undecided: int = 0
+    """How many events were written since somebody set this to 0: also where the next could not be."""
 
     @property
     def waiting(self) -> int:
         """How many messages are still to be issued, and will be without anybody doing something."""
         return sum(each.listed - self._issued(each.command) for each in self._open.values() if not each.paused and not each.held)
 
-    def obey(self, now: datetime, *, came: bool) -> int:
-        """Issues what is to be issued now; returns how many events. came: whether records came since the last time.
+    def obey(self, now: datetime, *, came: bool) -> None:
+        """Issues what is to be issued now. came: whether records came since the last time.
 
         What it asks of messages that wait is looked up in `ready`: nothing may be sent before the next fold. Raises AppendError.
         """
         if came or self._read_upto is None:
             self._read()
-        issued = 0
         self.rest = False
         for each in list(self._open.values()):
-            issued += self._issue(each, now)
+            self._issue(each, now)
         self._forget()
-        return issued
 
     # ---------- which there are
 
@@ -147,6 +147,7 @@ class Commands:
         self._obeyed.add(command)
         if row["status"] != "complete":
             log.warning("command %s does nothing: %s", command, row["problem"])
+            self._finished[command] = row["closed_batch"]
         elif row["of_command"] is not None:
             self._control(row["what"], row["of_command"], row["who"])
             self._finished[command] = row["closed_batch"]
@@ -206,11 +207,11 @@ class Commands:
 
     # ---------- what they ask for
 
-    def _issue(self, each: _Open, now: datetime) -> int:
-        """Writes the next events of a command; returns how many."""
+    def _issue(self, each: _Open, now: datetime) -> None:
+        """Writes the next events of a command."""
         done = self._issued(each.command)
         if each.paused or (each.start_at is not None and each.start_at > now):
-            return 0
+            return
         end = each.canary if each.canary is not None and not each.passed else each.listed
         some = min(each.earn(now), end - done)
         if some > 0:
@@ -221,7 +222,6 @@ class Commands:
             self._finish(each)
         elif each.rate is None and done < end:
             self.rest = True
-        return max(some, 0)
 
     def _append(self, each: _Open, done: int, some: int, now: datetime) -> None:
         if not each.deliveries:
@@ -244,6 +244,7 @@ class Commands:
         }
         self.ledgers.append("events", orders.withColumns(said), now)
         self.positions[issued_key(each.command)] = done + some
+        self.undecided += len(chosen)
 
     def _looked_up(self, what: str, orders: DataFrame, dues: list[datetime], now: datetime) -> DataFrame:
         """The orders, each with the word whether its delivery still waits: nobody must send again what may have been sent."""

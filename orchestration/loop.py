@@ -421,14 +421,13 @@ class Loop:
             return
         now = self.clock.now()
         try:
-            ordered = self.commands.obey(now, came=self._commands_came)
+            self.commands.obey(now, came=self._commands_came)
+            self._commands_came = False
         except AppendError as error:
             self._after_failed_append(error)
-            return
         except Exception as error:
             self._tables_failed(error)
-            return
-        self._commands_came = False
+        ordered, self.commands.undecided = self.commands.undecided, 0
         if ordered:
             tick.counts["ordered"] = ordered
             self._await_decision(ordered, now)

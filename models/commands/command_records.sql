@@ -35,7 +35,7 @@ read as (
         {{ whole_number('said.part', 1000000) }} as part,
         transform(said.deliveries, d -> struct(
             case when length(get(d, 0)) between 1 and 2048 then get(d, 0) end as delivery_id,
-            timestamp_millis({{ whole_number('get(d, 1)', limits('epoch_ms')) }}) as due_at
+            timestamp_millis({{ whole_number('get(d, 1)', limits('moment_ms')) }}) as due_at
         )) as deliveries,
         sha2(array_join(transform(said.deliveries, d -> concat_ws(' ', get(d, 0), get(d, 1))), '\n'), 256) as digest,
 
@@ -49,7 +49,7 @@ read as (
         said.rate as rate_said,
         case when said.rate rlike '^[0-9]{1,6}([.][0-9]{1,9})?\\z' then nullif(try_cast(said.rate as double), 0) end as rate,
         said.at as at_said,
-        timestamp_millis({{ whole_number('said.at', limits('epoch_ms')) }}) as start_at,
+        timestamp_millis({{ whole_number('said.at', limits('moment_ms')) }}) as start_at,
         said.canary as canary_said,
         nullif({{ whole_number('said.canary', 100000) }}, 0) as canary,
         said.assume_after as assume_after_said,

@@ -28,7 +28,7 @@ placed as (
             when inputs.input_kind = 'report' and inputs.answered.kind = 'dead_letter' then 'answers_a_dead_letter'
             when inputs.input_kind in {{ order_kinds('dead_letter') }} and inputs.answered.kind <> 'dead_letter' then 'wrong_kind_of_delivery'
             when inputs.input_kind in {{ order_kinds('waiting') }} and inputs.answered.kind = 'dead_letter' then 'wrong_kind_of_delivery'
-            when inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
+            when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
             when inputs.answered is not null then 'answer'
             -- our own result always has its delivery; the check at the end stops the fold if it hadn't
             when inputs.input_kind = 'failed_send' then 'lost'
