@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from orchestration.cli import app
 from orchestration.dlq import DeadLetters, Selection
-from orchestration.operators import CommandError, Listed, Wish, destinations, keep, kept, records, select_deliveries, send, write
+from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
 from tests.loop.harness import Record, Redrive
 
 COMMANDS = "redrive.commands"
@@ -38,6 +41,19 @@ def _list(redrive: Redrive, what: str, domain: str) -> list[Listed]:
     return select_deliveries(dead, what, selection, None)
 
 
+def _call(redrive: Redrive, *arguments: str) -> str:
+    """What a command line prints."""
+    settings = redrive.loop.settings
+    environment = {
+        "REDRIVE_HOME": str(settings.home),
+        "REDRIVE_SEEDS": str(settings.seeds),
+        "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": redrive.kafka["bootstrap.servers"],
+    }
+    result = CliRunner().invoke(app, arguments, env=environment, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
 def _wish(what: str, **how: Any) -> Wish:
     return Wish(what, "the bug is fixed", "ada", **how)
 
@@ -59,16 +75,20 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
     listed = _list(obeying, "redrive", "again")
     assert [one.original_topic for one in listed] == ["again.orders"] * 6
     # a dry run tells where they would go, keeps the list, and sends nothing
-    assert destinations(obeying.loop.seeds, listed, None) == {"again.orders-billing-retry": 6}
-    assert destinations(obeying.loop.seeds, listed, "original") == {"again.orders": 6}
-    name = keep(obeying.loop.settings.home, listed)
+    said = _call(obeying, "dlq", "redrive", "--topic", "again.orders", "--reason", "fixed in 4.2", "--dry-run")
+    print(said)
+    assert re.search(r"would go to +6 +again[.]orders-billing-retry", said)
+    (name,) = re.findall("--list ([0-9a-f]{12}) ", said)
+    assert [one.delivery_id for one in kept(obeying.loop.settings.home, name)] == [one.delivery_id for one in listed]
     obeying.settle()
     assert obeying.read("again.orders-billing-retry") == []
     # what dies later is not in the list
     later = obeying.fails("again.orders", b"k", b"later", error="KeyError")
     obeying.dead("again", 7)
 
-    command = send(obeying.loop.settings, _wish("redrive", canary=2, rate=20.0), kept(obeying.loop.settings.home, name))
+    said = _call(obeying, *f"dlq redrive --list {name} --canary 2 --rate 20/s --reason fixed".split())
+    print(said)
+    command = said.split()[-1]
     canaries = obeying.retries("again", 2)
     assert [record.value for record in canaries] == [record.value for record in failed[:2]]
     assert {record.header("redrive-attempt") for record in canaries} == {"1"}
@@ -86,7 +106,7 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
     assert (again["state"], again["life"], again["lives"]) == ("open", 2, 2)
 
     # whoever sees it differently resumes it; then the loop dies before it has written down what it issued
-    send(obeying.loop.settings, _wish("resume", of=command))
+    _call(obeying, "dlq", "resume", command, "--reason", "that one is another bug")
     obeying.loop._append_tick = lambda tick: None  # type: ignore[method-assign]
     obeying.until(lambda: (row := _state(obeying, command)) and row["issued"] > 2, "a part of the rest is issued")
     obeying.restart()
@@ -95,6 +115,8 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
     assert sorted(record.value or b"" for record in obeying.read("again.orders-billing-retry")) == [b"%d" % n for n in range(6)]
     (row,) = obeying.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {later.offset}")
     assert row["state"] == "open"
+    print(_call(obeying, "sql", "select what, state, listed, issued, sent, failed_again, who, reason from redrives"))
+    print(_call(obeying, "explain", listed[0].message_id))
 
     # asked for once more, everything is on its way already
     row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
