@@ -213,7 +213,7 @@ def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         if row["what"] == "sent":
             yield at, _told_send(row)
             continue
-        if row["command"]:
+        if row.get("command"):
             ticket = f" ({row['ticket']})" if row["ticket"] else ""
             yield at, f"{row['who']} gave command {row['command']}: {row['why']}{ticket}"
             yield "", _told_decision(row)

@@ -76,8 +76,8 @@ gathered as (
             when not closings.is_readable then 'the closing record can not be read'
             when not coalesce(lists.is_readable, true) then 'a part of the list can not be read'
             when closings.what is null or closings.what not in {{ command_kinds() }} then 'nobody knows what is to be done'
-            when length(closings.reason) > 0 is not true then 'it says no reason'
-            when length(closings.who) > 0 is not true then 'it does not say who'
+            when coalesce(closings.reason, '') = '' then 'it says no reason'
+            when coalesce(closings.who, '') = '' then 'it does not say who'
             when closings.what in {{ command_kinds('about_commands') }} and closings.of_command is null
                 then 'it does not say which command it is about'
             when closings.count is null then 'it does not say how many messages, 100,000 at most'
