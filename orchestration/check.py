@@ -104,9 +104,25 @@ def _kafka(settings: Settings, seeds: Seeds | None, *, create: bool) -> Iterator
     if seeds is None:
         return
     try:
+        yield from _commands_topic(cluster, settings, names, create=create)
         yield from _topics(cluster, seeds, names, create=create)
     except ClusterError as error:
         yield Finding(False, "topics", str(error))
+
+
+def _commands_topic(cluster: Cluster, settings: Settings, names: list[str], *, create: bool) -> Iterator[Finding]:
+    name = settings.commands_topic
+    what = f"topic {name}"
+    if not name:
+        return
+    if name in names:
+        yield Finding(True, what, "operators' commands: who may write there may redrive")
+    elif create:
+        # one partition: what is said about a command later must be read later
+        objection = cluster.create([NewTopic(name, num_partitions=1, config={"retention.ms": "-1"})])[name]
+        yield Finding(objection is None, what, objection or "made, with 1 partition")
+    else:
+        yield Finding(True, what, "is missing: no commands can be given; --create makes it", warns=True)
 
 
 def _topics(cluster: Cluster, seeds: Seeds, names: list[str], *, create: bool) -> Iterator[Finding]:
@@ -212,16 +228,21 @@ def _add(needs: dict[str, Need], seeds: Seeds, topic: Topic, group: str) -> None
 
 
 def routes_of(seeds: Seeds, topic: str, group: str) -> list[Row]:
-    """The routes of a topic and group, for each kind of error the most specific that matches, as `routes_ranked` sorts them."""
+    """The routes of a topic and group, one for each kind of error."""
+    chosen = (route_for(seeds, topic, group, kind) for kind in ERROR_KINDS)
+    return list({row.line: row for row in chosen if row is not None}.values())
+
+
+def route_for(seeds: Seeds, topic: str, group: str | None, kind: str | None) -> Row | None:
+    """The most specific route that matches, as `routes_ranked` sorts them."""
 
     def rank(row: Row) -> tuple[int, int, int, str, int]:
         pattern = row["topic"]
         by_topic = 2 if pattern == "*" else 1 if pattern.startswith("^") else 0
         return by_topic, -len(pattern), int(row["consumer_group"] == "*"), pattern, int(row["error_kind"] == "*")
 
-    matching = [row for row in seeds.rows["routes"] if topic_matches(topic, row["topic"]) and row["consumer_group"] in ("*", group)]
-    chosen = (min((row for row in matching if row["error_kind"] in ("*", kind)), key=rank, default=None) for kind in ERROR_KINDS)
-    return list({row.line: row for row in chosen if row is not None}.values())
+    matching = (row for row in seeds.rows["routes"] if topic_matches(topic, row["topic"]) and row["consumer_group"] in ("*", group))
+    return min((row for row in matching if row["error_kind"] in ("*", kind)), key=rank, default=None)
 
 
 def _room(sizes: dict[str, int], original: str) -> int:

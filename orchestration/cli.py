@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 from rich.console import Console
@@ -22,7 +23,9 @@ from orchestration.settings import Settings, SettingsError, load_settings
 if TYPE_CHECKING:
     from orchestration.dlq import DeadLetters, Selection, State
     from orchestration.loop import Loop
+    from orchestration.operators import Listed, Wish
     from orchestration.query import Rows
+    from orchestration.seeds import Seeds
 
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
 _errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -374,6 +377,218 @@ def waiting_list(
         dead, selection = _selected(settings, topic, error_class, group, None, "all", since, where)
         rows = dead.waiting(selection, limit)
     _print(settings, rows, output, waiting_table, "no message like that waits")
+
+
+_Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID]...", help="As `dlq list` shows them.", autocompletion=_remembered("message_id"))
+]
+_Reason = Annotated[str, typer.Option("--reason", help="Why: it is kept with the command.")]
+_Who = Annotated[str | None, typer.Option("--who", help="Who wants it. Default: the system's user.")]
+_Ticket = Annotated[str | None, typer.Option("--ticket", help="A ticket or an address.")]
+_All = Annotated[bool, typer.Option("--all", help="All of them: needed where nothing else chooses.")]
+_Max = Annotated[int | None, typer.Option("--max", min=1, help="Only so many: the oldest.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing. --list does just that later.")]
+_List = Annotated[str | None, typer.Option("--list", help="The list that a dry run showed, and no other.")]
+_Rate = Annotated[str | None, typer.Option("--rate", help="50/s, 10/m, 1/h. Default: as fast as it goes.")]
+_CommandId = Annotated[str, typer.Argument(metavar="COMMAND", help="As `dlq redrive` said it.")]
+
+
+@_dlq.command("redrive")
+def dlq_redrive(
+    reason: _Reason,
+    ids: _Ids = None,
+    to: Annotated[str | None, typer.Option("--to", help="retry (today's route; default), original, or a topic.")] = None,
+    rate: _Rate = None,
+    at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-03-01T12:00, in UTC.")] = None,
+    canary: Annotated[int | None, typer.Option("--canary", help="So many first; the rest when they have succeeded.")] = None,
+    assume_after: Annotated[
+        str | None, typer.Option("--assume-after", help="Where success can't be seen: no report for so long is one. Default: 5m.")
+    ] = None,
+    ticket: _Ticket = None,
+    who: _Who = None,
+    topic: _Topic = None,
+    error_class: _Class = None,
+    group: _Group = None,
+    fingerprint: _Fingerprint = None,
+    state: _State = "open",
+    since: _Since = None,
+    where: _Where = None,
+    everything: _All = False,
+    most: _Max = None,
+    listed: _List = None,
+    dry_run: _DryRun = False,
+    home: _Home = None,
+) -> None:
+    """Send dead letters again: decided anew under today's routes, with all attempts, under their old id."""
+    from orchestration.operators import Wish, parse_at, parse_duration, parse_rate
+
+    wish = Wish(
+        "redrive",
+        reason,
+        _who(who),
+        ticket,
+        rate=None if rate is None else parse_rate(rate),
+        at=None if at is None else parse_at(at),
+        canary=canary,
+        assume_after=None if assume_after is None else parse_duration(assume_after),
+        to=to,
+    )
+    chosen = _Chosen(ids, topic, error_class, group, fingerprint, state, since, where, everything, most, listed, dry_run)
+    _give(home, wish, chosen)
+
+
+def _about_dead_letters(what: str, does: str, state: Literal["open", "redriven", "recovered", "discarded", "all"]) -> None:
+    def say(
+        reason: _Reason,
+        ids: _Ids = None,
+        ticket: _Ticket = None,
+        who: _Who = None,
+        topic: _Topic = None,
+        error_class: _Class = None,
+        group: _Group = None,
+        fingerprint: _Fingerprint = None,
+        state: _State = state,
+        since: _Since = None,
+        where: _Where = None,
+        everything: _All = False,
+        most: _Max = None,
+        listed: _List = None,
+        dry_run: _DryRun = False,
+        home: _Home = None,
+    ) -> None:
+        from orchestration.operators import Wish
+
+        chosen = _Chosen(ids, topic, error_class, group, fingerprint, state, since, where, everything, most, listed, dry_run)
+        _give(home, Wish(what, reason, _who(who), ticket), chosen)
+
+    _dlq.command(what, help=does)(say)
+
+
+_about_dead_letters("discard", "Say that nothing is to be done about dead letters any more. They stay where they are.", "open")
+_about_dead_letters("restore", "Take a discard back.", "discarded")
+_about_dead_letters("note", "Write something down about dead letters: a reason, a ticket.", "open")
+
+
+def _about_waiting(name: str, what: str, does: str) -> None:
+    def say(
+        reason: _Reason,
+        ids: _Ids = None,
+        rate: _Rate = None,
+        ticket: _Ticket = None,
+        who: _Who = None,
+        topic: _Topic = None,
+        error_class: _Class = None,
+        group: _Group = None,
+        since: _Since = None,
+        where: Annotated[str | None, typer.Option("--where", help="One condition in SQL over the columns of the mart `messages`.")] = None,
+        everything: _All = False,
+        most: _Max = None,
+        listed: _List = None,
+        dry_run: _DryRun = False,
+        home: _Home = None,
+    ) -> None:
+        from orchestration.operators import Wish, parse_rate
+
+        chosen = _Chosen(ids, topic, error_class, group, None, "all", since, where, everything, most, listed, dry_run)
+        _give(home, Wish(what, reason, _who(who), ticket, rate=None if rate is None else parse_rate(rate)), chosen)
+
+    _waiting.command(name, help=does)(say)
+
+
+_about_waiting("send-now", "send_now", "Send messages now that wait for a later time, as they are.")
+_about_waiting("cancel", "cancel", "End messages that wait: nothing more is sent of them.")
+
+
+def _about_commands(what: str, does: str) -> None:
+    def say(command: _CommandId, reason: _Reason, who: _Who = None, home: _Home = None) -> None:
+        from orchestration.operators import Wish
+
+        _give(home, Wish(what, reason, _who(who), of=command), None)
+
+    _dlq.command(what, help=does)(say)
+
+
+_about_commands("pause", "Stop issuing what a command lists, until it is resumed.")
+_about_commands("resume", "Go on with a command that was paused, or whose canaries failed or take too long.")
+_about_commands("stop", "End a command: what it has not issued yet is left as it is.")
+
+
+class _Chosen(NamedTuple):
+    """What the command line says about which messages are meant."""
+
+    ids: list[str] | None
+    topic: str | None
+    error_class: str | None
+    group: str | None
+    fingerprint: str | None
+    state: State
+    since: str | None
+    where: str | None
+    everything: bool
+    most: int | None
+    listed: str | None
+    dry_run: bool
+
+    @property
+    def says_nothing(self) -> bool:
+        return not any((self.ids, self.topic, self.error_class, self.group, self.fingerprint, self.since, self.where, self.everything))
+
+
+def _who(who: str | None) -> str:
+    import getpass
+
+    return who or getpass.getuser()
+
+
+def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
+    """Gives a command, or shows what it would do."""
+    from orchestration.operators import CommandError, check_wish, keep, kept, select_deliveries, send
+    from orchestration.seeds import read_seeds
+
+    settings = _settings(home=home)
+    seeds = read_seeds(settings.seeds)
+    check_wish(settings, seeds, wish)
+    if chosen is None:
+        command = send(settings, wish)
+        _errors.print(f"{wish.what} of command {wish.of} is given, as command {command}")
+        return
+    if chosen.listed is not None:
+        listed = kept(settings.home, chosen.listed)[: chosen.most]
+    elif chosen.says_nothing:
+        raise CommandError("which ones? ids, --topic, --class, --group, --since, --where, or --all")
+    else:
+        with _starting_spark():
+            dead, selection = _selected(settings, *chosen[1:8])
+            listed = select_deliveries(dead, wish.what, dataclasses.replace(selection, ids=tuple(chosen.ids or ())), chosen.most)
+    if not listed:
+        _errors.print("no message is like that: nothing is done")
+        raise typer.Exit(1)
+    if chosen.dry_run:
+        _show_list(seeds, wish, listed)
+        _errors.print(f"nothing was done. This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that")
+        return
+    command = send(settings, wish, listed)
+    _errors.print(
+        f'{wish.what} of {len(listed)} messages is given; `redrive sql "select * from redrives"` shows how it goes', highlight=False
+    )
+    print(command)
+
+
+def _show_list(seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
+    from orchestration.clock import wall_clock
+    from orchestration.operators import destinations, shown
+    from orchestration.query import printable
+
+    parts = [("messages", [(wish.what, len(listed))]), *shown(listed, wall_clock())]
+    if wish.what == "redrive":
+        parts.append(("would go to", destinations(seeds, listed, wish.to).most_common(20)))
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for what, counts in parts:
+        for place, (name, count) in enumerate(counts):
+            table.add_row("" if place else what, f"{count}", escape(printable(name)))
+    for place, one in enumerate(listed[:5]):
+        table.add_row("" if place else "for example", "", escape(printable(one.message_id)))
+    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
 
 
 def _selected(

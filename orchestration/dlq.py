@@ -236,6 +236,10 @@ class DeadLetters:
             unfinished.unlink(missing_ok=True)
         return count
 
+    def rows(self, statement: str) -> list[dict[str, Any]]:
+        """All rows of a statement of ours, with the tables under their own names."""
+        return [row.asDict() for row in self._frame(statement).collect()]
+
     def _require(self, message_id: str) -> None:
         statement = f"select 1 from dead_letters where message_id = {_literal(message_id)}"
         if not query(self._spark, self._schema, statement, 1).rows:

@@ -213,6 +213,11 @@ def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         if row["what"] == "sent":
             yield at, _told_send(row)
             continue
+        if row.get("command"):
+            ticket = f" ({row['ticket']})" if row["ticket"] else ""
+            yield at, f"{row['who']} gave command {row['command']}: {row['why']}{ticket}"
+            yield "", _told_decision(row)
+            continue
         failed = f"{row['error_class'] or 'an error without a class'}{': ' + row['error_message'] if row['error_message'] else ''}"
         bound = "" if row["max_attempts"] is None else f" of {row['max_attempts']}"
         counted = "" if row["attempt"] is None else f", attempt {row['attempt']}{bound}"

@@ -29,6 +29,11 @@ log = logging.getLogger(__name__)
 _FIRST_BYTES_PER_ROW = 16_384
 _DISCOVER_SECONDS = 5.0
 
+COMMANDS = "@commands"
+"""What the commands topic is called among the sources. The seeds' check allows no source this name."""
+
+_COMMAND_ID = "^[0-9a-f-]{36}$"
+
 
 @dataclass
 class Intake:
@@ -119,8 +124,10 @@ class Intake:
             log.debug("offsets were not committed: %s", error)
 
     def use(self, sources: tuple[Row, ...]) -> None:
-        """Reads these sources from now on."""
-        self.sources = sources
+        """Reads these sources from now on, and operators' commands."""
+        topic = self.settings.commands_topic
+        # first, so that a pattern of a source takes no command for a report
+        self.sources = ((Row(0, {"source": COMMANDS, "topic": topic, "start": "earliest"}),) if topic else ()) + sources
         self._discovered = -1e9
 
     def close(self) -> None:
@@ -149,6 +156,9 @@ class Intake:
             self._start(row, self._partitions[source])
 
     def _say_what_is_missing(self, row: Row, found: list[Topic]) -> None:
+        if row["source"] == COMMANDS:
+            # who gives no commands needs no topic for them; `redrive check` says it
+            return
         if not found and row["source"] not in self._missing:
             self._missing.add(row["source"])
             log.warning("source %s: no topic matches %s yet; it is read as soon as there is one", row["source"], row["topic"])
@@ -239,12 +249,14 @@ class Intake:
         )
         source = F.create_map(*[F.lit(text) for topic, (name, _) in topics.items() for text in (topic, name)])
         topic_id = F.create_map(*[F.lit(text) for topic, (_, tid) in topics.items() for text in (topic, tid)])
+        is_command = source[F.col("topic")] == COMMANDS
+        key = F.col("key").cast("string")
         return records.select(
             topic_id[F.col("topic")].alias("topic_id"),
             "partition",
             "offset",
             F.lit(0).alias("index"),
-            F.lit("report").alias("kind"),
+            F.when(is_command, "command").otherwise("report").alias("kind"),
             source[F.col("topic")].alias("source"),
             "topic",
             "key",
@@ -254,6 +266,7 @@ class Intake:
             F.when(F.unix_millis("timestamp") >= 0, F.col("timestamp")).alias("record_timestamp"),
             (F.col("timestampType") == 1).alias("stamped_by_broker"),
             F.lit(None).cast("string").alias("detail"),
+            F.when(is_command & key.rlike(_COMMAND_ID), key).alias("command"),
         )
 
     def _gap_events(self, gaps: list[Gap]) -> DataFrame:
@@ -271,6 +284,7 @@ class Intake:
             F.lit(None).cast("array<struct<key: string, value: binary>>").alias("headers"),
             F.lit(None).cast("timestamp").alias("record_timestamp"),
             F.lit(None).cast("boolean").alias("stamped_by_broker"),
+            F.lit(None).cast("string").alias("command"),
         )
 
 

@@ -24,10 +24,11 @@ from pyspark.sql.types import StructType
 from orchestration.announce import Announcer
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster, ClusterError
+from orchestration.commands import Commands, issued_in
 from orchestration.consumers import Consumers, Place
 from orchestration.dbt import Dbt, DbtError
 from orchestration.gates import Gates
-from orchestration.intake import Intake
+from orchestration.intake import COMMANDS, Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
@@ -140,6 +141,7 @@ class Loop:
         self._last_status: Tick = Tick()
         self._fence_topics: tuple[str, ...] = ()
         self._settled: dict[Place, int] = {}
+        self._commands_came = True
 
     # ---------- start
 
@@ -185,6 +187,7 @@ class Loop:
         self.consumers = Consumers(self.spark, self.schema, self.cluster, settle, self.intake.positions.get(_AWAITED, 0))
         self.consumers.remember(last["awaited"] or [] if last else [])
         self.gates_outlet = self._outlet(self.settings.gates_topic) if self.settings.gates_topic else None
+        self.commands = Commands(self.spark, self.schema, self.ledgers, self.intake.positions)
 
     def _begin_to_measure(self) -> None:
         """Tells Prometheus from now on what is decided and sent, where somebody wants to know."""
@@ -270,7 +273,7 @@ class Loop:
         appended = self.spark.sql(
             f"""
             select topic_id, partition, max(offset) + 1 as next, any_value(source) as source from {self.schema}.events
-            where batch >= {since} and kind = 'report'
+            where batch >= {since} and kind in ('report', 'command')
             group by topic_id, partition
             """
         ).collect()
@@ -278,7 +281,14 @@ class Loop:
             key = f"{row['topic_id']}/{row['partition']}"
             positions[key] = max(positions.get(key, 0), int(row["next"]))
             positions.setdefault(f"source:{row['source']}", 1)
-        return positions
+        issued = self.spark.sql(
+            f"""
+            select command, max(index) + 1 as next from {self.schema}.events
+            where batch >= {since} and command is not null and kind <> 'command'
+            group by command
+            """
+        ).collect()
+        return {**positions, **issued_in(issued)}
 
     def _max_batch(self, table: str) -> int:
         return int(self.spark.sql(f"select coalesce(max(batch), 0) as batch from {self.schema}.{table}").collect()[0]["batch"])
@@ -361,6 +371,8 @@ class Loop:
         self._reload_changed_seeds()
         self._take_in(tick)
         if not self.stopping.is_set():
+            self._obey(tick)
+        if not self.stopping.is_set():
             self._fold(tick)
         if not self.stopping.is_set():
             self._publish(tick)
@@ -394,6 +406,7 @@ class Loop:
         tick.took_all = not available
         if not available:
             return
+        self._commands_came = self._commands_came or any(part.source == COMMANDS for part in available)
         recorded_at = self.clock.now()
         try:
             events = self.intake.take(available, recorded_at)
@@ -411,6 +424,24 @@ class Loop:
         tick.rest = tick.rest or events >= self.settings.intake_max_rows
         tick.step_ms["intake"] = _ms_since(began)
         self.intake.commit_offsets()
+
+    def _obey(self, tick: Tick) -> None:
+        """Writes down what operators want of single messages. Before the fold, so that nothing is sent between look and decision."""
+        if not self._may("ledgers") or self._unrecorded is not None or {"fold", "sends"} & self._trouble.keys():
+            return
+        now = self.clock.now()
+        try:
+            self.commands.obey(now, came=self._commands_came)
+            self._commands_came = False
+        except AppendError as error:
+            self._after_failed_append(error)
+        except Exception as error:
+            self._tables_failed(error)
+        ordered, self.commands.undecided = self.commands.undecided, 0
+        if ordered:
+            tick.counts["ordered"] = ordered
+            self._await_decision(ordered, now)
+        tick.rest = tick.rest or self.commands.rest
 
     def _await_decision(self, inputs: int, since: datetime) -> None:
         """Keeps the floor under what is not decided yet: a decision is due at the earliest when its input was recorded."""
@@ -613,6 +644,7 @@ class Loop:
             self._well("consumers")
             self.gates.look(self._settled, self.consumers, began, complete=complete)
             tick.counts["settled"] = len(self._settled)
+            self.commands.look(self.consumers, began, complete=complete)
             released = self.gates.release(began)
         except ClusterError as error:
             self._say("consumers", f"it is not known how far the consumer groups are: {error}")
@@ -881,9 +913,9 @@ class Loop:
         self._next_due = None
 
     def waiting(self) -> int:
-        """How many deliveries are open, whenever they are due, or held."""
+        """How many deliveries are open, whenever they are due, or held, and how many messages commands are still to do something about."""
         open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries")]
-        return int(self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()[0]["n"])
+        return self.commands.waiting + int(self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()[0]["n"])
 
     def _pause(self) -> float:
         """Seconds to sleep: until the next due time, and no longer than Kafka is to be asked for new records."""

@@ -56,6 +56,9 @@ _WAITING_ROWS = 200_000
 # What is counted takes a small part of the loop's time: after one second of it, twenty pass.
 _SHARE = 20
 
+# Decisions that tell of no failure.
+_NO_FAILURE = ("duplicate", "note", "redrive", "cancelled", "discarded", "restored", "noted")
+
 # Seconds until what was decided and sent is counted again, at most: longer than that nobody wants to wait.
 _ROWS_AT_LEAST_EVERY = 10
 
@@ -262,7 +265,8 @@ class Metrics(Collector):
     def _count_decisions(self, row: Row) -> None:
         self._counts[DECISIONS].add((row["decision"], row["reason"]), row["rows"])
         # what is sent anew, or after a gate has opened, says nothing new about its message, and nor does what is only noted
-        if row["decision"] not in ("duplicate", "note") and row["reason"] not in ("dead_letter_failed", "release", "probe"):
+        silent = row["decision"] in _NO_FAILURE or row["reason"] in ("dead_letter_failed", "release", "probe", "send_now")
+        if not silent:
             will_retry = str(row["decision"] == "retry").lower()
             self._counts[FAILURES].add((row["topic"], row["error_class"], row["error_kind"], will_retry), row["rows"])
 

@@ -158,6 +158,10 @@ def _text(value: str) -> str | None:
     return None if value else "must not be empty"
 
 
+def _source_name(value: str) -> str | None:
+    return "must not begin with @" if value.startswith("@") else _text(value)
+
+
 def _anything(_: str) -> str | None:
     return None
 
@@ -250,7 +254,7 @@ def _places(value: str) -> str | None:
 
 _COLUMNS: dict[str, dict[str, Check]] = {
     "sources": {
-        "source": _text,
+        "source": _source_name,
         "topic": _pattern,
         "dialect": _one_of(*DIALECTS),
         "consumer_group": _anything,

@@ -167,6 +167,8 @@ class Settings(BaseSettings):
     """Whether the brokers have transactions. Without them an older loop is not fenced in Kafka, only told; see docs/configuration.md."""
     decisions_topic: _TopicOrNone = ""
     """A topic to which each decision is announced, as JSON; see docs/announcements.md. Empty: no announcements."""
+    commands_topic: _TopicOrNone = "redrive.commands"
+    """The topic that operators' commands come through; see docs/redrive.md. Empty: none are obeyed. No topic yet: none have come."""
     gates_topic: _TopicOrNone = ""
     """A topic on which it is told which gates are closed, as JSON by scope; see docs/gates.md. Empty: it is not told."""
     gate_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
@@ -234,7 +236,11 @@ class Settings(BaseSettings):
     @property
     def dbt_environment(self) -> dict[str, str]:
         """What must be in the environment before dbt or Spark reads the project's files, wherever it was set."""
-        return {"REDRIVE_HOME": str(self.home), "REDRIVE_SEEDS": str(self.seeds)}
+        return {
+            "REDRIVE_HOME": str(self.home),
+            "REDRIVE_SEEDS": str(self.seeds),
+            "REDRIVE_COMMANDS_TOPIC": self.commands_topic,
+        }
 
     @field_validator("project")
     @classmethod
@@ -444,7 +450,7 @@ def _allowed(name: str) -> str:
         return f"one of {', '.join(map(str, options))}"
     if field.annotation is Path:
         return "a path"
-    if name == "decisions_topic":
+    if name in ("decisions_topic", "gates_topic", "commands_topic"):
         return "a topic's name, or empty for none"
     if field.annotation is str:
         return "1 to 100 letters, digits, dots, hyphens and underscores"

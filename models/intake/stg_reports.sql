@@ -50,8 +50,8 @@ extracted as (
             {{ dialect_field(field, 'headers') }} as {{ field }}{{ ',' if not loop.last }}
             {%- endfor %}
         ) as said,
-        {{ utf8_text(header_bytes('headers', 'redrive-delivery')) }} as header_delivery,
-        {{ utf8_text(header_bytes('headers', 'redrive-due')) }} as header_due,
+        case when kind = 'report' then {{ utf8_text(header_bytes('headers', 'redrive-delivery')) }} end as header_delivery,
+        case when kind = 'report' then {{ utf8_text(header_bytes('headers', 'redrive-due')) }} end as header_due,
         case when kind = 'report' then {{ content_hash('key', 'value') }} end as content_hash
     from attributed
 
@@ -97,6 +97,7 @@ reports as (
         partition as report_partition,
         offset as report_offset,
         index as report_index,
+        detail as order_detail,
 
         ---------- what failed
         read.named_topic,

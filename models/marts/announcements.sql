@@ -13,13 +13,13 @@ announcements as (
     select
         batch,
         message_id,
-        decision = 'retry' as will_retry,
+        decision in ('retry', 'redrive') as will_retry,
         to_json(named_struct(
             'message_id', message_id,
             'life', life,
             'decision', decision,
             'reason', reason,
-            'will_retry', decision = 'retry',
+            'will_retry', decision in ('retry', 'redrive'),
             'attempt', attempt,
             'max_attempts', max_attempts,
             'decided_at', {{ iso_time('recorded_at') }},

@@ -6,7 +6,10 @@ with
 decisions as (
 
     select * from {{ ref('decisions') }}
-    where decision not in ('duplicate', 'note') and decision not in {{ operator_decisions() }}
+    where
+        decision not in ('duplicate', 'note') and decision not in {{ operator_decisions() }}
+        -- what was asked for in vain changes nothing
+        and not (decision = 'refused' and cause like 'loop/%')
 
 ),
 

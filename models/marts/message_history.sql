@@ -15,6 +15,22 @@ results as (
 
 ),
 
+orders as (
+
+    select
+        {{ event_cause('events') }} as cause,
+        command
+    from {{ ref('events') }} as events
+    where command is not null and delivery_id is not null
+
+),
+
+commands as (
+
+    select * from {{ ref('operator_commands') }}
+
+),
+
 rules as (
 
     select rules_hash from {{ ref('rules') }}
@@ -53,6 +69,12 @@ decided as (
         decisions.due_at,
         decisions.rules_hash <> rules.rules_hash as rules_have_changed,
 
+        ---------- who wanted it, where somebody did
+        commands.command,
+        commands.who,
+        commands.reason as why,
+        commands.ticket,
+
         ---------- where it goes, or lies
         decisions.topic,
         decisions.partition,
@@ -64,6 +86,8 @@ decided as (
         cast(null as timestamp) as not_before
     from decisions
     cross join rules
+    left join orders on decisions.cause = orders.cause
+    left join commands on orders.command = commands.command
 
 ),
 
@@ -98,6 +122,12 @@ sent as (
         cast(null as bigint) as delay_ms,
         results.due_at,
         cast(null as boolean) as rules_have_changed,
+
+        ---------- who wanted it, where somebody did
+        cast(null as string) as command,
+        cast(null as string) as who,
+        cast(null as string) as why,
+        cast(null as string) as ticket,
 
         ---------- where it goes, or lies
         results.topic,

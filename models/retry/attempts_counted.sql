@@ -29,7 +29,10 @@ ordered as (
         inputs.*,
         answered_before.prior_delivery is not null as is_answered,
         row_number() over (
-            partition by inputs.standing, coalesce(inputs.answered.delivery_id, inputs.cause), inputs.answered.due_at
+            -- what is only said about a dead letter takes nobody's turn
+            partition by
+                inputs.standing, inputs.input_kind in {{ order_kinds('annotate') }},
+                coalesce(inputs.answered.delivery_id, inputs.cause), inputs.answered.due_at
             order by
                 inputs.batch,
                 case when inputs.input_kind = 'report' then 0 else 1 end,
@@ -48,6 +51,7 @@ judged as (
     select
         * except (is_answered, turn, standing),
         case
+            when standing = 'answer' and input_kind in {{ order_kinds('annotate') }} then standing
             when standing = 'answer' and (is_answered or turn > 1) then 'answered_already'
             else standing
         end as standing
@@ -61,6 +65,8 @@ counted as (
         *,
         -- a send that failed is no attempt at processing, nor is one that was turned away for want of room
         case
+            -- a redrive begins anew
+            when standing = 'answer' and input_kind = 'redrive' then 0
             when standing = 'answer' and input_kind <> 'report' then answered.attempt
             when standing in ('answer', 'first', 'new_life', 'orphan', 'unreadable')
                 then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
@@ -68,7 +74,7 @@ counted as (
         case
             when standing = 'answer' and input_kind = 'failed_send'
                 then answered.publish_attempt + case when error_kind = 'backpressure' then 0 else 1 end
-            when standing = 'answer' and input_kind <> 'report' then answered.publish_attempt
+            when standing = 'answer' and input_kind not in ('report', 'redrive') then answered.publish_attempt
             else 0
         end as publish_attempt
     from judged

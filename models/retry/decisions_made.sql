@@ -12,7 +12,11 @@ timed as (
     select
         *,
         greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at) as retry_at,
-        coalesce(answered.first_failed_at, failed_at) as first_failed_at
+        case
+            when input_kind = 'report' then coalesce(answered.first_failed_at, failed_at)
+            -- nothing has failed yet in this life
+            when input_kind <> 'redrive' then answered.first_failed_at
+        end as first_failed_at
     from failures
 
 ),
@@ -25,7 +29,8 @@ wanted as (
             when standing = 'noted' then input_kind
             when standing in (
                 'unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'known_already', 'answered_already',
-                'orphan', 'unreadable', 'lost', 'no_such_delivery'
+                'orphan', 'unreadable', 'lost', 'no_such_delivery', 'wrong_kind_of_delivery', 'payload_was_dropped',
+                'not_waiting'
             ) then standing
             when input_kind = 'failed_send' and answered.kind = 'dead_letter' then 'dead_letter_failed'
             when input_kind in {{ order_kinds() }} then input_kind
@@ -49,16 +54,25 @@ sorted as (
     select
         *,
         case
-            when reason in ('start', 'gap') then 'note'
-            when reason in ('known_already', 'answered_already') then 'duplicate'
+            when reason in ('start', 'gap', 'command') then 'note'
+            when reason in ('known_already', 'answered_already', 'not_waiting') then 'duplicate'
             when reason in ('orphan', 'unreadable') then 'orphan'
-            when reason in ('unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'no_route', 'no_such_delivery') then 'refused'
+            when reason in (
+                'unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'no_route', 'no_such_delivery', 'wrong_kind_of_delivery',
+                'payload_was_dropped'
+            ) then 'refused'
             when reason in ('exhausted', 'out_of_time') and policy.on_exhausted = 'drop' then 'dropped'
             when reason in ('fatal', 'poison', 'exhausted', 'out_of_time', 'send_failed', 'dead_letter_failed') then 'dead_letter'
-            when reason in ('retriable', 'quota', 'backpressure', 'fenced', 'blocking') or reason in {{ order_kinds() }} then 'retry'
+            when reason in ('retriable', 'quota', 'backpressure', 'fenced', 'blocking') or reason in {{ order_kinds('send_anew') }} then 'retry'
+            when reason = 'redrive' then 'redrive'
+            when reason = 'cancel' then 'cancelled'
+            when reason = 'discard' then 'discarded'
+            when reason = 'restore' then 'restored'
+            when reason = 'note' then 'noted'
         end as decision,
         -- nothing new has failed: what is sent now is what was to be sent before, for the same reason
-        reason = 'dead_letter_failed' or reason in {{ order_kinds() }} as is_sent_anew
+        reason = 'dead_letter_failed' or reason in {{ order_kinds('send_anew') }} as is_sent_anew,
+        reason = 'dead_letter_failed' or reason in {{ order_kinds() }} as keeps_its_error
     from wanted
 
 ),
@@ -69,9 +83,14 @@ addressed as (
         *,
         case
             when is_sent_anew then answered.topic
+            when input_kind = 'failed_send' and decision = 'retry' and answered.kind = 'redrive' then answered.topic
+            when decision = 'redrive' and coalesce(order_detail, 'retry') not in ('retry', 'original') then order_detail
+            -- what no original topic is known of
+            when decision = 'redrive' and exists(source_topics, t -> {{ topic_matches('original_topic', 't') }}) then null
+            when decision = 'redrive' and order_detail = 'original' then original_topic
             when decision = 'orphan' then concat(report_topic, '.dlq')
-            when decision = 'retry' and consumer_group is null and contains(retry_topic, '{group}') then original_topic
-            when decision = 'retry'
+            when decision in ('retry', 'redrive') and consumer_group is null and contains(retry_topic, '{group}') then original_topic
+            when decision in ('retry', 'redrive')
                 then {{ topic_from_template('retry_topic', 'original_topic', "coalesce(consumer_group, '')", "error_kind") }}
             when decision = 'dead_letter' and consumer_group is null and contains(dead_letter_topic, '{group}')
                 then concat(original_topic, '.dlq')
@@ -88,11 +107,14 @@ checked as (
     select
         *,
         case
-            when decision not in ('retry', 'dead_letter', 'orphan') then null
+            when decision not in ('retry', 'redrive', 'dead_letter', 'orphan') then null
             when destination is null then 'no_route'
             when {{ kafka_topic('destination') }} is null then 'destination_not_legal'
             when exists(source_topics, t -> {{ topic_matches('destination', 't') }}) then 'destination_is_a_source'
-        end as objection
+            -- a message is no command
+            when destination = {{ sql_text(env_var('REDRIVE_COMMANDS_TOPIC', 'redrive.commands')) }} then 'destination_is_a_source'
+        end as objection,
+        decision in ('retry', 'redrive') as is_another_try
     from addressed
 
 ),
@@ -128,17 +150,17 @@ made as (
         case
             when objection is not null then null
             when decision in ('dead_letter', 'orphan') then 'dead_letter'
-            when decision = 'retry' then 'retry'
+            when is_another_try then decision
         end as kind,
         case when objection is null then destination end as topic,
         original_partition as partition,
         case
-            when objection is null and decision = 'retry' then retry_at
+            when objection is null and is_another_try then retry_at
             when objection is null and reason = 'dead_letter_failed' then recorded_at + make_dt_interval(0, 0, 0, coalesce(delay_ms, 60000) / 1000.0)
             else recorded_at
         end as due_at,
-        case when objection is null and decision = 'retry' then {{ gate_scope('gate', 'consumer_group', 'original_topic', 'original_partition') }} end as gate,
-        case when objection is null and decision = 'retry' then publish_charge end as publish_charge,
+        case when objection is null and is_another_try then {{ gate_scope('gate', 'consumer_group', 'original_topic', 'original_partition') }} end as gate,
+        case when objection is null and is_another_try then publish_charge end as publish_charge,
         case when objection is null and (decision = 'retry' or reason = 'dead_letter_failed') then delay_ms end as delay_ms,
 
         ---------- what may be said of it, and kept: what is sent anew is the same as before
@@ -155,15 +177,15 @@ made as (
         case when standing = 'answer' then answered.headers end as prior_headers,
 
         ---------- why it failed, and when
-        case when is_sent_anew then answered.failed_at else failed_at end as failed_at,
+        case when keeps_its_error then answered.failed_at else failed_at end as failed_at,
         happened_at,
         first_failed_at,
-        case when is_sent_anew then answered.error_class else error_class end as error_class,
-        case when is_sent_anew then answered.error_message else error_message end as error_message,
+        case when keeps_its_error then answered.error_class else error_class end as error_class,
+        case when keeps_its_error then answered.error_message else error_message end as error_message,
         case when is_sent_anew then answered.error_stack end as prior_stack,
-        case when is_sent_anew then answered.error_kind else error_kind end as error_kind,
-        case when is_sent_anew then answered.rule else rule end as rule,
-        case when is_sent_anew then answered.matched else matched end as matched,
+        case when keeps_its_error then answered.error_kind else error_kind end as error_kind,
+        case when keeps_its_error then answered.rule else rule end as rule,
+        case when keeps_its_error then answered.matched else matched end as matched,
         passed_over,
         problems,
         policy.policy,

@@ -21,9 +21,9 @@ delayed as (
     select
         * except (failures_so_far, failed_at),
         -- a failure can't have happened before its delivery was due: a wrong clock neither postpones a retry nor burns attempts
-        greatest(failed_at, answered.due_at) as failed_at,
+        case when input_kind in {{ order_kinds() }} then failed_at else greatest(failed_at, answered.due_at) end as failed_at,
         case
-            -- it has waited already
+            -- it has waited already, or is not to wait
             when input_kind in {{ order_kinds() }} then 0
             -- there was no room: a short pause, the same each time
             when error_kind = 'backpressure' then policy.backpressure_ms

@@ -8,7 +8,7 @@
     post_hook=interpreted(false),
 ) }}
 
-{%- set is_sent = "coalesce(decisions.kind = 'retry' or (decisions.kind = 'dead_letter' and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
+{%- set is_sent = "coalesce(decisions.kind in ('retry', 'redrive') or (decisions.kind = 'dead_letter' and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
 
 {% if execute and load_relation(this) is none %}
 

@@ -49,6 +49,8 @@ classified as (
         case
             when sent_error_kind is not null then sent_error_kind
             when input_kind = 'report' then coalesce(stated_kind, found.kind, 'retriable')
+            -- its route is the one for what it died of
+            when input_kind = 'redrive' then answered.error_kind
         end as error_kind,
         case
             when sent_error_kind is not null then concat('publish_error_kinds: ', error_class)

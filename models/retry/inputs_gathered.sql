@@ -30,6 +30,7 @@ gathered as (
         report_partition,
         report_offset,
         report_index,
+        order_detail,
 
         ---------- what failed
         named_topic,
@@ -74,6 +75,7 @@ gathered as (
         null as report_partition,
         null as report_offset,
         null as report_index,
+        null as order_detail,
 
         ---------- what failed
         null as named_topic,

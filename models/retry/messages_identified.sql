@@ -24,8 +24,12 @@ placed as (
     select
         inputs.*,
         case
-            when inputs.input_kind in ('start', 'gap') then 'noted'
+            when inputs.input_kind in ('start', 'gap', 'command') then 'noted'
             when inputs.input_kind = 'report' and inputs.answered.kind = 'dead_letter' then 'answers_a_dead_letter'
+            when inputs.input_kind in {{ order_kinds('dead_letter') }} and inputs.answered.kind <> 'dead_letter' then 'wrong_kind_of_delivery'
+            when inputs.input_kind in {{ order_kinds('waiting') }} and inputs.answered.kind = 'dead_letter' then 'wrong_kind_of_delivery'
+            when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
+            when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
             when inputs.answered is not null then 'answer'
             -- our own result always has its delivery; the check at the end stops the fold if it hadn't
             when inputs.input_kind = 'failed_send' then 'lost'
@@ -126,6 +130,7 @@ identified as (
         report_partition,
         report_offset,
         report_index,
+        order_detail,
 
         ---------- what it is
         case
@@ -134,12 +139,17 @@ identified as (
             else standing
         end as standing,
         case
-            when standing = 'answer' then answered.message_id
+            when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.message_id
             when standing = 'first' then first_id
             when standing in ('noted', 'no_such_delivery') then concat('loop:', cause)
             else {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
         end as message_id,
-        case when standing = 'answer' then answered.life when begins_a_life then known_life + 1 else known_life end as life,
+        case
+            when standing = 'answer' and input_kind = 'redrive' then answered.life + 1
+            when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.life
+            when begins_a_life then known_life + 1
+            else known_life
+        end as life,
         answered,
 
         ---------- where the message came from

@@ -38,6 +38,8 @@ class Report:
     kind: str = "report"
     about: Row | None = None
     """The delivery that it is about, where the loop says it."""
+    detail: str | None = None
+    command: str | None = None
 
     def but(self, **changes: Any) -> Report:
         """The same report with something else in it."""
@@ -120,9 +122,9 @@ def failed_again(delivery: Row, offset: int, *, error: str | None = "TimeoutErro
     )
 
 
-def order(kind: str, delivery: Row) -> Report:
-    """What the loop asks of a delivery."""
-    return Report(None, None, None, source=None, kind=kind, about=delivery)
+def order(kind: str, delivery: Row, detail: str | None = None) -> Report:
+    """What the loop asks of a delivery, of itself or for an operator."""
+    return Report(None, None, None, source=None, kind=kind, about=delivery, detail=detail)
 
 
 def pointer(delivery: Row) -> Headers:
@@ -168,11 +170,20 @@ class Home:
         """Takes reports in, in one batch. Returns what each is called as the cause of a decision."""
         rows = [
             (
-                *("topic-id", 0, self._records + place, 0, taken.kind, taken.source, f"{taken.source}-topic"),
+                *(
+                    "topic-id" if taken.about is None else "loop",
+                    0,
+                    self._records + place,
+                    0,
+                    taken.kind,
+                    taken.source,
+                    f"{taken.source}-topic",
+                ),
                 *(taken.key, taken.value),
                 None if taken.headers is None else [Row(key=name, value=value) for name, value in taken.headers],
                 *(self.now, False),
                 *(None if taken.about is None else taken.about[name] for name in ("delivery_id", "due_at")),
+                *(taken.detail, taken.command),
             )
             for place, taken in enumerate(reports)
         ]
@@ -182,9 +193,9 @@ class Home:
             rows,
             "topic_id string, partition int, offset bigint, index int, kind string, source string, topic string, key binary,"
             "value binary, headers array<struct<key: string, value: binary>>, record_timestamp timestamp, stamped_by_broker boolean,"
-            "delivery_id string, due_at timestamp",
+            "delivery_id string, due_at timestamp, detail string, command string",
         )
-        return [f"topic-id/0/{row[2]}/0" for row in rows]
+        return [f"{row[0]}/0/{row[2]}/0" for row in rows]
 
     def append_results(self, *results: Result) -> list[str]:
         """Writes down what became of sends, in one batch. Returns what each is called as the cause of a decision."""

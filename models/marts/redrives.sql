@@ -1,0 +1,103 @@
+-- redrives: every complete command that acts on messages: how far it is, and what came of it.
+with
+
+commands as (
+
+    select * from {{ ref('operator_commands') }}
+    where status = 'complete'
+
+),
+
+messages as (
+
+    select * from {{ ref('commanded_messages') }}
+
+),
+
+counted as (
+
+    select
+        command,
+        count_if(state <> 'listed') as issued,
+        count_if(decision in ('redrive', 'retry')) as redriven,
+        count_if(state = 'done') as done,
+        count_if(state = 'on_its_way') as on_their_way,
+        count_if(state = 'refused') as refused,
+        count_if(sent_at is not null) as sent,
+        count_if(state = 'recovered') as recovered,
+        count_if(state = 'failed_again') as failed_again,
+        min(issued_at) as first_issued_at,
+        max(issued_at) as last_issued_at
+    from messages
+    group by command
+
+),
+
+told as (
+
+    -- what operators said about commands later; a resume of what isn't paused is about its canaries
+    select
+        of_command as command,
+        max(what = 'stop') as is_stopped,
+        max_by(what, struct(closed_batch, partition, offset)) = 'pause' as is_paused
+    from commands
+    where of_command is not null
+    group by of_command
+
+),
+
+clock as (
+
+    select max(loop_time) as now from {{ ref('ticks') }}
+
+),
+
+redrives as (
+
+    select
+        ---------- which
+        commands.command,
+        commands.what,
+
+        ---------- how far it is
+        case
+            when counted.issued >= commands.listed then 'done'
+            when told.is_stopped then 'stopped'
+            when told.is_paused then 'paused'
+            when commands.start_at > clock.now then 'waiting'
+            when commands.what = 'redrive' and counted.issued = commands.canary then 'canary'
+            else 'running'
+        end as state,
+        commands.listed,
+        counted.issued,
+        counted.redriven,
+        counted.done,
+        counted.on_their_way,
+        counted.refused,
+
+        ---------- what came of it
+        counted.sent,
+        counted.recovered,
+        counted.failed_again,
+
+        ---------- who, when and why
+        commands.who,
+        commands.reason,
+        commands.ticket,
+        commands.recorded_at as given_at,
+        counted.first_issued_at,
+        counted.last_issued_at,
+
+        ---------- how
+        commands.start_at,
+        commands.rate_per_second,
+        commands.canary,
+        commands.destination
+    from commands
+    inner join counted on commands.command = counted.command
+    left join told on commands.command = told.command
+    cross join clock
+
+)
+
+select * from redrives

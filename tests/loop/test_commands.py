@@ -1,0 +1,215 @@
+"""Operators' commands on the real broker: dead letters are sent again at the pace that was asked for, and nothing twice."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestration.cli import app
+from orchestration.dlq import DeadLetters, Selection
+from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
+from tests.loop.harness import Record, Redrive
+
+COMMANDS = "redrive.commands"
+
+
+@pytest.fixture(scope="module")
+def obeying(redrive: Redrive) -> Redrive:
+    """The loop, with a topic for commands."""
+    if COMMANDS not in redrive.loop.cluster.topic_names():
+        redrive.topics(COMMANDS)
+    return redrive
+
+
+def _die(redrive: Redrive, domain: str, count: int) -> list[Record]:
+    """So many messages die; returns the original records."""
+    failed = [redrive.fails(f"{domain}.orders", b"k", b"%d" % number, error="KeyError") for number in range(count)]
+    redrive.dead(domain, count)
+    redrive.settle()
+    return failed
+
+
+def _list(redrive: Redrive, what: str, domain: str) -> list[Listed]:
+    dead = DeadLetters(redrive.loop.settings)
+    selection = Selection(state="all" if what in ("send_now", "cancel") else "open", topic=f"{domain}.orders")
+    return select_deliveries(dead, what, selection, None)
+
+
+def _call(redrive: Redrive, *arguments: str) -> str:
+    """What a command line prints."""
+    settings = redrive.loop.settings
+    environment = {
+        "REDRIVE_HOME": str(settings.home),
+        "REDRIVE_SEEDS": str(settings.seeds),
+        "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": redrive.kafka["bootstrap.servers"],
+    }
+    result = CliRunner().invoke(app, arguments, env=environment, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def _wish(what: str, **how: Any) -> Wish:
+    return Wish(what, "the bug is fixed", "ada", **how)
+
+
+def _state(redrive: Redrive, command: str) -> Any:
+    (*rows,) = redrive.sql(f"select * from redrives where command = '{command}'")
+    return rows[0] if rows else None
+
+
+def _until_done(redrive: Redrive, command: str, state: str = "done") -> Any:
+    redrive.until(lambda: (row := _state(redrive, command)) and row["state"] == state, f"{command} is {state}")
+    redrive.settle()
+    return _state(redrive, command)
+
+
+def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_neither_loses_nor_doubles(obeying: Redrive) -> None:
+    obeying.domain("again")
+    failed = _die(obeying, "again", 6)
+    listed = _list(obeying, "redrive", "again")
+    assert [one.original_topic for one in listed] == ["again.orders"] * 6
+    # a dry run tells where they would go, keeps the list, and sends nothing
+    said = _call(obeying, "dlq", "redrive", "--topic", "again.orders", "--reason", "fixed in 4.2", "--dry-run")
+    print(said)
+    assert re.search(r"would go to +6 +again[.]orders-billing-retry", said)
+    (name,) = re.findall("--list ([0-9a-f]{12}) ", said)
+    assert [one.delivery_id for one in kept(obeying.loop.settings.home, name)] == [one.delivery_id for one in listed]
+    obeying.settle()
+    assert obeying.read("again.orders-billing-retry") == []
+    # what dies later is not in the list
+    later = obeying.fails("again.orders", b"k", b"later", error="KeyError")
+    obeying.dead("again", 7)
+
+    said = _call(obeying, *f"dlq redrive --list {name} --canary 2 --rate 20/s --reason fixed".split())
+    print(said)
+    command = said.split()[-1]
+    canaries = obeying.retries("again", 2)
+    assert [record.value for record in canaries] == [record.value for record in failed[:2]]
+    assert {record.header("redrive-attempt") for record in canaries} == {"1"}
+    assert [key for record in canaries for key, _ in record.headers if key.startswith("dlq-")] == []
+    # one of them fails again: the rest is held up
+    obeying.report(canaries[0], error="KeyError")
+    obeying.dead("again", 8)
+    obeying.until(lambda: obeying.loop.commands.waiting == 0, "the failed canary is seen")
+    obeying.settle()
+    row = _state(obeying, command)
+    assert (row["state"], row["issued"], row["failed_again"]) == ("canary", 2, 1)
+    assert len(obeying.read("again.orders-billing-retry")) == 2
+    # dead again, and open again, in its second life
+    (again,) = obeying.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {failed[0].offset}")
+    assert (again["state"], again["life"], again["lives"]) == ("open", 2, 2)
+
+    # whoever sees it differently resumes it; then the loop dies before it has written down what it issued
+    _call(obeying, "dlq", "resume", command, "--reason", "that one is another bug")
+    obeying.loop._append_tick = lambda tick: None  # type: ignore[method-assign]
+    obeying.until(lambda: (row := _state(obeying, command)) and row["issued"] > 2, "a part of the rest is issued")
+    obeying.restart()
+    row = _until_done(obeying, command)
+    assert (row["listed"], row["issued"], row["redriven"], row["on_their_way"], row["sent"]) == (6, 6, 6, 0, 6)
+    assert sorted(record.value or b"" for record in obeying.read("again.orders-billing-retry")) == [b"%d" % n for n in range(6)]
+    (row,) = obeying.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {later.offset}")
+    assert row["state"] == "open"
+    print(_call(obeying, "sql", "select what, state, listed, issued, sent, failed_again, who, reason from redrives"))
+    print(_call(obeying, "explain", listed[0].message_id))
+
+    # asked for once more, everything is on its way already
+    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
+    assert (row["issued"], row["redriven"], row["on_their_way"]) == (6, 0, 6)
+    assert len(obeying.read("again.orders-billing-retry")) == 6
+    (message,) = {one.message_id for one in listed if one.message_id.endswith(f"/{failed[0].offset}")}
+    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), _list(obeying, "redrive", "again")))
+    assert (row["listed"], row["redriven"]) == (2, 2)
+    lives = obeying.sql(f"select life from decisions where message_id = '{message}' and kind is not null order by life")
+    assert [row["life"] for row in lives] == [1, 2, 2, 3]
+
+
+def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redrive) -> None:
+    obeying.domain("broken")
+    _die(obeying, "broken", 3)
+    listed = _list(obeying, "redrive", "broken")
+    part, closing = records(_wish("redrive"), listed)
+    given = {
+        "no closing record": [part],
+        "another list": [part.replace(b"broken", b"beoken"), closing],
+        "a part too few": [closing],
+        "no JSON": [b"\xff\xfe", closing],
+        "no reason": [part, closing.replace(b"the bug is fixed", b"  ")],
+    }
+    ids = {name: str(uuid.uuid4()) for name in given}
+    for name, values in given.items():
+        write(obeying.loop.settings, ids[name], values)
+    obeying.write(COMMANDS, b"no id", closing)
+    obeying.write(COMMANDS, None, None)
+    # what comes after them is obeyed
+    row = _until_done(obeying, send(obeying.loop.settings, _wish("discard", ticket="T-1"), listed[:1]))
+    assert (row["listed"], row["done"], row["ticket"]) == (1, 1, "T-1")
+    audit = {row["command"]: row for row in obeying.sql("select * from operator_commands") if row["status"] != "complete"}
+    assert {name: audit[ids[name]]["problem"] for name in given} == {
+        "no closing record": "no record closes it",
+        "another list": "the list is not the one that was closed",
+        "a part too few": "the list is not as long as it should be",
+        "no JSON": "a part of the list can not be read",
+        "no reason": "it says no reason",
+    }
+    assert audit[None]["problem"] == "its key is no id of a command"
+    assert obeying.sql("select 1 from decisions where decision = 'redrive' and original_topic = 'broken.orders'") == []
+    states = obeying.sql("select state from dead_letters where original_topic = 'broken.orders' order by original_offset")
+    assert [row["state"] for row in states] == ["discarded", "open", "open"]
+    # a restore makes it open again; a stopped command leaves the rest as it is
+    _until_done(obeying, send(obeying.loop.settings, _wish("restore"), listed[:1]))
+    command = send(obeying.loop.settings, _wish("redrive", rate=1 / 3600), listed)
+    obeying.until(lambda: _state(obeying, command), "the command is there")
+    for what, state in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
+        send(obeying.loop.settings, _wish(what, of=command))
+        assert _until_done(obeying, command, state)["state"] == state
+    obeying.restart()
+    obeying.settle()
+    assert _state(obeying, command)["state"] == "stopped"
+    assert _state(obeying, command)["issued"] == 0
+
+
+@pytest.fixture
+def slow(obeying: Redrive) -> Iterator[Redrive]:
+    """Failures of `slow.orders` wait for an hour."""
+    seeds = obeying.loop.settings.seeds
+    before = {path: path.read_text(encoding="utf-8") for path in (seeds / "routes.csv", seeds / "retry_policies.csv")}
+    _add(seeds / "routes.csv", "slow.orders,*,*,slow,publish,{topic}-{group}-retry,{topic}.dlq")
+    _add(seeds / "retry_policies.csv", "slow,fixed(1h x 5)")
+    yield obeying
+    for path, text in before.items():
+        path.write_text(text, encoding="utf-8")
+    obeying.loop.tick()
+
+
+def _add(path: Path, row: str) -> None:
+    path.write_text(f"{path.read_text(encoding='utf-8')}{row}\n", encoding="utf-8")
+
+
+def test_what_waits_is_sent_now_or_cancelled_and_what_was_sent_is_left_alone(slow: Redrive) -> None:
+    slow.domain("slow")
+    for number in range(2):
+        slow.fails("slow.orders", b"k", b"%d" % number)
+    slow.decided("slow", 2)
+    slow.settle()
+    first, second = _list(slow, "send_now", "slow")
+    row = _until_done(slow, send(slow.loop.settings, _wish("send_now"), [first]))
+    assert (row["redriven"], row["on_their_way"]) == (1, 0)
+    (sent,) = slow.retries("slow", 1)
+    assert sent.header("redrive-attempt") == "2"
+    # it has been sent: neither again, nor cancelled
+    for what in ("send_now", "cancel"):
+        row = _until_done(slow, send(slow.loop.settings, _wish(what), [first]))
+        assert (row["redriven"], row["done"], row["on_their_way"]) == (0, 0, 1)
+    row = _until_done(slow, send(slow.loop.settings, _wish("cancel"), [second]))
+    assert row["done"] == 1
+    states = slow.sql("select message_id, state from messages where original_topic = 'slow.orders'")
+    assert {row["message_id"]: row["state"] for row in states} == {first.message_id: "sent", second.message_id: "cancelled"}
+    assert len(slow.read("slow.orders-billing-retry")) == 1
+    with pytest.raises(CommandError, match="redrive check --create"):
+        send(slow.loop.settings.model_copy(update={"commands_topic": "not.there"}), _wish("cancel"), [second])

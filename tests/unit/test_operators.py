@@ -1,0 +1,150 @@
+"""What an operator's command is made of, before anybody is asked: words, lists, records, and where a redrive would go."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestration.commands import _Open
+from orchestration.operators import (
+    CommandError,
+    Listed,
+    Wish,
+    check_wish,
+    destinations,
+    keep,
+    kept,
+    parse_at,
+    parse_duration,
+    parse_rate,
+    records,
+)
+from orchestration.seeds import Row, Seeds
+from orchestration.settings import Settings, load_settings
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def settings(pytestconfig: pytest.Config, tmp_path: Path) -> Settings:
+    return load_settings(home=tmp_path, project=pytestconfig.rootpath)
+
+
+@pytest.fixture
+def seeds() -> Seeds:
+    anywhere = {"topic": "*", "consumer_group": "*", "error_kind": "*", "dead_letter_topic": "{topic}.dlq"}
+    routes = [
+        {**anywhere, "retry_topic": "{topic}-{group}-retry"},
+        {**anywhere, "topic": "odd", "retry_topic": "failures"},
+        {**anywhere, "error_kind": "quota", "retry_topic": "{kind}.{topic}"},
+    ]
+    return Seeds(
+        {
+            "sources": (Row(2, {"source": "failures", "topic": "failures"}),),
+            "routes": tuple(Row(line, values) for line, values in enumerate(routes, 2)),
+        },
+        "digest",
+    )
+
+
+def _listed(number: int, topic: str = "orders", group: str | None = "billing", kind: str = "fatal") -> Listed:
+    return Listed(f"m/{number}", f"m/{number}#abc", 1_000 + number, topic, group, "KeyError", kind)
+
+
+@pytest.mark.parametrize(("text", "rate"), [("50/s", 50), ("30/m", 0.5), ("1.5/h", 1.5 / 3600)])
+def test_a_rate_is_messages_a_second(text: str, rate: float) -> None:
+    assert parse_rate(text) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("text", ["50", "0/s", "-1/s", "1/d", "fast", "1e9/s", ""])
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="is no rate: 50/s"):
+        parse_rate(text)
+
+
+def test_times_have_units_and_zones() -> None:
+    assert parse_duration("5m") == timedelta(minutes=5)
+    assert parse_at("2026-03-01T12:00") == parse_at("2026-03-01T13:00+01:00") == NOW
+    for parse, text in ((parse_duration, "5"), (parse_duration, "999999d"), (parse_at, "noon")):
+        with pytest.raises(CommandError, match="is no time"):
+            parse(text)
+
+
+@pytest.mark.parametrize(
+    ("wish", "complaint"),
+    [
+        (Wish("redrive", "  ", "ada"), "--reason must say something"),
+        (Wish("redrive", "why", "ada", to="no topic"), "the name of a topic"),
+        (Wish("redrive", "why", "ada", to="failures"), "read by redrive itself"),
+        (Wish("redrive", "why", "ada", to="redrive.commands"), "read by redrive itself"),
+        (Wish("redrive", "why", "ada", canary=0), "--canary must be 1 or more"),
+        (Wish("pause", "why", "ada", of="'; drop table events"), "is no id of a command"),
+    ],
+)
+def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, wish: Wish, complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint):
+        check_wish(settings, seeds, wish)
+
+
+def test_a_redrive_goes_by_the_routes_of_today(seeds: Seeds) -> None:
+    listed = [_listed(1), _listed(2), _listed(3, "odd"), _listed(4, group=None), _listed(5, kind="quota"), _listed(6, "failures")]
+    assert destinations(seeds, listed, None) == {
+        "orders-billing-retry": 2,
+        "refused: a source reads it": 1,
+        "orders": 1,
+        "quota.orders": 1,
+        "refused: no original topic is known": 1,
+    }
+    assert destinations(seeds, listed[:1], "original") == {"orders": 1}
+    assert destinations(seeds, listed, "elsewhere") == {"elsewhere": 6}
+
+
+def test_a_long_list_goes_out_in_parts_that_one_digest_covers() -> None:
+    listed = [_listed(number) for number in range(30_000)]
+    *parts, closing = map(json.loads, records(Wish("redrive", "why", "ada", rate=1 / 3600), listed))
+    assert len(parts) > 1
+    assert max(len(json.dumps(part)) for part in parts) < 512 * 1024
+    assert [delivery for part in parts for delivery in part["deliveries"]] == [[one.delivery_id, one.due_ms] for one in listed]
+    assert [part["part"] for part in parts] == list(range(len(parts)))
+    lines = ["\n".join(f"{name} {due}" for name, due in part["deliveries"]) for part in parts]
+    digests = [hashlib.sha256(line.encode()).hexdigest() for line in lines]
+    assert closing == {
+        "format": 1,
+        "closed": True,
+        "count": 30_000,
+        "what": "redrive",
+        "who": "ada",
+        "reason": "why",
+        "rate": "0.000277778",
+        "digest": hashlib.sha256("\n".join(digests).encode()).hexdigest(),
+    }
+
+
+def test_a_list_is_kept_as_it_was_shown(tmp_path: Path) -> None:
+    listed = [_listed(number) for number in range(3)]
+    name = keep(tmp_path, listed)
+    assert [(one.delivery_id, one.due_ms) for one in kept(tmp_path, name)] == [(one.delivery_id, one.due_ms) for one in listed]
+    path = tmp_path / "lists" / f"{name}.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace("m/2#", "m/3#"), encoding="utf-8")
+    with pytest.raises(CommandError, match="was changed"):
+        kept(tmp_path, name)
+    with pytest.raises(CommandError, match="there is no such list"):
+        kept(tmp_path, "../../etc/passwd")
+
+
+def test_a_rate_earns_with_time_and_time_away_makes_no_flood() -> None:
+    def opened(rate: float | None) -> _Open:
+        return _Open("c", "redrive", 10**6, 1, 1, None, rate, None, None, timedelta())
+
+    paced = opened(2.0)
+    assert [paced.earn(NOW), paced.earn(NOW + timedelta(seconds=1.25))] == [0, 2]
+    assert paced.earn(NOW + timedelta(days=3)) == 20
+    slow = opened(1 / 3600)
+    earned = [slow.earn(NOW + timedelta(seconds=5 * turn)) for turn in range(730)]
+    assert earned[:719] == [0] * 719
+    assert max(earned) == 1
+    assert opened(None).earn(NOW) == 5_000
