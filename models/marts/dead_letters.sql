@@ -21,6 +21,12 @@ later_decisions as (
 
 ),
 
+recoveries as (
+
+    select * from {{ ref('recoveries') }}
+
+),
+
 routes as (
 
     select * from {{ ref('routes_described') }}
@@ -42,6 +48,7 @@ dead as (
                 and later_decisions.last_word.decision = 'discarded'
                 and later_decisions.last_word.batch > coalesce(later_decisions.tried_batch, -1)
                 then 'discarded'
+            when later_decisions.tried_batch > deaths.batch and recoveries.delivery_id is not null then 'recovered'
             when later_decisions.tried_batch > deaths.batch then 'redriven'
             else 'open'
         end as state
@@ -52,6 +59,10 @@ dead as (
             and deaths.delivery_id = copies.delivery_id
             and deaths.due_at = copies.due_at
     left join later_decisions on deaths.message_id = later_decisions.message_id
+    left join recoveries
+        on
+            later_decisions.last_try.delivery_id = recoveries.delivery_id
+            and later_decisions.last_try.due_at = recoveries.due_at
 
 ),
 

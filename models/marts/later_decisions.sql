@@ -17,6 +17,7 @@ later_decisions as (
         message_id,
         max(life) as lives,
         max(case when decision in {{ succeeding_decisions() }} then batch end) as tried_batch,
+        max_by(struct(delivery_id, due_at), case when decision in {{ succeeding_decisions() }} then batch end) as last_try,
         max(
             case when decision in ('discarded', 'restored') then struct(batch, cause, decision, prior_delivery) end
         ) as last_word

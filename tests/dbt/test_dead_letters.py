@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import Row
 
 from orchestration.dbt import DbtError
-from tests.dbt.harness import Headers, Home, Report, Result, report
+from tests.dbt.harness import Headers, Home, Report, Result, order, report
 
 FAILED_AT = datetime(2026, 3, 1, 11, 59, 58, 250_000, tzinfo=UTC)
 WRITTEN_AT = datetime(2026, 2, 28, 1, 2, 3, 4_000, tzinfo=UTC)
@@ -371,6 +371,14 @@ def test_what_the_wheel_keeps_of_what_is_private(home: Home, kept: dict[str, tup
         "dropped": (sent_exactly, set()),
         "everything": ({*sent_exactly, "s3cret-message"}, set(SECRETS)),
     }
+
+
+def test_what_is_only_hidden_can_be_redriven_and_what_was_dropped_can_not(home: Home, kept: dict[str, tuple[Row, Row]]) -> None:
+    orders = [order("redrive", dead) for privacy, (_, dead) in kept.items() if privacy != "everything"]
+    hidden, dropped = decided(home, *orders)
+    assert (hidden["decision"], dropped["decision"], dropped["reason"]) == ("redrive", "refused", "payload_was_dropped")
+    sent = ready(home)[hidden["delivery_id"]]
+    assert (sent["key"], sent["value"]) == (b"s3cret-key", b"s3cret-value")
 
 
 def test_a_privacy_that_nobody_knows_stops_the_rules_not_the_privacy(home: Home, seeds: Path) -> None:
