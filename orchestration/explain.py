@@ -139,6 +139,7 @@ class Rulebook:
         frame = frame.selectExpr(
             *("error_class", "error_code", "original_topic", "consumer_group", "source", "rule_headers", f"{chain} as causes"),
             *("'report' as input_kind", "cast(null as string) as stated_kind", "cast(null as string) as sent_error_kind"),
+            "cast(null as struct<error_kind: string>) as answered",
         )
         classified = self._dbt.compiled(
             "select error_kind, rule, matched, passed_over from {{ ref('errors_classified') }}", variables={"judge": "errors_to_judge"}
