@@ -1,4 +1,4 @@
-"""Dead letters over whole tables: from reports to the marts, with decisions of operators written as they will be, and hostile bytes."""
+"""Dead letters over whole tables: from reports to the marts, with what operators asked for, and hostile bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from tests.dbt.harness import Home, Report, Result, report
+from tests.dbt.harness import Home, Report, Result, order, report
 
 NULL_POINTER = "java.lang.NullPointerException"
 
@@ -24,27 +24,22 @@ def die(home: Home, *reports: Report, offset: int = 1) -> list[Row]:
     return deaths
 
 
-def decide(home: Home, *rows: dict[str, Any]) -> None:
-    """Decisions that no fold makes yet, in a batch of their own."""
+def remember(home: Home, *rows: dict[str, Any]) -> None:
+    """Decisions of other days, in a batch of their own: as they lie there, without what they were made from."""
     home.append_tick(home.batch)
     schema = home.spark.table(f"{home.schema}.deliveries").schema
+    values = []
     for place, row in enumerate(rows):
-        said = {"cause": f"test/{home.batch}/{place}", "batch": home.batch, "fold": 1, "due_at": home.now, "recorded_at": home.now, **row}
+        said = {"cause": f"remembered/{home.batch}/{place}", "batch": home.batch, "fold": 1, "recorded_at": home.now, **row}
         said["due_hour"] = said["due_at"].replace(minute=0, second=0, microsecond=0)
-        rows = (*rows[:place], said, *rows[place + 1 :])
-    values = [tuple(row.get(name) for name in schema.names) for row in rows]
+        values.append(tuple(said.get(name) for name in schema.names))
     home.spark.createDataFrame(values, schema).writeTo(f"{home.schema}.deliveries").append()
 
 
-def about(death: Row, decision: str, **changes: Any) -> dict[str, Any]:
-    """A decision about a dead letter, as an operator's command becomes one."""
-    kept = ("message_id", "life", "original_topic", "original_partition", "original_offset", "consumer_group")
-    pointed = {"prior_delivery": death["delivery_id"], "prior_due": death["due_at"]}
-    return {**{name: death[name] for name in kept}, **pointed, "decision": decision, "reason": decision, **changes}
-
-
-def redrive(death: Row) -> dict[str, Any]:
-    return about(death, "redrive", kind="redrive", delivery_id=f"{death['message_id']}#redriven", topic=death["original_topic"], life=2)
+def ask(home: Home, *orders: tuple[str, Row]) -> None:
+    """What operators want of dead letters, decided."""
+    home.append_reports(*(order(kind, death) for kind, death in orders))
+    home.fold()
 
 
 def of(home: Home, mart: str, **where: Any) -> list[Row]:
@@ -68,11 +63,11 @@ def test_what_was_done_about_a_dead_letter_is_its_state(home: Home) -> None:
         return [(row["state"], row["lives"]) for row in rows]
 
     home.later(minutes=1)
-    decide(home, redrive(sent), about(discarded, "discarded"), about(noted, "noted"))
+    ask(home, ("redrive", sent), ("discard", discarded), ("note", noted))
     assert found() == [("open", 1), ("redriven", 2), ("discarded", 1), ("open", 1)]
-    decide(home, about(discarded, "restored"), about(sent, "discarded"))
+    ask(home, ("restore", discarded), ("discard", sent))
     assert found() == [("open", 1), ("discarded", 2), ("open", 1), ("open", 1)]
-    decide(home, about(sent, "restored"), redrive(discarded))
+    ask(home, ("restore", sent), ("redrive", discarded))
     assert found() == [("open", 1), ("redriven", 2), ("redriven", 2), ("open", 1)]
     # what an operator thinks of a dead letter doesn't move the message
     states = {row["message_id"]: row["state"] for row in of(home, "messages", original_topic="states")}
@@ -190,7 +185,7 @@ RATES: dict[str, tuple[list[tuple[datetime, int]], bool]] = {
 
 
 def test_a_change_is_unusual_and_a_level_is_not(home: Home) -> None:
-    decide(
+    remember(
         home,
         *(
             {

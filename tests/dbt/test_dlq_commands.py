@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from orchestration.cli import app
 from orchestration.dlq import DlqError
 from tests.dbt.harness import Home, report
-from tests.dbt.test_dead_letter_marts import about, decide, die, redrive
+from tests.dbt.test_dead_letter_marts import ask, die
 
 HOSTILE = b"\xff\x00\x1b[31m'\"\\"
 Call = Callable[..., Result]
@@ -35,7 +35,7 @@ def dead(home: Home) -> list[Row]:
         report("dlq", 4, error="java.lang.NullPointerException"),
     )
     home.later(minutes=1)
-    decide(home, redrive(deaths[3]), about(deaths[4], "discarded"))
+    ask(home, ("redrive", deaths[3]), ("discard", deaths[4]))
     return deaths
 
 
