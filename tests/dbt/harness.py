@@ -177,7 +177,7 @@ class Home:
                     0,
                     taken.kind,
                     taken.source,
-                    f"{taken.source}-topic",
+                    None if taken.about is not None else f"{taken.source}-topic",
                 ),
                 *(taken.key, taken.value),
                 None if taken.headers is None else [Row(key=name, value=value) for name, value in taken.headers],
