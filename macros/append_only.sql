@@ -28,9 +28,10 @@
             {#- a statement named main is owed to dbt; a comment would be sent to Spark, this is not -#}
             {%- call noop_statement('main', 'nothing to append') -%}{%- endcall -%}
         {%- else -%}
+            {%- set appended = analysed_in_stages(sql) if config.get('stages') else sql -%}
             {%- call statement('main') -%}
                 insert into {{ target_relation }} by name
-                {{ sql }}
+                {{ appended }}
             {%- endcall -%}
         {%- endif -%}
     {%- endif -%}

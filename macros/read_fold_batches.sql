@@ -1,6 +1,11 @@
 {#- Reads what fold_batches returns: given by the loop, which knows them, or the ends of the tables, which Iceberg answers from metadata.
-    Appends are strictly one after another, so everything up to `upto` is complete. -#}
+    Appends are strictly one after another, so everything up to `upto` is complete. As the first thing that a fold asks, it also sees to it
+    that what follows is `interpreted`: `deliveries` ends that. -#}
 {% macro read_fold_batches() %}
+
+    {%- for setting in interpreted(true) -%}
+        {%- do run_query(setting) -%}
+    {%- endfor -%}
 
     {%- if var('watermark') is not none and var('upto') is not none -%}
         {{ return([var('watermark') | int, var('upto') | int]) }}

@@ -4,7 +4,7 @@
     refuse_creation='refuse_to_replace_the_wheel',
     partition_by=['hours(due_at)'],
     tblproperties=ledger_properties(distribution='none'),
-    pre_hook=interpreted(true),
+    stages=['answers_found', 'messages_identified', 'errors_classified', 'decisions_made'],
     post_hook=interpreted(false),
 ) }}
 

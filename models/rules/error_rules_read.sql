@@ -1,5 +1,5 @@
 -- error_rules_read: each rule, taken apart: what it matches, where it holds, and how specific it is.
-{{ config(materialized='view') }}
+{{ config(materialized='table') }}
 
 with
 

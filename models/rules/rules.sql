@@ -1,5 +1,5 @@
 -- rules: what the seeds say, put together once when they are loaded, so that a fold reads one row. It can't see half of a seed, either.
-{{ config(materialized='table') }}
+{{ config(materialized='table', pre_hook=interpreted(true), post_hook=interpreted(false)) }}
 
 with
 
