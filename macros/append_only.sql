@@ -33,6 +33,9 @@
                 insert into {{ target_relation }} by name
                 {{ appended }}
             {%- endcall -%}
+            {%- for stage in config.get('stages', []) -%}
+                {%- do run_query('drop view if exists __dbt__cte__' ~ stage) -%}
+            {%- endfor -%}
         {%- endif -%}
     {%- endif -%}
 

@@ -46,8 +46,11 @@ class Cluster:
         self._timeout = timeout_seconds
         self._refused: KafkaError | None = None
         # its own complaints about a broker that is away would come every second, between the loop's own lines
-        properties: dict[str, Any] = {"log_level": "0", **kafka, "error_cb": self._hear}
-        self._admin = AdminClient(properties, logger=_Silent())
+        self._properties: dict[str, Any] = {"log_level": "0", **kafka, "error_cb": self._hear}
+        self._admin = self._new_admin()
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient({**self._properties}, logger=_Silent())
 
     def topic_names(self) -> list[str]:
         """All topics that may be seen, without Kafka's internal ones."""
@@ -157,6 +160,9 @@ class Cluster:
         """Why there is no answer. A refused login is told in the background, while the call that waits for it only gets no connection."""
         self._admin.poll(0)
         reason, self._refused = self._refused or error.args[0], None
+        if error.args[0].code() == KafkaError._TIMED_OUT:
+            # librdkafka goes on asking the connection that it had to a group's coordinator, though the broker has long been back
+            self._admin = self._new_admin()
         return ClusterError(f"Kafka did not {what}: {f'{reason.str()} ({reason.name()})' if isinstance(reason, KafkaError) else reason}")
 
 
