@@ -239,7 +239,7 @@ def dlq_list(
 
     settings = _settings(home=home)
     with _starting_spark():
-        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        dead, selection = _selected(settings, _Filters(topic, error_class, group, fingerprint, state, since, where))
         rows = dead.find(selection, limit)
     _print(settings, rows, output, dead_letter_table, "no dead letter is like that")
 
@@ -306,7 +306,7 @@ def dlq_groups(
 
     settings = _settings(home=home)
     with _starting_spark():
-        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        dead, selection = _selected(settings, _Filters(topic, error_class, group, fingerprint, state, since, where))
         rows = dead.groups(selection, limit)
     _print(settings, rows, output, group_table, "no dead letter is like that")
 
@@ -349,7 +349,7 @@ def dlq_export(
     """Write dead letters to a file, with payloads and headers."""
     settings = _settings(home=home)
     with _starting_spark():
-        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        dead, selection = _selected(settings, _Filters(topic, error_class, group, fingerprint, state, since, where))
         count = dead.export(selection, to)
     _errors.print(f"{count} dead letters written to {escape(str(to))}")
 
@@ -374,7 +374,7 @@ def waiting_list(
 
     settings = _settings(home=home)
     with _starting_spark():
-        dead, selection = _selected(settings, topic, error_class, group, None, "all", since, where)
+        dead, selection = _selected(settings, _Filters(topic, error_class, group, None, "all", since, where))
         rows = dead.waiting(selection, limit)
     _print(settings, rows, output, waiting_table, "no message like that waits")
 
@@ -433,7 +433,8 @@ def dlq_redrive(
         assume_after=None if assume_after is None else parse_duration(assume_after),
         to=to,
     )
-    chosen = _Chosen(ids, topic, error_class, group, fingerprint, state, since, where, everything, most, listed, dry_run)
+    filters = _Filters(topic, error_class, group, fingerprint, state, since, where)
+    chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
     _give(home, wish, chosen)
 
 
@@ -458,7 +459,8 @@ def _about_dead_letters(what: str, does: str, state: Literal["open", "redriven",
     ) -> None:
         from orchestration.operators import Wish
 
-        chosen = _Chosen(ids, topic, error_class, group, fingerprint, state, since, where, everything, most, listed, dry_run)
+        filters = _Filters(topic, error_class, group, fingerprint, state, since, where)
+        chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
         _give(home, Wish(what, reason, _who(who), ticket), chosen)
 
     _dlq.command(what, help=does)(say)
@@ -489,7 +491,8 @@ def _about_waiting(name: str, what: str, does: str) -> None:
     ) -> None:
         from orchestration.operators import Wish, parse_rate
 
-        chosen = _Chosen(ids, topic, error_class, group, None, "all", since, where, everything, most, listed, dry_run)
+        filters = _Filters(topic, error_class, group, None, "all", since, where)
+        chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
         _give(home, Wish(what, reason, _who(who), ticket, rate=None if rate is None else parse_rate(rate)), chosen)
 
     _waiting.command(name, help=does)(say)
@@ -513,10 +516,9 @@ _about_commands("resume", "Go on with a command that was paused, or whose canari
 _about_commands("stop", "End a command: what it has not issued yet is left as it is.")
 
 
-class _Chosen(NamedTuple):
-    """What the command line says about which messages are meant."""
+class _Filters(NamedTuple):
+    """What the options of the command line select by."""
 
-    ids: list[str] | None
     topic: str | None
     error_class: str | None
     group: str | None
@@ -524,6 +526,13 @@ class _Chosen(NamedTuple):
     state: State
     since: str | None
     where: str | None
+
+
+class _Chosen(NamedTuple):
+    """What the command line says about which messages are meant."""
+
+    ids: list[str] | None
+    filters: _Filters
     everything: bool
     most: int | None
     listed: str | None
@@ -531,7 +540,8 @@ class _Chosen(NamedTuple):
 
     @property
     def says_nothing(self) -> bool:
-        return not any((self.ids, self.topic, self.error_class, self.group, self.fingerprint, self.since, self.where, self.everything))
+        # a state alone chooses nothing: it has a default
+        return not any((self.ids, self.everything, *(said for name, said in self.filters._asdict().items() if name != "state")))
 
 
 def _who(who: str | None) -> str:
@@ -558,7 +568,7 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
         raise CommandError("which ones? ids, --topic, --class, --group, --since, --where, or --all")
     else:
         with _starting_spark():
-            dead, selection = _selected(settings, *chosen[1:8])
+            dead, selection = _selected(settings, chosen.filters)
             listed = select_deliveries(dead, wish.what, dataclasses.replace(selection, ids=tuple(chosen.ids or ())), chosen.most)
     if not listed:
         _errors.print("no message is like that: nothing is done")
@@ -591,32 +601,14 @@ def _show_list(seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
     Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
 
 
-def _selected(
-    settings: Settings,
-    topic: str | None,
-    error_class: str | None,
-    group: str | None,
-    fingerprint: str | None,
-    state: State,
-    since: str | None,
-    where: str | None,
-) -> tuple[DeadLetters, Selection]:
+def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selection]:
     """What was said on the command line, checked; what can be checked without Spark before it is started."""
     from orchestration.clock import wall_clock
     from orchestration.dlq import DeadLetters, Selection, parse_since
 
-    since_moment = None if since is None else parse_since(since, wall_clock())
+    since = None if filters.since is None else parse_since(filters.since, wall_clock())
     dead = DeadLetters(settings)
-    selection = Selection(
-        state=state,
-        topic=topic,
-        error_class=error_class,
-        group=group,
-        fingerprint=fingerprint,
-        since=since_moment,
-        where=dead.checked(where),
-    )
-    return dead, selection
+    return dead, Selection(**{**filters._asdict(), "since": since, "where": dead.checked(filters.where)})
 
 
 def _print(settings: Settings, rows: Rows, output: Literal["table", "json"], table: Callable[[Rows], Table], nothing: str) -> None:

@@ -1,4 +1,4 @@
-"""The loop's clock: never runs backwards, UTC, whole milliseconds."""
+"""Time: UTC, aware. The loop's clock never runs backwards, and has whole milliseconds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def whole_ms(moment: datetime) -> datetime:
 def wall_clock() -> datetime:
     """The machine's time, UTC, whole milliseconds."""
     return whole_ms(datetime.now(UTC))
+
+
+def parse_moment(text: str) -> datetime:
+    """A moment as a person writes it: ISO 8601, in UTC unless it has a zone. Raises ValueError, OverflowError."""
+    moment = datetime.fromisoformat(text.strip())
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 class LoopClock:

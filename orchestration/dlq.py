@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from rich.text import Text
 
+from orchestration.clock import parse_moment
 from orchestration.explain import history
 from orchestration.query import Rows, printable, query
 from orchestration.settings import Settings
@@ -95,8 +96,7 @@ def parse_since(text: str, now: datetime) -> datetime:
     try:
         if spoken:
             return now - timedelta(**{_UNITS[spoken[2]]: int(spoken[1])})
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        return parse_moment(text)
     except (ValueError, OverflowError):
         raise DlqError(f"--since {text!r} is no time: 90s, 30m, 2h, 7d, 4w, or 2026-03-01T12:00") from None
 

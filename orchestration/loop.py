@@ -33,7 +33,7 @@ from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
-from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
+from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
 from orchestration.settings import Settings
 from orchestration.spark import in_short, start_session
 from orchestration.spark import schema as schema_of
@@ -666,7 +666,8 @@ class Loop:
         """Tells which gates have changed, where somebody wants to hear of it."""
         if self.gates_outlet is None:
             self.gates.untold.clear()
-        if not self.gates.untold or not self._may("gates") or self.gates_outlet is None:
+            return
+        if not self.gates.untold or not self._may("gates"):
             return
         try:
             self.gates_outlet.tell(self.gates.announcements())
@@ -682,9 +683,7 @@ class Loop:
         The generation is kept beside the offsets of the sources' topics, as those are the ones that a loop may certainly read.
         """
         try:
-            patterns = [row["topic"] for row in self.seeds.rows["sources"]]
-            names = self.cluster.topic_names()
-            self._fence_topics = tuple(sorted(name for name in names if any(topic_matches(name, pattern) for pattern in patterns)))
+            self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.seeds, name)))
             self.publisher = self._publish_step()
             slots = int(self.spark.sql(f"select max(slots) as slots from {self.schema}.ticks").collect()[0]["slots"] or 0)
             take_charge(self.publisher.settings, self._fence_topics, max(slots, self.settings.slots))

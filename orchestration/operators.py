@@ -20,9 +20,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from orchestration.check import route_for
+from orchestration.clock import parse_moment
 from orchestration.cluster import Cluster
 from orchestration.dlq import DeadLetters, Selection
-from orchestration.seeds import Seeds, topic_matches
+from orchestration.seeds import Seeds, is_source, topic_from_template
 from orchestration.settings import Settings
 
 MOST = 100_000
@@ -116,8 +117,7 @@ def parse_duration(text: str) -> timedelta:
 def parse_at(text: str) -> datetime:
     """A moment: ISO 8601, in UTC unless it has a zone. Raises CommandError."""
     try:
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        return parse_moment(text)
     except (ValueError, OverflowError):
         raise CommandError(f"--at {text!r} is no time: 2026-03-01T12:00") from None
 
@@ -137,7 +137,7 @@ def check_wish(settings: Settings, seeds: Seeds, wish: Wish) -> None:
     assert wish.to is not None
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", wish.to):
         raise CommandError(f"--to {wish.to!r}: retry, original, or the name of a topic")
-    if wish.to == settings.commands_topic or any(topic_matches(wish.to, source["topic"]) for source in seeds.rows["sources"]):
+    if wish.to == settings.commands_topic or is_source(seeds, wish.to):
         raise CommandError(f"--to {wish.to}: it is read by redrive itself, and what is sent there would come back")
 
 
@@ -189,25 +189,19 @@ def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Coun
 
 
 def _destination(seeds: Seeds, one: Listed, to: str | None) -> str:
-    def is_source(topic: str) -> bool:
-        return any(topic_matches(topic, source["topic"]) for source in seeds.rows["sources"])
-
     if to not in (None, "retry", "original"):
         return str(to)
-    if one.original_topic is None or is_source(one.original_topic):
+    if one.original_topic is None or is_source(seeds, one.original_topic):
         return "refused: no original topic is known"
     if to == "original":
         return one.original_topic
     route = route_for(seeds, one.original_topic, one.consumer_group, one.error_kind)
     if route is None:
         return "refused: no route"
-    template = route["retry_topic"]
-    if one.consumer_group is None and "{group}" in template:
+    if one.consumer_group is None and "{group}" in route["retry_topic"]:
         return one.original_topic
-    words = {"{topic}": one.original_topic, "{group}": one.consumer_group or "", "{kind}": one.error_kind or ""}
-    for word, value in words.items():
-        template = template.replace(word, value)
-    return "refused: a source reads it" if is_source(template) else template
+    topic = topic_from_template(route["retry_topic"], one.original_topic, one.consumer_group, one.error_kind)
+    return "refused: a source reads it" if is_source(seeds, topic) else topic
 
 
 # ---------- a list that is kept

@@ -72,6 +72,18 @@ def topic_matches(topic: str, pattern: str) -> bool:
     return topic == pattern
 
 
+def is_source(seeds: Seeds, topic: str) -> bool:
+    """Whether a source reads a topic."""
+    return any(topic_matches(topic, source["topic"]) for source in seeds.rows["sources"])
+
+
+def topic_from_template(template: str, topic: str, group: str | None, kind: str | None) -> str:
+    """A destination's name from its template: as the macro of this name makes it."""
+    for word, value in (("{topic}", topic), ("{group}", group), ("{kind}", kind)):
+        template = template.replace(word, value or "")
+    return template
+
+
 def read_seeds(directory: Path) -> Seeds:
     """Reads and checks all seeds. Raises SeedError with every problem found, not only the first."""
     problems: list[str] = []
