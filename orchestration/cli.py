@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Column, Table
 
 from orchestration.settings import Settings, SettingsError, load_settings
@@ -577,7 +578,8 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
         _show_list(seeds, wish, listed)
         _errors.print(f"nothing was done. This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that")
         return
-    command = send(settings, wish, listed)
+    with _progress(f"writing {wish.what} of {len(listed)} messages") as told:
+        command = send(settings, wish, listed, told)
     _errors.print(
         f'{wish.what} of {len(listed)} messages is given; `redrive sql "select * from redrives"` shows how it goes', highlight=False
     )
@@ -655,6 +657,14 @@ def _starting_spark() -> Iterator[None]:
     # while Spark starts, whatever is printed to standard error goes into its log: this goes on to the terminal
     with os.fdopen(os.dup(2), "w") as terminal, Console(file=terminal).status("starting Spark, and reading: ten seconds or more"):
         yield
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows on standard error, if people read it, how far something is."""
+    with Progress(console=_errors, disable=not sys.stderr.isatty(), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 def _span(least_ms: int, most_ms: int) -> str:

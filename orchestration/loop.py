@@ -187,7 +187,7 @@ class Loop:
         self.consumers = Consumers(self.spark, self.schema, self.cluster, settle, self.intake.positions.get(_AWAITED, 0))
         self.consumers.remember(last["awaited"] or [] if last else [])
         self.gates_outlet = self._outlet(self.settings.gates_topic) if self.settings.gates_topic else None
-        self.commands = Commands(self.spark, self.schema, self.ledgers, self.intake.positions)
+        self.commands = Commands(self.spark, self.schema, self.ledgers, self.intake.positions, self.settings.intake_max_rows)
 
     def _begin_to_measure(self) -> None:
         """Tells Prometheus from now on what is decided and sent, where somebody wants to know."""

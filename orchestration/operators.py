@@ -11,7 +11,7 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from orchestration.dlq import DeadLetters, Selection
 from orchestration.seeds import Seeds, is_source, topic_from_template
 from orchestration.settings import Settings
 
-MOST = 100_000
+MOST = 1_000_000
 """The longest list of one command. The model command_records knows it, too."""
 
 # A part of a list is at most so large; a record may be a megabyte by default.
@@ -39,6 +39,9 @@ _PER = {"s": 1, "m": 60, "h": 3600}
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 WAITING = ("send_now", "cancel")
+
+Told = Callable[[int, int], None]
+"""Hears how far something is: so much is done, of so much."""
 
 
 class CommandError(Exception):
@@ -79,7 +82,7 @@ class Wish:
         return {word: value for word, value in words.items() if value is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Listed:
     """One message of a list, by the delivery that the command is about; due_ms: when that was due, epoch milliseconds."""
 
@@ -152,21 +155,17 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
     if what in WAITING:
         states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
         chosen = f"""
-            select message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, last_failed_at as since
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, last_failed_at as since
             from messages where state in {states} and {selection.condition(since_column="last_failed_at")}
         """
     else:
         chosen = f"""
-            select message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, dead_at as since
             from dead_letters where {selection.condition()}
         """
     rows = dead.rows(
         f"""
-        with chosen as ({chosen})
-        select chosen.*, unix_millis(due.due_at) as due_ms
-        from chosen
-        inner join (select delivery_id, min(due_at) as due_at from deliveries where kind is not null group by delivery_id) as due
-            on chosen.delivery_id = due.delivery_id
+        select * except (due_at), unix_millis(due_at) as due_ms from ({chosen})
         order by due_ms, delivery_id
         limit {min(most or MOST + 1, MOST + 1):d}
         """
@@ -217,8 +216,8 @@ def keep(home: Path, listed: Sequence[Listed]) -> str:
     name = digest(listed)[:12]
     directory = home / "lists"
     directory.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps([one.message_id, one.delivery_id, one.due_ms], ensure_ascii=False) for one in listed)
-    (directory / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with (directory / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps([one.message_id, one.delivery_id, one.due_ms], ensure_ascii=False) + "\n" for one in listed)
     return name
 
 
@@ -228,7 +227,8 @@ def kept(home: Path, name: str) -> list[Listed]:
     if not re.fullmatch(r"[0-9a-f]{12}", name) or not path.exists():
         raise CommandError(f"--list {name!r}: there is no such list; --dry-run says the name of the one that it shows")
     try:
-        listed = [Listed(*json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        with path.open(encoding="utf-8") as file:
+            listed = [Listed(*json.loads(line)) for line in file]
         changed = digest(listed)[:12] != name
     except (ValueError, TypeError):
         changed = True
@@ -240,13 +240,16 @@ def kept(home: Path, name: str) -> list[Listed]:
 # ---------- how it is sent
 
 
-def send(settings: Settings, wish: Wish, listed: Sequence[Listed] = ()) -> str:
-    """Gives a command; returns its id. Raises CommandError, ClusterError: then nothing was sent that anybody acts upon."""
+def send(settings: Settings, wish: Wish, listed: Sequence[Listed] = (), told: Told = lambda done, of: None) -> str:
+    """Gives a command; returns its id. told: hears how many of its records are written.
+
+    Raises CommandError, ClusterError: then nothing was sent that anybody acts upon.
+    """
     command = str(uuid.uuid4())
     cluster = Cluster(settings.kafka_properties)
     if settings.commands_topic not in cluster.topic_names():
         raise CommandError(f"the topic {settings.commands_topic} is missing: `redrive check --create` makes it")
-    write(settings, command, records(wish, listed))
+    write(settings, command, records(wish, listed), told)
     return command
 
 
@@ -262,13 +265,17 @@ def records(wish: Wish, listed: Sequence[Listed] = ()) -> list[bytes]:
     return [json.dumps(value, ensure_ascii=False).encode() for value in (*values, closing)]
 
 
-def write(settings: Settings, command: str, values: Sequence[bytes]) -> None:
+def write(settings: Settings, command: str, values: Sequence[bytes], told: Told = lambda done, of: None) -> None:
     """Writes records of a command, all or none. Raises CommandError."""
     problems: list[str] = []
+    written = 0
 
     def report(error: KafkaError | None, _: Message) -> None:
+        nonlocal written
         if error is not None:
             problems.append(error.str())
+        written += 1
+        told(written, len(values))
 
     said: dict[str, Any] = {**settings.kafka_properties, "enable.idempotence": True, "message.timeout.ms": _PATIENCE * 1000}
     if settings.transactions:

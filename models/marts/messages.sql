@@ -56,7 +56,8 @@ messages as (
         last_decisions.original_partition,
         last_decisions.original_offset,
         last_decisions.source,
-        last_decisions.delivery_id
+        last_decisions.delivery_id,
+        last_decisions.due_at
     from last_decisions
     left join results
         on

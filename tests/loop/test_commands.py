@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from orchestration import commands
 from orchestration.cli import app
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
@@ -69,7 +70,11 @@ def _until_done(redrive: Redrive, command: str, state: str = "done") -> Any:
     return _state(redrive, command)
 
 
-def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_neither_loses_nor_doubles(obeying: Redrive) -> None:
+def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_neither_loses_nor_doubles(
+    obeying: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a list of six is more than is held of it
+    monkeypatch.setattr(commands, "_PAGE", 4)
     obeying.domain("again")
     failed = _die(obeying, "again", 6)
     listed = _list(obeying, "redrive", "again")

@@ -141,10 +141,11 @@ def test_a_rate_earns_with_time_and_time_away_makes_no_flood() -> None:
         return _Open("c", "redrive", 10**6, 1, 1, None, rate, None, None, timedelta())
 
     paced = opened(2.0)
-    assert [paced.earn(NOW), paced.earn(NOW + timedelta(seconds=1.25))] == [0, 2]
-    assert paced.earn(NOW + timedelta(days=3)) == 20
+    assert [paced.earn(NOW, 1_000), paced.earn(NOW + timedelta(seconds=1.25), 1_000)] == [0, 2]
+    assert paced.earn(NOW + timedelta(days=3), 1_000) == 20
+    assert paced.earn(NOW + timedelta(days=4), 7) == 7
     slow = opened(1 / 3600)
-    earned = [slow.earn(NOW + timedelta(seconds=5 * turn)) for turn in range(730)]
+    earned = [slow.earn(NOW + timedelta(seconds=5 * turn), 1_000) for turn in range(730)]
     assert earned[:719] == [0] * 719
     assert max(earned) == 1
-    assert opened(None).earn(NOW) == 5_000
+    assert opened(None).earn(NOW, 1_000) == 1_000
