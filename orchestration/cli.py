@@ -421,7 +421,7 @@ def dlq_redrive(
     home: _Home = None,
 ) -> None:
     """Send dead letters again: decided anew under today's routes, with all attempts, under their old id."""
-    from orchestration.operators import Wish, parse_at, parse_duration, parse_rate
+    from orchestration.operators import Wish, parse_assume_after, parse_at, parse_rate
 
     wish = Wish(
         "redrive",
@@ -431,7 +431,7 @@ def dlq_redrive(
         rate=None if rate is None else parse_rate(rate),
         at=None if at is None else parse_at(at),
         canary=canary,
-        assume_after=None if assume_after is None else parse_duration(assume_after),
+        assume_after=None if assume_after is None else parse_assume_after(assume_after),
         to=to,
     )
     filters = _Filters(topic, error_class, group, fingerprint, state, since, where)
@@ -503,6 +503,25 @@ _about_waiting("send-now", "send_now", "Send messages now that wait for a later 
 _about_waiting("cancel", "cancel", "End messages that wait: nothing more is sent of them.")
 
 
+@_dlq.command("triage")
+def dlq_triage(dry_run: _DryRun = False, home: _Home = None) -> None:
+    """Send again what the seed `redrive_rules` says: one command for each rule. Without rules it does nothing."""
+    from orchestration.dlq import DeadLetters
+    from orchestration.operators import check_wish, triage
+    from orchestration.seeds import read_seeds
+
+    settings = _settings(home=home)
+    seeds = read_seeds(settings.seeds)
+    with _starting_spark():
+        wanted = triage(DeadLetters(settings))
+    for wish, listed in wanted:
+        check_wish(settings, seeds, wish)
+        _errors.print(escape(wish.reason))
+        _carry_out(settings, seeds, wish, listed, dry_run=dry_run)
+    if not wanted:
+        _errors.print("no rule wants anything sent again now")
+
+
 def _about_commands(what: str, does: str) -> None:
     def say(command: _CommandId, reason: _Reason, who: _Who = None, home: _Home = None) -> None:
         from orchestration.operators import Wish
@@ -553,7 +572,7 @@ def _who(who: str | None) -> str:
 
 def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
     """Gives a command, or shows what it would do."""
-    from orchestration.operators import CommandError, check_wish, keep, kept, select_deliveries, send
+    from orchestration.operators import CommandError, check_wish, kept, select_deliveries, send
     from orchestration.seeds import read_seeds
 
     settings = _settings(home=home)
@@ -574,7 +593,14 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
     if not listed:
         _errors.print("no message is like that: nothing is done")
         raise typer.Exit(1)
-    if chosen.dry_run:
+    _carry_out(settings, seeds, wish, listed, dry_run=chosen.dry_run)
+
+
+def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], *, dry_run: bool) -> None:
+    """Sends a command with its list; or shows the list, and keeps it."""
+    from orchestration.operators import keep, send
+
+    if dry_run:
         _show_list(seeds, wish, listed)
         _errors.print(f"nothing was done. This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that")
         return
@@ -588,14 +614,11 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
 
 def _show_list(seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
     from orchestration.clock import wall_clock
-    from orchestration.operators import destinations, shown
+    from orchestration.operators import shown
     from orchestration.query import printable
 
-    parts = [("messages", [(wish.what, len(listed))]), *shown(listed, wall_clock())]
-    if wish.what == "redrive":
-        parts.append(("would go to", destinations(seeds, listed, wish.to).most_common(20)))
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in parts:
+    for what, counts in shown(seeds, wish, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(listed[:5]):

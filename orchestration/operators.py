@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from orchestration.check import route_for
-from orchestration.clock import parse_moment
+from orchestration.clock import parse_duration, parse_moment
 from orchestration.cluster import Cluster
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.seeds import Seeds, is_source, topic_from_template
@@ -36,9 +36,11 @@ _PART_BYTES = 256 * 1024
 _PATIENCE = 30
 
 _PER = {"s": 1, "m": 60, "h": 3600}
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 WAITING = ("send_now", "cancel")
+
+BY_RULES = "redrive_rules"
+"""Who gives the commands that the redrive rules ask for."""
 
 Told = Callable[[int, int], None]
 """Hears how far something is: so much is done, of so much."""
@@ -108,13 +110,12 @@ def parse_rate(text: str) -> float:
     return rate
 
 
-def parse_duration(text: str) -> timedelta:
+def parse_assume_after(text: str) -> timedelta:
     """A duration: of `500ms`, `90s`, `5m`, `2h`, `1d`. Raises CommandError."""
-    said = re.fullmatch(r"(\d{1,6})(ms|[smhd])", text.strip())
-    duration = timedelta(**{_UNITS[said[2]]: int(said[1])}) if said else None
-    if duration is None or duration > timedelta(days=365):
-        raise CommandError(f"--assume-after {text!r} is no time: 90s, 5m, 2h")
-    return duration
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise CommandError(f"--assume-after {text!r} is no time: 90s, 5m, 2h") from None
 
 
 def parse_at(text: str) -> datetime:
@@ -173,6 +174,23 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
     if len(rows) > MOST:
         raise CommandError(f"these are more than {MOST:,}: choose fewer, or say --max {MOST}")
     return [Listed(**row) for row in rows]
+
+
+def triage(dead: DeadLetters) -> list[tuple[Wish, list[Listed]]]:
+    """What the redrive rules want sent again by now, a command for each rule; of a rule that wants more than a list may have, the first."""
+    rows = dead.rows(
+        """
+        select
+            rule, why, message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since,
+            unix_millis(due_at) as due_ms
+        from dead_letters_to_redrive
+        order by rule, due_ms, delivery_id
+        """
+    )
+    by_rule: dict[tuple[str, str], list[Listed]] = {}
+    for row in rows:
+        by_rule.setdefault((row.pop("rule"), row.pop("why")), []).append(Listed(**row))
+    return [(Wish("redrive", f"{rule}: {why}", BY_RULES), listed[:MOST]) for (rule, why), listed in by_rule.items()]
 
 
 def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Counter[str]:
@@ -327,12 +345,15 @@ def _sha256(text: str) -> str:
 # ---------- shown before it is done
 
 
-def shown(listed: Sequence[Listed], now: datetime) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """What a list is made of: by topic, by class, by age; each the most frequent first."""
+def shown(seeds: Seeds, wish: Wish, listed: Sequence[Listed], now: datetime) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """What a list is made of: how many, by topic, by class, by age, and where a redrive would go; each the most frequent first."""
+    yield "messages", [(wish.what, len(listed))]
     yield "topic", Counter(one.original_topic or "-" for one in listed).most_common(20)
     yield "error", Counter(one.error_class or "-" for one in listed).most_common(20)
     ages = Counter(_age(one.since, now) for one in listed)
     yield "age", [(age, ages[age]) for age in (*_AGES, "unknown") if ages[age]]
+    if wish.what == "redrive":
+        yield "would go to", destinations(seeds, listed, wish.to).most_common(20)
 
 
 _AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": None}

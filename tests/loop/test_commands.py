@@ -179,6 +179,30 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redri
     assert _state(obeying, command)["issued"] == 0
 
 
+def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_people(obeying: Redrive) -> None:
+    obeying.domain("triage")
+    _die(obeying, "triage", 2)
+    said = _call(obeying, "dlq", "triage", "--dry-run")
+    print(said)
+    reason = "KeyError for topic ^(triage|dagster)[.]orders$: it helped before"
+    assert re.search(re.escape(reason) + r"\s+messages +2 +redrive", said)
+    # two runs before the loop has heard of the first: all of it is sent once
+    first, second = (_call(obeying, "dlq", "triage").split()[-1] for _ in range(2))
+    row = _until_done(obeying, first)
+    assert (row["redriven"], row["who"], row["reason"]) == (2, "redrive_rules", reason)
+    assert _until_done(obeying, second)["on_their_way"] == 2
+    retries = obeying.retries("triage", 2)
+    assert len(retries) == 2
+    # dead again, in their second life, which is all that the rule gives them
+    for record in retries:
+        obeying.report(record, error="KeyError")
+    obeying.dead("triage", 4)
+    obeying.settle()
+    states = obeying.sql("select state, lives from dead_letters where original_topic = 'triage.orders'")
+    assert [tuple(row) for row in states] == [("open", 2)] * 2
+    assert "no rule wants anything sent again now" in _call(obeying, "dlq", "triage")
+
+
 @pytest.fixture
 def slow(obeying: Redrive) -> Iterator[Redrive]:
     """Failures of `slow.orders` wait for an hour."""

@@ -18,8 +18,8 @@ from orchestration.operators import (
     destinations,
     keep,
     kept,
+    parse_assume_after,
     parse_at,
-    parse_duration,
     parse_rate,
     records,
 )
@@ -67,9 +67,9 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 
 
 def test_times_have_units_and_zones() -> None:
-    assert parse_duration("5m") == timedelta(minutes=5)
+    assert parse_assume_after("5m") == timedelta(minutes=5)
     assert parse_at("2026-03-01T12:00") == parse_at("2026-03-01T13:00+01:00") == NOW
-    for parse, text in ((parse_duration, "5"), (parse_duration, "999999d"), (parse_at, "noon")):
+    for parse, text in ((parse_assume_after, "5"), (parse_assume_after, "999999d"), (parse_at, "noon")):
         with pytest.raises(CommandError, match="is no time"):
             parse(text)
 
