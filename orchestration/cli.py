@@ -190,7 +190,7 @@ def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
     """Completes what was shown last: to ask Spark would take ten seconds."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        from orchestration.dlq import recall
+        from orchestration.completion import recall
 
         try:
             known = recall(load_settings(home=ctx.params.get("home")).home)
@@ -199,6 +199,16 @@ def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
         return [text for text in known.get(kind, ()) if text.startswith(incomplete)]
 
     return complete
+
+
+def _kept_lists(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completes the names of lists that dry runs have kept, the latest first."""
+    try:
+        lists = load_settings(home=ctx.params.get("home")).home / "lists"
+    except SettingsError:
+        return []
+    latest_first = sorted(lists.glob(f"{incomplete}*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return [path.stem for path in latest_first]
 
 
 _MessageId = Annotated[str, typer.Argument(metavar="ID", help="As `dlq list` shows it.", autocompletion=_remembered("message_id"))]
@@ -389,7 +399,7 @@ _Ticket = Annotated[str | None, typer.Option("--ticket", help="A ticket or an ad
 _All = Annotated[bool, typer.Option("--all", help="All of them: needed where nothing else chooses.")]
 _Max = Annotated[int | None, typer.Option("--max", min=1, help="Only so many: the oldest.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing. --list does just that later.")]
-_List = Annotated[str | None, typer.Option("--list", help="The list that a dry run showed, and no other.")]
+_List = Annotated[str | None, typer.Option("--list", help="The list that a dry run showed, and no other.", autocompletion=_kept_lists)]
 _Rate = Annotated[str | None, typer.Option("--rate", help="50/s, 10/m, 1/h. Default: as fast as it goes.")]
 _CommandId = Annotated[str, typer.Argument(metavar="COMMAND", help="As `dlq redrive` said it.")]
 
@@ -398,7 +408,10 @@ _CommandId = Annotated[str, typer.Argument(metavar="COMMAND", help="As `dlq redr
 def dlq_redrive(
     reason: _Reason,
     ids: _Ids = None,
-    to: Annotated[str | None, typer.Option("--to", help="retry (today's route; default), original, or a topic.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="retry (today's route; default), original, or a topic.", autocompletion=lambda: ["retry", "original"]),
+    ] = None,
     rate: _Rate = None,
     at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-03-01T12:00, in UTC.")] = None,
     canary: Annotated[int | None, typer.Option("--canary", help="So many first; the rest when they have succeeded.")] = None,
@@ -638,7 +651,7 @@ def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selec
 
 def _print(settings: Settings, rows: Rows, output: Literal["table", "json"], table: Callable[[Rows], Table], nothing: str) -> None:
     """Prints rows to standard output; that there are none, or more, to standard error."""
-    from orchestration.dlq import remember
+    from orchestration.completion import remember
     from orchestration.query import print_rows, say_more
 
     remember(settings.home, rows)

@@ -71,6 +71,14 @@ class _Open:
     page: list[tuple[str, datetime, int]] = field(default_factory=list)
     page_from: int = 0
 
+    def state(self, issued: int, now: datetime) -> str:
+        """How far it is, in the words of the mart `redrives`."""
+        if self.paused:
+            return "paused"
+        if self.start_at is not None and self.start_at > now:
+            return "waiting"
+        return "canary" if issued == self.canary and not self.passed else "running"
+
     def earn(self, now: datetime, most: int) -> int:
         """How many may be issued now; `most` at once."""
         if self.rate is None:
@@ -109,6 +117,16 @@ class Commands:
     def waiting(self) -> int:
         """How many messages are still to be issued, and will be without anybody doing something."""
         return sum(each.listed - self._issued(each.command) for each in self._open.values() if not each.paused and not each.held)
+
+    def progress(self, now: datetime) -> dict[tuple[str, ...], tuple[int, int]]:
+        """Of the commands that are at work, by what they want and their state: how many messages they list, and how many are issued."""
+        found: dict[tuple[str, ...], tuple[int, int]] = {}
+        for each in self._open.values():
+            issued = self._issued(each.command)
+            labels = (each.what, each.state(issued, now))
+            listed_before, issued_before = found.get(labels, (0, 0))
+            found[labels] = listed_before + each.listed, issued_before + issued
+        return found
 
     def obey(self, now: datetime, *, came: bool) -> None:
         """Issues what is to be issued now. came: whether records came since the last time.

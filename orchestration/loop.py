@@ -853,6 +853,7 @@ class Loop:
                     events=tick.counts.get("events", 0),
                     step_ms=tick.step_ms,
                     lag={} if "kafka" in self._trouble else self.intake.lag(),
+                    commands=self.commands.progress(self.clock.now()),
                     set_aside={topic: error_name(aside.why) for topic, aside in self._set_aside.items()},
                     trouble={what: error_name(pause.why) for what, pause in self._trouble.items()},
                 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestration.commands import _Open
+from orchestration.commands import Commands, _Open, issued_key
 from orchestration.operators import (
     CommandError,
     Listed,
@@ -134,6 +136,25 @@ def test_a_list_is_kept_as_it_was_shown(tmp_path: Path) -> None:
         kept(tmp_path, name)
     with pytest.raises(CommandError, match="there is no such list"):
         kept(tmp_path, "../../etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("changes", "issued", "state"),
+    [
+        ({}, 0, "running"),
+        ({"canary": 10}, 9, "running"),
+        ({"canary": 10}, 10, "canary"),
+        ({"canary": 10, "passed": True}, 10, "running"),
+        ({"start_at": NOW}, 0, "running"),
+        ({"start_at": NOW + timedelta(seconds=1)}, 0, "waiting"),
+        ({"start_at": NOW + timedelta(seconds=1), "paused": True}, 0, "paused"),
+    ],
+)
+def test_how_far_a_command_is(changes: dict[str, Any], issued: int, state: str) -> None:
+    command = dataclasses.replace(_Open("c", "redrive", 20, 1, 1, None, None, None, None, timedelta()), **changes)
+    assert command.state(issued, NOW) == state
+    commands = Commands(None, "redrive", None, {issued_key("c"): issued}, 100, {"c": command, "d": command})  # type: ignore[arg-type]
+    assert commands.progress(NOW) == {("redrive", state): (40, issued * 2)}
 
 
 def test_a_rate_earns_with_time_and_time_away_makes_no_flood() -> None:
