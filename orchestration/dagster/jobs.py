@@ -7,7 +7,7 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
@@ -205,7 +205,7 @@ def _carry_out(
     from orchestration.operators import keep, send, shown
 
     counted = [(by, name, count) for by, counts in shown(seeds, wish, listed, wall_clock()) for name, count in counts]
-    metadata = {
+    metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),
         "reason": wish.reason,
