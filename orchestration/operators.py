@@ -177,20 +177,21 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
 
 
 def triage(dead: DeadLetters) -> list[tuple[Wish, list[Listed]]]:
-    """What the redrive rules want sent again by now, a command for each rule; of a rule that wants more than a list may have, the first."""
+    """What the redrive rules want sent again by now, a command for each rule. Of very many the first: the rest is for the next time."""
     rows = dead.rows(
-        """
+        f"""
         select
             rule, why, message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since,
             unix_millis(due_at) as due_ms
         from dead_letters_to_redrive
         order by rule, due_ms, delivery_id
+        limit {MOST}
         """
     )
     by_rule: dict[tuple[str, str], list[Listed]] = {}
     for row in rows:
         by_rule.setdefault((row.pop("rule"), row.pop("why")), []).append(Listed(**row))
-    return [(Wish("redrive", f"{rule}: {why}", BY_RULES), listed[:MOST]) for (rule, why), listed in by_rule.items()]
+    return [(Wish("redrive", f"{rule}: {why}", BY_RULES), listed) for (rule, why), listed in by_rule.items()]
 
 
 def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Counter[str]:

@@ -40,7 +40,7 @@ matched as (
             r -> coalesce(r.error_class = dead_letters.error_class, coalesce(dead_letters.error_class, '') rlike r.class_pattern, false)
                 and coalesce({{ topic_matches('dead_letters.original_topic', 'r.topic') }}, false)
                 and (r.consumer_group = '*' or r.consumer_group <=> dead_letters.consumer_group)
-        ), 1) as rule
+        ), 1) as wanted
     from dead_letters
     cross join rules
 
@@ -55,10 +55,10 @@ dead_letters_to_redrive as (
         matched.due_at,
 
         ---------- who wants it
-        matched.rule.rule,
-        matched.rule.why,
+        matched.wanted.rule,
+        matched.wanted.why,
         matched.lives,
-        matched.rule.max_lives,
+        matched.wanted.max_lives,
 
         ---------- what it died of
         matched.dead_at,
@@ -69,8 +69,8 @@ dead_letters_to_redrive as (
     from matched
     left anti join commanded on matched.delivery_id = commanded.delivery_id
     where
-        matched.lives < matched.rule.max_lives
-        and matched.dead_at + make_dt_interval(0, 0, 0, matched.rule.delay_ms / 1000.0) <= current_timestamp()
+        matched.lives < matched.wanted.max_lives
+        and matched.dead_at + make_dt_interval(0, 0, 0, matched.wanted.delay_ms / 1000.0) <= current_timestamp()
 
 )
 
