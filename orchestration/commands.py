@@ -136,9 +136,9 @@ class Commands:
         if came or self._read_upto is None:
             self._read()
         self.rest = False
-        share = max(1, self.most // max(1, len(self._open)))
-        for each in list(self._open.values()):
-            self._issue(each, now, share)
+        running = [each for each in self._open.values() if each.state(self._issued(each.command), now) == "running"]
+        for each in running:
+            self._issue(each, now, max(1, self.most // len(running)))
         self._forget()
 
     # ---------- which there are
@@ -235,8 +235,6 @@ class Commands:
     def _issue(self, each: _Open, now: datetime, most: int) -> None:
         """Writes the next events of a command."""
         done = self._issued(each.command)
-        if each.paused or (each.start_at is not None and each.start_at > now):
-            return
         end = each.canary if each.canary is not None and not each.passed else each.listed
         some = min(each.earn(now, most), end - done)
         if some > 0:
