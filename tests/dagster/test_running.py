@@ -85,7 +85,7 @@ def test_dead_letters_are_redriven_by_hand_in_two_steps(deployment: Deployment) 
 
     shown = redriven({"where": "error_class = 'KeyError'", "topic": "dagster.orders"})
     assert shown["messages"] == 2
-    counted = {(record.data["by"], record.data["which"]): record.data["messages"] for record in shown["which"]}
+    counted = {(record.data["by"], record.data["which"]): record.data["messages"] for record in shown["which"].records}
     assert counted["would go to", "dagster.orders-billing-retry"] == 2
     # nothing is sent but such a list
     assert redriven({"dry_run": False, "where": "true"}, raises=False) == {}
