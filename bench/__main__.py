@@ -24,6 +24,7 @@ def main() -> None:
     from bench.growth import bench_growth
     from bench.policy import bench_policy
     from bench.publish import bench_publish
+    from bench.redrive import bench_redrive
     from bench.soak import bench_soak
     from bench.tick import bench_tick
 
@@ -32,6 +33,7 @@ def main() -> None:
         "growth": bench_growth,
         "policy": bench_policy,
         "publish": bench_publish,
+        "redrive": bench_redrive,
         "soak": bench_soak,
         "tick": bench_tick,
     }

@@ -55,11 +55,11 @@ def _worked_off(loop: Loop, rows: int, counted: str) -> dict[str, Any]:
         "seconds": sum(took),
         "median_s": statistics.median(took) if took else 0.0,
         "longest_s": max(took, default=0.0),
-        "memory_mb": _peak_memory_mb(loop),
+        "memory_mb": peak_memory_mb(loop),
     }
 
 
-def _peak_memory_mb(loop: Loop) -> int:
+def peak_memory_mb(loop: Loop) -> int:
     """The loop, Spark, and all that descends from it."""
     assert loop.spark._jvm is not None
     spark = int(loop.spark._jvm.java.lang.ProcessHandle.current().pid())

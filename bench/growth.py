@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from bench.reports import report_failures
-from bench.wheel import look_again
+from bench.wheel import look_again, settle
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster
 from orchestration.loop import Loop
@@ -67,7 +67,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         files = wheel.files()
         print(f"{size:,} wait in {files:,} files: filled in {filled:.0f} s, maintained in {maintained / 1000:.0f} s", file=sys.stderr)
         loop.clock = LoopClock(hour + _LOOKS_AT)
-        _settle(loop)
+        settle(loop)
         took: list[float] = []
         steps: dict[str, list[int]] = {"intake": [], "fold": [], "publish": []}
         for run in range(runs + 1):
@@ -93,7 +93,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
                 took.append(seconds)
                 for step, times in steps.items():
                     times.append(tick.step_ms[step])
-            _settle(loop)
+            settle(loop)
         assert loop.clock.now() < hour + _WAITS_UNTIL, "measuring took so long that what should wait is due"
         figures.append(
             {
@@ -107,11 +107,6 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     loop.close()
     base = next(row["seconds"] for row in figures if row["pending"] == 100_000)
     return [{**row, "of 100,000": row["seconds"] / base} for row in figures]
-
-
-def _settle(loop: Loop) -> None:
-    while loop.tick().did_something:
-        pass
 
 
 class Wheel:

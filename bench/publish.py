@@ -39,7 +39,7 @@ def bench_publish(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
         for run in range(runs):
             name = f"bench{rows}x{run}"
             published.append(rows / _publish(loop, cluster, name, rows))
-            bare.append(rows / _bare(loop, kafka, name, rows))
+            bare.append(rows / bare_loop(loop, kafka, name, rows))
         figures.append(
             {
                 "rows": rows,
@@ -69,7 +69,7 @@ def _publish(loop: Loop, cluster: Cluster, name: str, rows: int) -> float:
     return took
 
 
-def _bare(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
+def bare_loop(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
     """Seconds for a bare loop over the same rows: a thousand of them in memory, again and again."""
     pool = [
         (message.key(), message.value(), message.headers(), message.partition())

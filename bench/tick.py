@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
-from bench.wheel import fall_due, fill_wheel
+from bench.wheel import fall_due, fill_wheel, settle
 from orchestration.cluster import Cluster
 from orchestration.loop import Loop
 from orchestration.settings import load_settings
@@ -38,8 +38,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
         took: list[float] = []
         if "missing" in case:
             fall_due(loop, "missing", pending)
-            while loop.tick().did_something:
-                pass
+            settle(loop)
         for run in range(runs + 1):
             if "due" in case:
                 name = f"due{case.replace(' ', '').replace(',', '')}{run}"
@@ -50,8 +49,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
             began = time.perf_counter()
             tick = loop.tick()
             took.append(time.perf_counter() - began)
-            while loop.tick().did_something:
-                pass
+            settle(loop)
         figures.append(
             {
                 "case": case,

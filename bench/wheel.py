@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from orchestration.loop import Loop
 
@@ -14,12 +16,25 @@ VALUE_BYTES = 500
 ROWS_PER_FILE = 25_000
 
 
-def fill_wheel(spark: SparkSession, schema: str, name: str, rows: int, due_from: datetime, spread_ms: int, batch: int) -> None:
-    """Writes `rows` retries of messages of the topic `<name>`, due within `spread_ms` from `due_from`. Values of 500 bytes, 3 headers."""
+def fill_wheel(
+    spark: SparkSession,
+    schema: str,
+    name: str,
+    rows: int,
+    due_from: datetime,
+    spread_ms: int,
+    batch: int,
+    but: Mapping[str, str] | None = None,
+) -> None:
+    """Writes `rows` retries of messages of the topic `<name>`, due within `spread_ms` from `due_from`. Values of 500 bytes, 3 headers.
+
+    but: what is otherwise with these, columns and expressions over `id`.
+    """
     columns = spark.table(f"{schema}.deliveries").schema
     made = spark.sql(
         f"""
         select
+            id,
             concat('{name}/', id) as cause,
             cast({batch} as bigint) as batch,
             1L as fold,
@@ -48,6 +63,7 @@ def fill_wheel(spark: SparkSession, schema: str, name: str, rows: int, due_from:
         from range(0, {rows}, 1, {max(1, rows // ROWS_PER_FILE)})
         """
     )
+    made = made.withColumns({column: F.expr(expression) for column, expression in (but or {}).items()})
     given = set(made.columns)
     made.createOrReplaceTempView("bench_wheel")
     select = ", ".join(f"cast({c.name if c.name in given else 'null'} as {c.dataType.simpleString()}) as {c.name}" for c in columns)
@@ -65,6 +81,12 @@ def fall_due(loop: Loop, name: str, rows: int) -> None:
     now = loop.clock.now()
     fill_wheel(loop.spark, loop.schema, name, rows, now - timedelta(seconds=5), 1_000, loop.ledgers.batch)
     look_again(loop, now - timedelta(seconds=10))
+
+
+def settle(loop: Loop) -> None:
+    """Turns the loop until it has nothing to do right now."""
+    while loop.tick().did_something:
+        pass
 
 
 def look_again(loop: Loop, since: datetime) -> None:

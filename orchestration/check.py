@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.cluster import Cluster, ClusterError, Topic
-from orchestration.seeds import ERROR_KINDS, KIND_PRECEDENCE, Row, SeedError, Seeds, read_seeds, topic_matches
+from orchestration.seeds import (
+    ERROR_KINDS,
+    KIND_PRECEDENCE,
+    Row,
+    SeedError,
+    Seeds,
+    is_source,
+    read_seeds,
+    topic_from_template,
+    topic_matches,
+)
 from orchestration.settings import Settings
 
 # Our headers make a legal record larger: a retry or dead letter topic must take that much more than the original.
@@ -206,8 +216,7 @@ def _needs(cluster: Cluster, seeds: Seeds, topics: dict[str, Topic]) -> list[Nee
 
 def _add(needs: dict[str, Need], seeds: Seeds, topic: Topic, group: str) -> None:
     spoken = any(topic_matches(topic.name, pattern) for source in seeds.rows["sources"] for pattern in source["speaks_for"].split())
-    is_source = any(topic_matches(topic.name, source["topic"]) for source in seeds.rows["sources"])
-    if not spoken or is_source:
+    if not spoken or is_source(seeds, topic.name):
         return
     templates = [
         (route[column], what)
@@ -222,7 +231,7 @@ def _add(needs: dict[str, Need], seeds: Seeds, topic: Topic, group: str) -> None
     for template, what in templates:
         if "{kind}" in template:
             continue
-        name = template.replace("{topic}", topic.name).replace("{group}", group)
+        name = topic_from_template(template, topic.name, group, None)
         if name != topic.name:
             needs.setdefault(name, Need(name, topic, f"{what} of {topic.name} for group {group}"))
 

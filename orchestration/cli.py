@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Column, Table
 
 from orchestration.settings import Settings, SettingsError, load_settings
@@ -189,7 +190,7 @@ def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
     """Completes what was shown last: to ask Spark would take ten seconds."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        from orchestration.dlq import recall
+        from orchestration.completion import recall
 
         try:
             known = recall(load_settings(home=ctx.params.get("home")).home)
@@ -198,6 +199,16 @@ def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
         return [text for text in known.get(kind, ()) if text.startswith(incomplete)]
 
     return complete
+
+
+def _kept_lists(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completes the names of lists that dry runs have kept, the latest first."""
+    try:
+        lists = load_settings(home=ctx.params.get("home")).home / "lists"
+    except SettingsError:
+        return []
+    latest_first = sorted(lists.glob(f"{incomplete}*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return [path.stem for path in latest_first]
 
 
 _MessageId = Annotated[str, typer.Argument(metavar="ID", help="As `dlq list` shows it.", autocompletion=_remembered("message_id"))]
@@ -239,7 +250,7 @@ def dlq_list(
 
     settings = _settings(home=home)
     with _starting_spark():
-        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        dead, selection = _selected(settings, _Filters(topic, error_class, group, fingerprint, state, since, where))
         rows = dead.find(selection, limit)
     _print(settings, rows, output, dead_letter_table, "no dead letter is like that")
 
@@ -306,7 +317,7 @@ def dlq_groups(
 
     settings = _settings(home=home)
     with _starting_spark():
-        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        dead, selection = _selected(settings, _Filters(topic, error_class, group, fingerprint, state, since, where))
         rows = dead.groups(selection, limit)
     _print(settings, rows, output, group_table, "no dead letter is like that")
 
@@ -349,7 +360,7 @@ def dlq_export(
     """Write dead letters to a file, with payloads and headers."""
     settings = _settings(home=home)
     with _starting_spark():
-        dead, selection = _selected(settings, topic, error_class, group, fingerprint, state, since, where)
+        dead, selection = _selected(settings, _Filters(topic, error_class, group, fingerprint, state, since, where))
         count = dead.export(selection, to)
     _errors.print(f"{count} dead letters written to {escape(str(to))}")
 
@@ -374,7 +385,7 @@ def waiting_list(
 
     settings = _settings(home=home)
     with _starting_spark():
-        dead, selection = _selected(settings, topic, error_class, group, None, "all", since, where)
+        dead, selection = _selected(settings, _Filters(topic, error_class, group, None, "all", since, where))
         rows = dead.waiting(selection, limit)
     _print(settings, rows, output, waiting_table, "no message like that waits")
 
@@ -388,7 +399,7 @@ _Ticket = Annotated[str | None, typer.Option("--ticket", help="A ticket or an ad
 _All = Annotated[bool, typer.Option("--all", help="All of them: needed where nothing else chooses.")]
 _Max = Annotated[int | None, typer.Option("--max", min=1, help="Only so many: the oldest.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing. --list does just that later.")]
-_List = Annotated[str | None, typer.Option("--list", help="The list that a dry run showed, and no other.")]
+_List = Annotated[str | None, typer.Option("--list", help="The list that a dry run showed, and no other.", autocompletion=_kept_lists)]
 _Rate = Annotated[str | None, typer.Option("--rate", help="50/s, 10/m, 1/h. Default: as fast as it goes.")]
 _CommandId = Annotated[str, typer.Argument(metavar="COMMAND", help="As `dlq redrive` said it.")]
 
@@ -397,7 +408,10 @@ _CommandId = Annotated[str, typer.Argument(metavar="COMMAND", help="As `dlq redr
 def dlq_redrive(
     reason: _Reason,
     ids: _Ids = None,
-    to: Annotated[str | None, typer.Option("--to", help="retry (today's route; default), original, or a topic.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="retry (today's route; default), original, or a topic.", autocompletion=lambda: ["retry", "original"]),
+    ] = None,
     rate: _Rate = None,
     at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-03-01T12:00, in UTC.")] = None,
     canary: Annotated[int | None, typer.Option("--canary", help="So many first; the rest when they have succeeded.")] = None,
@@ -420,7 +434,7 @@ def dlq_redrive(
     home: _Home = None,
 ) -> None:
     """Send dead letters again: decided anew under today's routes, with all attempts, under their old id."""
-    from orchestration.operators import Wish, parse_at, parse_duration, parse_rate
+    from orchestration.operators import Wish, parse_assume_after, parse_at, parse_rate
 
     wish = Wish(
         "redrive",
@@ -430,10 +444,11 @@ def dlq_redrive(
         rate=None if rate is None else parse_rate(rate),
         at=None if at is None else parse_at(at),
         canary=canary,
-        assume_after=None if assume_after is None else parse_duration(assume_after),
+        assume_after=None if assume_after is None else parse_assume_after(assume_after),
         to=to,
     )
-    chosen = _Chosen(ids, topic, error_class, group, fingerprint, state, since, where, everything, most, listed, dry_run)
+    filters = _Filters(topic, error_class, group, fingerprint, state, since, where)
+    chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
     _give(home, wish, chosen)
 
 
@@ -458,7 +473,8 @@ def _about_dead_letters(what: str, does: str, state: Literal["open", "redriven",
     ) -> None:
         from orchestration.operators import Wish
 
-        chosen = _Chosen(ids, topic, error_class, group, fingerprint, state, since, where, everything, most, listed, dry_run)
+        filters = _Filters(topic, error_class, group, fingerprint, state, since, where)
+        chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
         _give(home, Wish(what, reason, _who(who), ticket), chosen)
 
     _dlq.command(what, help=does)(say)
@@ -489,7 +505,8 @@ def _about_waiting(name: str, what: str, does: str) -> None:
     ) -> None:
         from orchestration.operators import Wish, parse_rate
 
-        chosen = _Chosen(ids, topic, error_class, group, None, "all", since, where, everything, most, listed, dry_run)
+        filters = _Filters(topic, error_class, group, None, "all", since, where)
+        chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
         _give(home, Wish(what, reason, _who(who), ticket, rate=None if rate is None else parse_rate(rate)), chosen)
 
     _waiting.command(name, help=does)(say)
@@ -497,6 +514,25 @@ def _about_waiting(name: str, what: str, does: str) -> None:
 
 _about_waiting("send-now", "send_now", "Send messages now that wait for a later time, as they are.")
 _about_waiting("cancel", "cancel", "End messages that wait: nothing more is sent of them.")
+
+
+@_dlq.command("triage")
+def dlq_triage(dry_run: _DryRun = False, home: _Home = None) -> None:
+    """Send again what the seed `redrive_rules` says: one command for each rule. Without rules it does nothing."""
+    from orchestration.dlq import DeadLetters
+    from orchestration.operators import check_wish, triage
+    from orchestration.seeds import read_seeds
+
+    settings = _settings(home=home)
+    seeds = read_seeds(settings.seeds)
+    with _starting_spark():
+        wanted = triage(DeadLetters(settings))
+    for wish, listed in wanted:
+        check_wish(settings, seeds, wish)
+        _errors.print(escape(wish.reason))
+        _carry_out(settings, seeds, wish, listed, dry_run=dry_run)
+    if not wanted:
+        _errors.print("no rule wants anything sent again now")
 
 
 def _about_commands(what: str, does: str) -> None:
@@ -513,10 +549,9 @@ _about_commands("resume", "Go on with a command that was paused, or whose canari
 _about_commands("stop", "End a command: what it has not issued yet is left as it is.")
 
 
-class _Chosen(NamedTuple):
-    """What the command line says about which messages are meant."""
+class _Filters(NamedTuple):
+    """What the options of the command line select by."""
 
-    ids: list[str] | None
     topic: str | None
     error_class: str | None
     group: str | None
@@ -524,6 +559,13 @@ class _Chosen(NamedTuple):
     state: State
     since: str | None
     where: str | None
+
+
+class _Chosen(NamedTuple):
+    """What the command line says about which messages are meant."""
+
+    ids: list[str] | None
+    filters: _Filters
     everything: bool
     most: int | None
     listed: str | None
@@ -531,7 +573,8 @@ class _Chosen(NamedTuple):
 
     @property
     def says_nothing(self) -> bool:
-        return not any((self.ids, self.topic, self.error_class, self.group, self.fingerprint, self.since, self.where, self.everything))
+        # a state alone chooses nothing: it has a default
+        return not any((self.ids, self.everything, *(said for name, said in self.filters._asdict().items() if name != "state")))
 
 
 def _who(who: str | None) -> str:
@@ -542,7 +585,7 @@ def _who(who: str | None) -> str:
 
 def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
     """Gives a command, or shows what it would do."""
-    from orchestration.operators import CommandError, check_wish, keep, kept, select_deliveries, send
+    from orchestration.operators import CommandError, check_wish, kept, select_deliveries, send
     from orchestration.seeds import read_seeds
 
     settings = _settings(home=home)
@@ -558,16 +601,24 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
         raise CommandError("which ones? ids, --topic, --class, --group, --since, --where, or --all")
     else:
         with _starting_spark():
-            dead, selection = _selected(settings, *chosen[1:8])
+            dead, selection = _selected(settings, chosen.filters)
             listed = select_deliveries(dead, wish.what, dataclasses.replace(selection, ids=tuple(chosen.ids or ())), chosen.most)
     if not listed:
         _errors.print("no message is like that: nothing is done")
         raise typer.Exit(1)
-    if chosen.dry_run:
+    _carry_out(settings, seeds, wish, listed, dry_run=chosen.dry_run)
+
+
+def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], *, dry_run: bool) -> None:
+    """Sends a command with its list; or shows the list, and keeps it."""
+    from orchestration.operators import keep, send
+
+    if dry_run:
         _show_list(seeds, wish, listed)
         _errors.print(f"nothing was done. This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that")
         return
-    command = send(settings, wish, listed)
+    with _progress(f"writing {wish.what} of {len(listed)} messages") as told:
+        command = send(settings, wish, listed, told)
     _errors.print(
         f'{wish.what} of {len(listed)} messages is given; `redrive sql "select * from redrives"` shows how it goes', highlight=False
     )
@@ -576,14 +627,11 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
 
 def _show_list(seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
     from orchestration.clock import wall_clock
-    from orchestration.operators import destinations, shown
+    from orchestration.operators import shown
     from orchestration.query import printable
 
-    parts = [("messages", [(wish.what, len(listed))]), *shown(listed, wall_clock())]
-    if wish.what == "redrive":
-        parts.append(("would go to", destinations(seeds, listed, wish.to).most_common(20)))
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in parts:
+    for what, counts in shown(seeds, wish, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(listed[:5]):
@@ -591,37 +639,19 @@ def _show_list(seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
     Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
 
 
-def _selected(
-    settings: Settings,
-    topic: str | None,
-    error_class: str | None,
-    group: str | None,
-    fingerprint: str | None,
-    state: State,
-    since: str | None,
-    where: str | None,
-) -> tuple[DeadLetters, Selection]:
+def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selection]:
     """What was said on the command line, checked; what can be checked without Spark before it is started."""
     from orchestration.clock import wall_clock
     from orchestration.dlq import DeadLetters, Selection, parse_since
 
-    since_moment = None if since is None else parse_since(since, wall_clock())
+    since = None if filters.since is None else parse_since(filters.since, wall_clock())
     dead = DeadLetters(settings)
-    selection = Selection(
-        state=state,
-        topic=topic,
-        error_class=error_class,
-        group=group,
-        fingerprint=fingerprint,
-        since=since_moment,
-        where=dead.checked(where),
-    )
-    return dead, selection
+    return dead, Selection(**{**filters._asdict(), "since": since, "where": dead.checked(filters.where)})
 
 
 def _print(settings: Settings, rows: Rows, output: Literal["table", "json"], table: Callable[[Rows], Table], nothing: str) -> None:
     """Prints rows to standard output; that there are none, or more, to standard error."""
-    from orchestration.dlq import remember
+    from orchestration.completion import remember
     from orchestration.query import print_rows, say_more
 
     remember(settings.home, rows)
@@ -663,6 +693,14 @@ def _starting_spark() -> Iterator[None]:
     # while Spark starts, whatever is printed to standard error goes into its log: this goes on to the terminal
     with os.fdopen(os.dup(2), "w") as terminal, Console(file=terminal).status("starting Spark, and reading: ten seconds or more"):
         yield
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows on standard error, if people read it, how far something is."""
+    with Progress(console=_errors, disable=not sys.stderr.isatty(), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 def _span(least_ms: int, most_ms: int) -> str:

@@ -1,10 +1,13 @@
-"""The loop's clock: never runs backwards, UTC, whole milliseconds."""
+"""Time: UTC, aware. The loop's clock never runs backwards, and has whole milliseconds."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def whole_ms(moment: datetime) -> datetime:
@@ -15,6 +18,21 @@ def whole_ms(moment: datetime) -> datetime:
 def wall_clock() -> datetime:
     """The machine's time, UTC, whole milliseconds."""
     return whole_ms(datetime.now(UTC))
+
+
+def parse_moment(text: str) -> datetime:
+    """A moment as a person writes it: ISO 8601, in UTC unless it has a zone. Raises ValueError, OverflowError."""
+    moment = datetime.fromisoformat(text.strip())
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration as a person writes it: `500ms`, `90s`, `5m`, `2h`, `1d`, up to a year. Raises ValueError."""
+    said = re.fullmatch(r"(\d{1,11})(ms|[smhd])", text.strip())
+    duration = timedelta(**{_UNITS[said[2]]: int(said[1])}) if said else None
+    if duration is None or duration > timedelta(days=365):
+        raise ValueError(text)
+    return duration
 
 
 class LoopClock:

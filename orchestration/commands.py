@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 # At most so much of the time since the last issue counts: a loop that was away makes no flood.
 _LONGEST_ISSUE = timedelta(seconds=10)
 
-# At most so many messages of a command in one tick.
-_MOST_AT_ONCE = 5_000
+# So much of a list is held in memory at a time: to read it costs a pass over the whole list.
+_PAGE = 50_000
 
 # How often canaries are looked at.
 _CANARY_LOOK = timedelta(seconds=2)
@@ -49,7 +49,7 @@ class _Open:
     """A command of whose list not everything was issued yet.
 
     canary: so many first; the rest when they have succeeded (passed), or when somebody says so. credit: how many may be issued, of what
-    the rate has earned. deliveries: the list, once it is needed.
+    the rate has earned. page: what is held of the list, from the place page_from on.
     """
 
     command: str
@@ -68,27 +68,41 @@ class _Open:
     credit: float = 0.0
     credited_at: datetime | None = None
     looked_at: datetime | None = None
-    deliveries: list[tuple[str, datetime]] = field(default_factory=list)
+    page: list[tuple[str, datetime, int]] = field(default_factory=list)
+    page_from: int = 0
 
-    def earn(self, now: datetime) -> int:
-        """How many may be issued now."""
+    def state(self, issued: int, now: datetime) -> str:
+        """How far it is, in the words of the mart `redrives`."""
+        if self.paused:
+            return "paused"
+        if self.start_at is not None and self.start_at > now:
+            return "waiting"
+        return "canary" if issued == self.canary and not self.passed else "running"
+
+    def earn(self, now: datetime, most: int) -> int:
+        """How many may be issued now; `most` at once."""
         if self.rate is None:
-            return _MOST_AT_ONCE
+            return most
         elapsed = min(now - (self.credited_at or now), _LONGEST_ISSUE).total_seconds()
-        most = max(1.0, self.rate * _LONGEST_ISSUE.total_seconds())
-        self.credit = min(self.credit + self.rate * elapsed, most)
+        longest = max(1.0, self.rate * _LONGEST_ISSUE.total_seconds())
+        self.credit = min(self.credit + self.rate * elapsed, longest)
         self.credited_at = now
-        return min(int(self.credit), _MOST_AT_ONCE)
+        return min(int(self.credit), most)
 
 
 @dataclass
 class Commands:
-    """All commands that a loop has to obey. positions: those of the loop, which are kept in `ticks`."""
+    """All commands that a loop has to obey. positions: those of the loop, which are kept in `ticks`.
+
+    most: how many messages of all commands are issued in one tick at most. It is what a tick takes in of reports, too: most of a fold is
+    fixed cost, so that many small ones take longer; larger ones let the retries of others wait.
+    """
 
     spark: SparkSession
     schema: str
     ledgers: Ledgers
     positions: dict[str, int]
+    most: int
     _open: dict[str, _Open] = field(default_factory=dict)
     _incomplete: dict[str, int] = field(default_factory=dict)
     _finished: dict[str, int] = field(default_factory=dict)
@@ -104,6 +118,16 @@ class Commands:
         """How many messages are still to be issued, and will be without anybody doing something."""
         return sum(each.listed - self._issued(each.command) for each in self._open.values() if not each.paused and not each.held)
 
+    def progress(self, now: datetime) -> dict[tuple[str, ...], tuple[int, int]]:
+        """Of the commands that are at work, by what they want and their state: how many messages they list, and how many are issued."""
+        found: dict[tuple[str, ...], tuple[int, int]] = {}
+        for each in self._open.values():
+            issued = self._issued(each.command)
+            labels = (each.what, each.state(issued, now))
+            listed_before, issued_before = found.get(labels, (0, 0))
+            found[labels] = listed_before + each.listed, issued_before + issued
+        return found
+
     def obey(self, now: datetime, *, came: bool) -> None:
         """Issues what is to be issued now. came: whether records came since the last time.
 
@@ -112,8 +136,9 @@ class Commands:
         if came or self._read_upto is None:
             self._read()
         self.rest = False
-        for each in list(self._open.values()):
-            self._issue(each, now)
+        running = [each for each in self._open.values() if each.state(self._issued(each.command), now) == "running"]
+        for each in running:
+            self._issue(each, now, max(1, self.most // len(running)))
         self._forget()
 
     # ---------- which there are
@@ -207,15 +232,13 @@ class Commands:
 
     # ---------- what they ask for
 
-    def _issue(self, each: _Open, now: datetime) -> None:
+    def _issue(self, each: _Open, now: datetime, most: int) -> None:
         """Writes the next events of a command."""
         done = self._issued(each.command)
-        if each.paused or (each.start_at is not None and each.start_at > now):
-            return
         end = each.canary if each.canary is not None and not each.passed else each.listed
-        some = min(each.earn(now), end - done)
+        some = min(each.earn(now, most), end - done)
         if some > 0:
-            self._append(each, done, some, now)
+            some = self._append(each, done, some, now)
             each.credit -= some if each.rate is not None else 0
             done += some
         if done >= each.listed:
@@ -223,13 +246,9 @@ class Commands:
         elif each.rate is None and done < end:
             self.rest = True
 
-    def _append(self, each: _Open, done: int, some: int, now: datetime) -> None:
-        if not each.deliveries:
-            rows = (
-                self.spark.table(f"{self.schema}.commanded_deliveries").where(F.col("command") == each.command).orderBy("place").collect()
-            )
-            each.deliveries = [(row["delivery_id"], row["due_at"].astimezone(UTC)) for row in rows]
-        chosen = [(*delivery, done + place) for place, delivery in enumerate(each.deliveries[done : done + some])]
+    def _append(self, each: _Open, done: int, some: int, now: datetime) -> int:
+        """Writes the events of the next places, some at most; returns how many."""
+        chosen = self._next(each, done)[:some]
         orders = self.spark.createDataFrame(chosen, "delivery_id string, due_at timestamp, index int")
         if each.what in _WAITING_KINDS:
             orders = self._looked_up(each.what, orders, [due for _, due, _ in chosen], now)
@@ -243,8 +262,20 @@ class Commands:
             "command": F.lit(each.command),
         }
         self.ledgers.append("events", orders.withColumns(said), now)
-        self.positions[issued_key(each.command)] = done + some
+        self.positions[issued_key(each.command)] = done + len(chosen)
         self.undecided += len(chosen)
+        return len(chosen)
+
+    def _next(self, each: _Open, done: int) -> list[tuple[str, datetime, int]]:
+        """Deliveries of a list from a place on, each with when it was due and its place: as many as are held, at least one."""
+        held = each.page[done - each.page_from :]
+        if held:
+            return held
+        listed = self.spark.table(f"{self.schema}.commanded_deliveries")
+        page = listed.where((F.col("command") == each.command) & F.col("place").between(done, done + _PAGE - 1)).orderBy("place")
+        each.page = [(row["delivery_id"], row["due_at"].astimezone(UTC), row["place"]) for row in page.collect()]
+        each.page_from = done
+        return each.page
 
     def _looked_up(self, what: str, orders: DataFrame, dues: list[datetime], now: datetime) -> DataFrame:
         """The orders, each with the word whether its delivery still waits: nobody must send again what may have been sent."""

@@ -10,7 +10,6 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from rich.text import Text
 
+from orchestration.clock import parse_moment
 from orchestration.explain import history
 from orchestration.query import Rows, printable, query
 from orchestration.settings import Settings
@@ -95,8 +95,7 @@ def parse_since(text: str, now: datetime) -> datetime:
     try:
         if spoken:
             return now - timedelta(**{_UNITS[spoken[2]]: int(spoken[1])})
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        return parse_moment(text)
     except (ValueError, OverflowError):
         raise DlqError(f"--since {text!r} is no time: 90s, 30m, 2h, 7d, 4w, or 2026-03-01T12:00") from None
 
@@ -237,8 +236,9 @@ class DeadLetters:
         return count
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
-        """All rows of a statement of ours, with the tables under their own names."""
-        return [row.asDict() for row in self._frame(statement).collect()]
+        """All rows of a statement of ours, with the tables under their own names. As Arrow: a list may have a million."""
+        rows: list[dict[str, Any]] = self._frame(statement).toArrow().to_pylist()
+        return rows
 
     def _require(self, message_id: str) -> None:
         statement = f"select 1 from dead_letters where message_id = {_literal(message_id)}"
@@ -330,33 +330,6 @@ def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
             batch = []
     if batch:
         yield batch
-
-
-# ---------- remembered for the shell's completion
-
-_REMEMBERED = ("message_id", "original_topic", "error_class", "consumer_group", "fingerprint")
-_REMEMBERED_EACH = 200
-
-
-def remember(home: Path, rows: Rows) -> None:
-    """Writes down what was shown, so that the next command's options can be completed without asking Spark."""
-    known = recall(home)
-    for name in _REMEMBERED:
-        if name in rows.columns:
-            place = rows.columns.index(name)
-            shown = [row[place] for row in rows.rows if row[place] and row[place].isprintable()]
-            known[name] = list(dict.fromkeys([*shown, *known.get(name, ())]))[:_REMEMBERED_EACH]
-    with suppress(OSError):
-        (home / "completion.json").write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
-
-
-def recall(home: Path) -> dict[str, list[str]]:
-    """What was shown last, by column; nothing where that can't be read."""
-    try:
-        known = json.loads((home / "completion.json").read_text(encoding="utf-8"))
-        return {name: [text for text in known[name] if isinstance(text, str)] for name in _REMEMBERED if name in known}
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 # ---------- shown to people

@@ -33,7 +33,7 @@ from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
-from orchestration.seeds import SeedError, Seeds, read_seeds, topic_matches
+from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
 from orchestration.settings import Settings
 from orchestration.spark import in_short, start_session
 from orchestration.spark import schema as schema_of
@@ -187,7 +187,7 @@ class Loop:
         self.consumers = Consumers(self.spark, self.schema, self.cluster, settle, self.intake.positions.get(_AWAITED, 0))
         self.consumers.remember(last["awaited"] or [] if last else [])
         self.gates_outlet = self._outlet(self.settings.gates_topic) if self.settings.gates_topic else None
-        self.commands = Commands(self.spark, self.schema, self.ledgers, self.intake.positions)
+        self.commands = Commands(self.spark, self.schema, self.ledgers, self.intake.positions, self.settings.intake_max_rows)
 
     def _begin_to_measure(self) -> None:
         """Tells Prometheus from now on what is decided and sent, where somebody wants to know."""
@@ -666,7 +666,8 @@ class Loop:
         """Tells which gates have changed, where somebody wants to hear of it."""
         if self.gates_outlet is None:
             self.gates.untold.clear()
-        if not self.gates.untold or not self._may("gates") or self.gates_outlet is None:
+            return
+        if not self.gates.untold or not self._may("gates"):
             return
         try:
             self.gates_outlet.tell(self.gates.announcements())
@@ -682,9 +683,7 @@ class Loop:
         The generation is kept beside the offsets of the sources' topics, as those are the ones that a loop may certainly read.
         """
         try:
-            patterns = [row["topic"] for row in self.seeds.rows["sources"]]
-            names = self.cluster.topic_names()
-            self._fence_topics = tuple(sorted(name for name in names if any(topic_matches(name, pattern) for pattern in patterns)))
+            self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.seeds, name)))
             self.publisher = self._publish_step()
             slots = int(self.spark.sql(f"select max(slots) as slots from {self.schema}.ticks").collect()[0]["slots"] or 0)
             take_charge(self.publisher.settings, self._fence_topics, max(slots, self.settings.slots))
@@ -854,6 +853,7 @@ class Loop:
                     events=tick.counts.get("events", 0),
                     step_ms=tick.step_ms,
                     lag={} if "kafka" in self._trouble else self.intake.lag(),
+                    commands=self.commands.progress(self.clock.now()),
                     set_aside={topic: error_name(aside.why) for topic, aside in self._set_aside.items()},
                     trouble={what: error_name(pause.why) for what, pause in self._trouble.items()},
                 )

@@ -105,12 +105,16 @@ LATENESS = Metric(
 )  # fmt: skip
 PUBLISH_FAILURES = Metric("redrive_publish_failures_total", "counter", "Sends that failed, or whose outcome is unknown.", ("error",))
 WAITING = Metric("redrive_waiting_messages", "gauge", "Deliveries that are open, due or not, by original topic.", ("topic", "kind"))
+COMMANDS_LISTED = Metric(
+    "redrive_commands_listed_messages", "gauge", "Messages of the commands of which not all are issued.", ("what", "state")
+)  # fmt: skip
+COMMANDS_ISSUED = Metric("redrive_commands_issued_messages", "gauge", "Those of them that are issued already.", ("what", "state"))
 SET_ASIDE = Metric("redrive_destination_set_aside", "gauge", "1 while a destination takes no sends, and why.", ("topic", "error"))
 TROUBLE = Metric("redrive_trouble", "gauge", "1 while a part of the loop doesn't work, and why.", ("what", "error"))
 
 METRICS = (
     *(LOOP_INFO, GENERATION, LAST_TICK, TICKS, STEPS, EVENTS, LAG, UNDECIDED, DECISIONS, FAILURES),
-    *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, SET_ASIDE, TROUBLE),
+    *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, COMMANDS_LISTED, COMMANDS_ISSUED, SET_ASIDE, TROUBLE),
 )
 
 
@@ -119,7 +123,7 @@ class Turn:
     """The loop after a tick.
 
     low: nothing that is due before is open, floors of destinations that are set aside included. set_aside, trouble: the error's name by
-    topic, and by what doesn't work. lag: rows by source, where it is known.
+    topic, and by what doesn't work. lag: rows by source, where it is known. commands: messages listed and issued, by what and state.
     """
 
     generation: int
@@ -131,6 +135,7 @@ class Turn:
     events: int = 0
     step_ms: Mapping[str, int] = field(default_factory=dict)
     lag: Mapping[str, int] = field(default_factory=dict)
+    commands: Mapping[Labels, tuple[int, int]] = field(default_factory=dict)
     set_aside: Mapping[str, str] = field(default_factory=dict)
     trouble: Mapping[str, str] = field(default_factory=dict)
 
@@ -315,6 +320,8 @@ class Metrics(Collector):
             LAG: {(source,): rows for source, rows in turn.lag.items()},
             UNDECIDED: {(): turn.undecided},
             WAITING: self._waiting.values,
+            COMMANDS_LISTED: {labels: listed for labels, (listed, _) in turn.commands.items()},
+            COMMANDS_ISSUED: {labels: issued for labels, (_, issued) in turn.commands.items()},
             SET_ASIDE: self._few(SET_ASIDE, turn.set_aside),
             TROUBLE: dict.fromkeys(turn.trouble.items(), 1),
         }

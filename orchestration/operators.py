@@ -11,7 +11,7 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,12 +20,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from orchestration.check import route_for
+from orchestration.clock import parse_duration, parse_moment
 from orchestration.cluster import Cluster
 from orchestration.dlq import DeadLetters, Selection
-from orchestration.seeds import Seeds, topic_matches
+from orchestration.seeds import Seeds, is_source, topic_from_template
 from orchestration.settings import Settings
 
-MOST = 100_000
+MOST = 1_000_000
 """The longest list of one command. The model command_records knows it, too."""
 
 # A part of a list is at most so large; a record may be a megabyte by default.
@@ -35,9 +36,14 @@ _PART_BYTES = 256 * 1024
 _PATIENCE = 30
 
 _PER = {"s": 1, "m": 60, "h": 3600}
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 WAITING = ("send_now", "cancel")
+
+BY_RULES = "redrive_rules"
+"""Who gives the commands that the redrive rules ask for."""
+
+Told = Callable[[int, int], None]
+"""Hears how far something is: so much is done, of so much."""
 
 
 class CommandError(Exception):
@@ -78,7 +84,7 @@ class Wish:
         return {word: value for word, value in words.items() if value is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Listed:
     """One message of a list, by the delivery that the command is about; due_ms: when that was due, epoch milliseconds."""
 
@@ -104,20 +110,18 @@ def parse_rate(text: str) -> float:
     return rate
 
 
-def parse_duration(text: str) -> timedelta:
+def parse_assume_after(text: str) -> timedelta:
     """A duration: of `500ms`, `90s`, `5m`, `2h`, `1d`. Raises CommandError."""
-    said = re.fullmatch(r"(\d{1,6})(ms|[smhd])", text.strip())
-    duration = timedelta(**{_UNITS[said[2]]: int(said[1])}) if said else None
-    if duration is None or duration > timedelta(days=365):
-        raise CommandError(f"--assume-after {text!r} is no time: 90s, 5m, 2h")
-    return duration
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise CommandError(f"--assume-after {text!r} is no time: 90s, 5m, 2h") from None
 
 
 def parse_at(text: str) -> datetime:
     """A moment: ISO 8601, in UTC unless it has a zone. Raises CommandError."""
     try:
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        return parse_moment(text)
     except (ValueError, OverflowError):
         raise CommandError(f"--at {text!r} is no time: 2026-03-01T12:00") from None
 
@@ -137,7 +141,7 @@ def check_wish(settings: Settings, seeds: Seeds, wish: Wish) -> None:
     assert wish.to is not None
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", wish.to):
         raise CommandError(f"--to {wish.to!r}: retry, original, or the name of a topic")
-    if wish.to == settings.commands_topic or any(topic_matches(wish.to, source["topic"]) for source in seeds.rows["sources"]):
+    if wish.to == settings.commands_topic or is_source(seeds, wish.to):
         raise CommandError(f"--to {wish.to}: it is read by redrive itself, and what is sent there would come back")
 
 
@@ -152,21 +156,17 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
     if what in WAITING:
         states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
         chosen = f"""
-            select message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, last_failed_at as since
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, last_failed_at as since
             from messages where state in {states} and {selection.condition(since_column="last_failed_at")}
         """
     else:
         chosen = f"""
-            select message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, dead_at as since
             from dead_letters where {selection.condition()}
         """
     rows = dead.rows(
         f"""
-        with chosen as ({chosen})
-        select chosen.*, unix_millis(due.due_at) as due_ms
-        from chosen
-        inner join (select delivery_id, min(due_at) as due_at from deliveries where kind is not null group by delivery_id) as due
-            on chosen.delivery_id = due.delivery_id
+        select * except (due_at), unix_millis(due_at) as due_ms from ({chosen})
         order by due_ms, delivery_id
         limit {min(most or MOST + 1, MOST + 1):d}
         """
@@ -174,6 +174,24 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
     if len(rows) > MOST:
         raise CommandError(f"these are more than {MOST:,}: choose fewer, or say --max {MOST}")
     return [Listed(**row) for row in rows]
+
+
+def triage(dead: DeadLetters) -> list[tuple[Wish, list[Listed]]]:
+    """What the redrive rules want sent again by now, a command for each rule. Of very many the first: the rest is for the next time."""
+    rows = dead.rows(
+        f"""
+        select
+            rule, why, message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since,
+            unix_millis(due_at) as due_ms
+        from dead_letters_to_redrive
+        order by rule, due_ms, delivery_id
+        limit {MOST}
+        """
+    )
+    by_rule: dict[tuple[str, str], list[Listed]] = {}
+    for row in rows:
+        by_rule.setdefault((row.pop("rule"), row.pop("why")), []).append(Listed(**row))
+    return [(Wish("redrive", f"{rule}: {why}", BY_RULES), listed) for (rule, why), listed in by_rule.items()]
 
 
 def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Counter[str]:
@@ -189,25 +207,19 @@ def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Coun
 
 
 def _destination(seeds: Seeds, one: Listed, to: str | None) -> str:
-    def is_source(topic: str) -> bool:
-        return any(topic_matches(topic, source["topic"]) for source in seeds.rows["sources"])
-
     if to not in (None, "retry", "original"):
         return str(to)
-    if one.original_topic is None or is_source(one.original_topic):
+    if one.original_topic is None or is_source(seeds, one.original_topic):
         return "refused: no original topic is known"
     if to == "original":
         return one.original_topic
     route = route_for(seeds, one.original_topic, one.consumer_group, one.error_kind)
     if route is None:
         return "refused: no route"
-    template = route["retry_topic"]
-    if one.consumer_group is None and "{group}" in template:
+    if one.consumer_group is None and "{group}" in route["retry_topic"]:
         return one.original_topic
-    words = {"{topic}": one.original_topic, "{group}": one.consumer_group or "", "{kind}": one.error_kind or ""}
-    for word, value in words.items():
-        template = template.replace(word, value)
-    return "refused: a source reads it" if is_source(template) else template
+    topic = topic_from_template(route["retry_topic"], one.original_topic, one.consumer_group, one.error_kind)
+    return "refused: a source reads it" if is_source(seeds, topic) else topic
 
 
 # ---------- a list that is kept
@@ -223,8 +235,8 @@ def keep(home: Path, listed: Sequence[Listed]) -> str:
     name = digest(listed)[:12]
     directory = home / "lists"
     directory.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps([one.message_id, one.delivery_id, one.due_ms], ensure_ascii=False) for one in listed)
-    (directory / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with (directory / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps([one.message_id, one.delivery_id, one.due_ms], ensure_ascii=False) + "\n" for one in listed)
     return name
 
 
@@ -234,7 +246,8 @@ def kept(home: Path, name: str) -> list[Listed]:
     if not re.fullmatch(r"[0-9a-f]{12}", name) or not path.exists():
         raise CommandError(f"--list {name!r}: there is no such list; --dry-run says the name of the one that it shows")
     try:
-        listed = [Listed(*json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        with path.open(encoding="utf-8") as file:
+            listed = [Listed(*json.loads(line)) for line in file]
         changed = digest(listed)[:12] != name
     except (ValueError, TypeError):
         changed = True
@@ -246,13 +259,16 @@ def kept(home: Path, name: str) -> list[Listed]:
 # ---------- how it is sent
 
 
-def send(settings: Settings, wish: Wish, listed: Sequence[Listed] = ()) -> str:
-    """Gives a command; returns its id. Raises CommandError, ClusterError: then nothing was sent that anybody acts upon."""
+def send(settings: Settings, wish: Wish, listed: Sequence[Listed] = (), told: Told = lambda done, of: None) -> str:
+    """Gives a command; returns its id. told: hears how many of its records are written.
+
+    Raises CommandError, ClusterError: then nothing was sent that anybody acts upon.
+    """
     command = str(uuid.uuid4())
     cluster = Cluster(settings.kafka_properties)
     if settings.commands_topic not in cluster.topic_names():
         raise CommandError(f"the topic {settings.commands_topic} is missing: `redrive check --create` makes it")
-    write(settings, command, records(wish, listed))
+    write(settings, command, records(wish, listed), told)
     return command
 
 
@@ -268,13 +284,17 @@ def records(wish: Wish, listed: Sequence[Listed] = ()) -> list[bytes]:
     return [json.dumps(value, ensure_ascii=False).encode() for value in (*values, closing)]
 
 
-def write(settings: Settings, command: str, values: Sequence[bytes]) -> None:
+def write(settings: Settings, command: str, values: Sequence[bytes], told: Told = lambda done, of: None) -> None:
     """Writes records of a command, all or none. Raises CommandError."""
     problems: list[str] = []
+    written = 0
 
     def report(error: KafkaError | None, _: Message) -> None:
+        nonlocal written
         if error is not None:
             problems.append(error.str())
+        written += 1
+        told(written, len(values))
 
     said: dict[str, Any] = {**settings.kafka_properties, "enable.idempotence": True, "message.timeout.ms": _PATIENCE * 1000}
     if settings.transactions:
@@ -326,12 +346,15 @@ def _sha256(text: str) -> str:
 # ---------- shown before it is done
 
 
-def shown(listed: Sequence[Listed], now: datetime) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """What a list is made of: by topic, by class, by age; each the most frequent first."""
+def shown(seeds: Seeds, wish: Wish, listed: Sequence[Listed], now: datetime) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """What a list is made of: how many, by topic, by class, by age, and where a redrive would go; each the most frequent first."""
+    yield "messages", [(wish.what, len(listed))]
     yield "topic", Counter(one.original_topic or "-" for one in listed).most_common(20)
     yield "error", Counter(one.error_class or "-" for one in listed).most_common(20)
     ages = Counter(_age(one.since, now) for one in listed)
     yield "age", [(age, ages[age]) for age in (*_AGES, "unknown") if ages[age]]
+    if wish.what == "redrive":
+        yield "would go to", destinations(seeds, listed, wish.to).most_common(20)
 
 
 _AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": None}

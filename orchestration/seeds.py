@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestration.clock import parse_duration
+
 DIALECTS = ("redrive", "spring")
 PUBLISH_KINDS = ("retriable", "fatal", "poison", "backpressure", "quota", "fenced")
 ERROR_KINDS = (*PUBLISH_KINDS, "blocking")
@@ -70,6 +72,18 @@ def topic_matches(topic: str, pattern: str) -> bool:
     if pattern.startswith("^"):
         return re.search(pattern, topic) is not None
     return topic == pattern
+
+
+def is_source(seeds: Seeds, topic: str) -> bool:
+    """Whether a source reads a topic."""
+    return any(topic_matches(topic, source["topic"]) for source in seeds.rows["sources"])
+
+
+def topic_from_template(template: str, topic: str, group: str | None, kind: str | None) -> str:
+    """A destination's name from its template: as the macro of this name makes it."""
+    for word, value in (("{topic}", topic), ("{group}", group), ("{kind}", kind)):
+        template = template.replace(word, value or "")
+    return template
 
 
 def read_seeds(directory: Path) -> Seeds:
@@ -247,6 +261,14 @@ def _link(value: str) -> str | None:
     return None if not value or _LINK.fullmatch(value) else "must be an address (https://...), without blanks"
 
 
+def _duration(value: str) -> str | None:
+    try:
+        parse_duration(value)
+    except ValueError:
+        return "must be a duration, up to 365 days: 90s, 5m, 2h, 1d"
+    return None
+
+
 def _places(value: str) -> str | None:
     wrong = [place for place in value.split() if place.startswith("$") and not place.startswith(("$.", "$["))]
     return f"{wrong[0]} is no path: $.name, or $['name']; a header stands by its name" if wrong else None
@@ -287,6 +309,14 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "topic": _pattern_or_any,
         "consumer_group": _text,
         "dead_letter_topic": _template,
+    },
+    "redrive_rules": {
+        "error_class": _class_or_any,
+        "topic": _pattern_or_any,
+        "consumer_group": _text,
+        "max_lives": _whole_number(2, 1000),
+        "delay": _duration,
+        "why": _text,
     },
     "privacy": {
         "name": _privacy_name,
@@ -336,6 +366,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),
     "routes": ("topic", "consumer_group", "error_kind"),
     "dead_letter_topics": ("error_class", "topic", "consumer_group"),
+    "redrive_rules": ("error_class", "topic", "consumer_group"),
     "privacy": ("name",),
     "retry_policies": ("policy",),
     "error_rules": ("error_class", "message", "code", "header", "kind", "source", "topic", "consumer_group"),

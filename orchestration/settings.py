@@ -181,7 +181,7 @@ class Settings(BaseSettings):
     """How many producers publish at the same time."""
 
     intake_max_rows: _Count = 50_000
-    """Rows taken in within one tick, all sources together: bounds the memory and the length of a tick."""
+    """Rows taken in within one tick, all sources together: bounds the memory and the length of a tick. As many are issued of commands."""
     intake_max_bytes: _Size = 64 * 1024 * 1024
     """Bytes taken in within one tick: an estimate, by the mean size of the records taken in before."""
     publish_max_rows: _Count = 200_000

@@ -41,7 +41,7 @@ read as (
 
         ---------- what closes it
         said.what,
-        {{ whole_number('said.count', 100000) }} as count,
+        {{ whole_number('said.count', 1000000) }} as count,
         said.digest as digest_of_all,
         {{ utf8_cut('trim(said.who)', 256) }} as who,
         {{ utf8_cut('trim(said.reason)', 1024) }} as reason,
@@ -51,7 +51,7 @@ read as (
         said.at as at_said,
         timestamp_millis({{ whole_number('said.at', limits('moment_ms')) }}) as start_at,
         said.canary as canary_said,
-        nullif({{ whole_number('said.canary', 100000) }}, 0) as canary,
+        nullif({{ whole_number('said.canary', 1000000) }}, 0) as canary,
         said.assume_after as assume_after_said,
         {{ whole_number('said.assume_after', 31536000000) }} as assume_after_ms,
         said.to as to_said,

@@ -80,7 +80,7 @@ gathered as (
             when coalesce(closings.who, '') = '' then 'it does not say who'
             when closings.what in {{ command_kinds('about_commands') }} and closings.of_command is null
                 then 'it does not say which command it is about'
-            when closings.count is null then 'it does not say how many messages, 100,000 at most'
+            when closings.count is null then 'it does not say how many messages, 1,000,000 at most'
             when closings.count <> coalesce(lists.listed, 0) or lists.parts <> lists.different_parts or lists.last_part <> lists.parts - 1
                 then 'the list is not as long as it should be'
             when closings.what not in {{ command_kinds('about_commands') }} and closings.count = 0 then 'the list is empty'

@@ -77,9 +77,9 @@ results as (
 
 ),
 
-settled_offsets as (
+recoveries as (
 
-    select * from {{ ref('settled_offsets') }}
+    select * from {{ ref('recoveries') }}
 
 ),
 
@@ -91,20 +91,16 @@ came_of_it as (
         max(results.sent_at) as sent_at,
         -- what was sent first may fail, and what follows succeed: both are told
         max(sent_on.batch > sent_on.ordered_batch and (sent_on.report_topic is not null or sent_on.decision = 'dead_letter')) as has_failed_again,
-        max_by(
-            results.offset < settled_offsets.offset and results.sent_at <= settled_offsets.settled_at,
-            struct(sent_on.batch, sent_on.due_at)
-        ) as has_recovered
+        max_by(recoveries.delivery_id is not null, struct(sent_on.batch, sent_on.due_at)) as has_recovered
     from sent_on
     left join results
         on
             sent_on.delivery_id = results.delivery_id
             and sent_on.due_at = results.due_at
-    left join settled_offsets
+    left join recoveries
         on
-            results.consumer_group = settled_offsets.consumer_group
-            and results.topic = settled_offsets.topic
-            and results.partition = settled_offsets.partition
+            sent_on.delivery_id = recoveries.delivery_id
+            and sent_on.due_at = recoveries.due_at
     group by sent_on.command, sent_on.place
 
 ),

@@ -142,6 +142,7 @@ dead_letters as (
         original_timestamp,
         source,
         delivery_id,
+        due_at,
 
         ---------- whom it concerns, and where to look
         request_id,

@@ -22,11 +22,7 @@ held as (
 
 answered as (
 
-    select
-        prior_delivery as delivery_id,
-        prior_due as due_at
-    from {{ ref('deliveries') }}
-    where prior_delivery is not null and decision in {{ succeeding_decisions() }}
+    {{ deliveries_answered(ref('deliveries')) }}
 
 ),
 

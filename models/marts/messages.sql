@@ -13,9 +13,9 @@ results as (
 
 ),
 
-settled_offsets as (
+recoveries as (
 
-    select * from {{ ref('settled_offsets') }}
+    select * from {{ ref('recoveries') }}
 
 ),
 
@@ -31,8 +31,7 @@ messages as (
             when last_decisions.kind is null then 'refused'
             when last_decisions.kind = 'dead_letter' and coalesce(results.outcome = 'delivered', false) then 'dead'
             when last_decisions.kind = 'dead_letter' then 'dead_letter_pending'
-            -- its group has processed it, and reported no failure
-            when results.offset < settled_offsets.offset and results.sent_at <= settled_offsets.settled_at then 'recovered'
+            when recoveries.delivery_id is not null then 'recovered'
             when coalesce(results.outcome = 'delivered', false) then 'sent'
             when coalesce(results.outcome = 'held', false) then 'held'
             else 'waiting'
@@ -57,17 +56,17 @@ messages as (
         last_decisions.original_partition,
         last_decisions.original_offset,
         last_decisions.source,
-        last_decisions.delivery_id
+        last_decisions.delivery_id,
+        last_decisions.due_at
     from last_decisions
     left join results
         on
             last_decisions.delivery_id = results.delivery_id
             and last_decisions.due_at = results.due_at
-    left join settled_offsets
+    left join recoveries
         on
-            last_decisions.consumer_group = settled_offsets.consumer_group
-            and results.topic = settled_offsets.topic
-            and results.partition = settled_offsets.partition
+            last_decisions.delivery_id = recoveries.delivery_id
+            and last_decisions.due_at = recoveries.due_at
 
 )
 

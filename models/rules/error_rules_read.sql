@@ -62,11 +62,7 @@ ranked as (
         conditions = '' as is_default,
         message is not null or code is not null or header is not null as looks_beyond_the_class,
         {{ rule_scope('source', 'topic', 'consumer_group') }} as scope,
-        nullif(concat_ws(', ',
-            case when topic <> '*' then concat('topic ', topic) end,
-            case when consumer_group <> '*' then concat('group ', consumer_group) end,
-            case when source <> '*' then concat('source ', source) end
-        ), '') as scope_text,
+        {{ scope_text('topic', 'consumer_group', 'source') }} as scope_text,
         array_position(array('{{ error_kinds().keys() | join("', '") }}'), kind) as kind_order
     from read
 

@@ -7,7 +7,7 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
@@ -18,6 +18,8 @@ from orchestration.dagster.resource import Redrive, forwarded, told
 
 if TYPE_CHECKING:
     from orchestration.loop import Loop, Tick
+    from orchestration.operators import Listed, Wish
+    from orchestration.seeds import Seeds
 
 # How long a shift turns if nobody says otherwise.
 SHIFT_MINUTES = 14.0
@@ -107,4 +109,109 @@ def maintenance() -> None:
     maintain_tables()
 
 
-JOBS = (tick, shift, report, maintenance)
+class RedriveConfig(dg.Config):
+    """Which dead letters, why, and how: as `redrive dlq redrive` takes it. What is given must all hold."""
+
+    reason: str = Field(description="Why: it is kept with the command.")
+    who: str = Field(description="Who wants it.")
+    dry_run: bool = Field(default=True, description="Only show what would be sent, and keep the list. What is sent is such a list.")
+    list_name: str = Field(default="", description="The list that a dry run showed. Needed to send; nothing else chooses then.")
+    ids: list[str] = Field(default=[], description="Message ids.")
+    where: str = Field(default="", description="One condition in SQL over the columns of the mart dead_letters.")
+    group: str = Field(default="", description="The consumer group; ^ begins a regular expression.")
+    topic: str = Field(default="", description="The original topic; or ^...")
+    error_class: str = Field(default="", description="The error's class, with or without its package; or ^...")
+    fingerprint: str = Field(default="", description="What died of the same, as dead_letter_groups has it.")
+    rate: str = Field(default="", description="50/s, 10/m, 1/h. Empty: as fast as it goes.")
+    canary: int = Field(default=0, description="So many first; the rest when they have succeeded. 0: all.")
+    ticket: str = Field(default="", description="A ticket or an address.")
+
+
+@dg.op(description="Shows which open dead letters would be sent again, and keeps the list; or sends a list that was kept.")
+def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, redrive: Redrive) -> None:
+    from orchestration.dlq import DeadLetters, Selection
+    from orchestration.operators import CommandError, Wish, check_wish, kept, parse_rate, select_deliveries
+    from orchestration.seeds import read_seeds
+
+    with told():
+        wish = Wish(
+            "redrive",
+            config.reason,
+            config.who,
+            config.ticket or None,
+            rate=parse_rate(config.rate) if config.rate else None,
+            canary=config.canary or None,
+        )
+        seeds = read_seeds(redrive.settings.seeds)
+        check_wish(redrive.settings, seeds, wish)
+        if config.list_name:
+            listed = kept(redrive.settings.home, config.list_name)
+        elif not config.dry_run:
+            raise CommandError("list_name says what is sent: run with dry_run: true first, and look at its list")
+        else:
+            dead = DeadLetters(redrive.settings)
+            selection = Selection(
+                tuple(config.ids),
+                "open",
+                config.topic or None,
+                config.error_class or None,
+                config.group or None,
+                config.fingerprint or None,
+                where=dead.checked(config.where or None),
+            )
+            listed = select_deliveries(dead, wish.what, selection, None)
+        if not listed:
+            raise CommandError("no open dead letter is like that: nothing is done")
+        _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+
+
+@dg.job(
+    description="Sends dead letters again: first a dry run, whose list is an observation of dead_letters, then just that list.",
+    executor_def=dg.in_process_executor,
+)
+def redrive_by_hand() -> None:
+    redrive_dead_letters()
+
+
+class TriageConfig(dg.Config):
+    """Whether the triage sends."""
+
+    dry_run: bool = Field(default=False, description="Only show what would be sent, and keep the lists.")
+
+
+@dg.op(description="Sends again what the seed redrive_rules says, with one command for each rule. Without rules it does nothing.")
+def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
+    from orchestration import operators
+    from orchestration.dlq import DeadLetters
+    from orchestration.seeds import read_seeds
+
+    with told():
+        seeds = read_seeds(redrive.settings.seeds)
+        for wish, listed in operators.triage(DeadLetters(redrive.settings)):
+            operators.check_wish(redrive.settings, seeds, wish)
+            _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+
+
+@dg.job(description="Dead letters that redrive_rules sends again by themselves.", executor_def=dg.in_process_executor)
+def triage() -> None:
+    triage_dead_letters()
+
+
+def _carry_out(
+    context: dg.OpExecutionContext, redrive: Redrive, seeds: "Seeds", wish: "Wish", listed: "list[Listed]", *, dry_run: bool
+) -> None:
+    """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
+    from orchestration.clock import wall_clock
+    from orchestration.operators import keep, send, shown
+
+    counted = [(by, name, count) for by, counts in shown(seeds, wish, listed, wall_clock()) for name, count in counts]
+    metadata: dict[str, Any] = {
+        "messages": len(listed),
+        "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),
+        "reason": wish.reason,
+        **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, wish, listed)}),
+    }
+    context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description="would be redriven" if dry_run else "redriven"))
+
+
+JOBS = (tick, shift, report, maintenance, redrive_by_hand, triage)

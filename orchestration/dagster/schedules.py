@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from orchestration.dagster.jobs import SHIFT_MINUTES, maintenance, report, shift
+from orchestration.dagster.jobs import SHIFT_MINUTES, maintenance, report, shift, triage
 
 # What runs or is about to.
 _IN_PROGRESS = (
@@ -50,4 +50,13 @@ nightly_maintenance = dg.ScheduleDefinition(
     description="Table maintenance, each night.",
 )
 
-SCHEDULES = (shifts, hourly_report, nightly_maintenance)
+hourly_triage = dg.ScheduleDefinition(
+    name="hourly_triage",
+    job=triage,
+    cron_schedule="20 * * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="What redrive_rules sends again by itself, each hour. Without rules it does nothing.",
+)
+
+SCHEDULES = (shifts, hourly_report, nightly_maintenance, hourly_triage)

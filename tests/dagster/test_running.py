@@ -5,6 +5,7 @@ The tests build on one another: each leaves a state that the next goes on from.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
@@ -74,6 +75,36 @@ def test_a_shift_records_its_ticks(deployment: Deployment) -> None:
     assert any("nocopy.orders.dlq is set aside" in line for line in said)
 
 
+def test_dead_letters_are_redriven_by_hand_in_two_steps(deployment: Deployment) -> None:
+    deployment.kafka.topics("redrive.commands")
+
+    def redriven(config: dict[str, Any], *, raises: bool = True) -> dict[str, Any]:
+        config = {"reason": "fixed in 4.2", "who": "ada", **config}
+        run = deployment.run("redrive_by_hand", {"ops": {"redrive_dead_letters": {"config": config}}}, raises=raises)
+        return _observed(deployment, run)
+
+    shown = redriven({"where": "error_class = 'KeyError'", "topic": "dagster.orders"})
+    assert shown["messages"] == 2
+    counted = {(record.data["by"], record.data["which"]): record.data["messages"] for record in shown["which"].records}
+    assert counted["would go to", "dagster.orders-billing-retry"] == 2
+    # nothing is sent but such a list
+    assert redriven({"dry_run": False, "where": "true"}, raises=False) == {}
+    assert deployment.kafka.read("redrive.commands") == []
+    sent = redriven({"dry_run": False, "list_name": shown["list"], "canary": 1, "rate": "1/s"})
+    closing = json.loads(deployment.kafka.read("redrive.commands")[-1].value or b"")
+    assert (closing["count"], closing["who"], closing["canary"], closing["rate"]) == (2, "ada", 1, "1")
+    assert [record.key for record in deployment.kafka.read("redrive.commands")] == [sent["command"].encode()] * 2
+
+
+def test_the_triage_does_what_the_rules_say(deployment: Deployment) -> None:
+    before = len(deployment.kafka.read("redrive.commands"))
+    said = _observed(deployment, deployment.run("triage", {"ops": {"triage_dead_letters": {"config": {"dry_run": True}}}}))
+    assert (said["messages"], said["reason"]) == (2, "KeyError for topic ^(triage|dagster)[.]orders$: it helped before")
+    assert len(deployment.kafka.read("redrive.commands")) == before
+    assert _observed(deployment, deployment.run("triage"))["messages"] == 2
+    assert len(deployment.kafka.read("redrive.commands")) == before + 2
+
+
 def test_a_dead_message_without_its_copy_is_told(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _outcome(deployment, checks.no_dead_message_is_without_its_copy)[:2] == (True, "WARN")
     monkeypatch.setattr(checks, "PENDING_WARNS", timedelta())
@@ -140,6 +171,13 @@ def _append(deployment: Deployment, table: str, **values: Any) -> None:
     spark = deployment.resource.spark
     schema = spark.table(f"redrive.{table}").schema
     spark.createDataFrame([tuple(values.get(name) for name in schema.names)], schema).writeTo(f"redrive.{table}").append()
+
+
+def _observed(deployment: Deployment, run: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The metadata of what a run observed, if anything."""
+    entries = deployment.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
+    found = [entry.asset_observation for entry in entries]
+    return {name: value.value for one in found if one for name, value in one.metadata.items()}
 
 
 def _outcome(deployment: Deployment, check: Any) -> tuple[bool, str, dict[str, Any]]:

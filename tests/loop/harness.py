@@ -37,6 +37,10 @@ lettersprivate.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,sec
     "dead_letter_topics": """error_class,topic,consumer_group,dead_letter_topic
 letters.PoisonError,^letters,billing,letters.{topic}.bad
 """,
+    "redrive_rules": """error_class,topic,consumer_group,max_lives,delay,why
+KeyError,"^(triage|dagster)[.]orders$",*,2,1ms,it helped before
+,*,*,2,365d,whatever it was is gone after a year
+""",
     "privacy": """name,stack,message,payload,headers
 secret,drop,drop,drop,authorization
 """,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from orchestration import commands
 from orchestration.cli import app
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
@@ -78,7 +79,11 @@ def _until_done(redrive: Redrive, command: str, state: str = "done") -> Any:
     return row
 
 
-def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_neither_loses_nor_doubles(obeying: Redrive) -> None:
+def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_neither_loses_nor_doubles(
+    obeying: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a list of six is more than is held of it
+    monkeypatch.setattr(commands, "_PAGE", 4)
     obeying.domain("again")
     failed = _die(obeying, "again", 6)
     listed = _list(obeying, "redrive", "again")
@@ -182,6 +187,30 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redri
     obeying.settle()
     assert _state(obeying, command)["state"] == "stopped"
     assert _state(obeying, command)["issued"] == 0
+
+
+def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_people(obeying: Redrive) -> None:
+    obeying.domain("triage")
+    _die(obeying, "triage", 2)
+    said = _call(obeying, "dlq", "triage", "--dry-run")
+    print(said)
+    reason = "KeyError for topic ^(triage|dagster)[.]orders$: it helped before"
+    assert re.search(re.escape(reason) + r"\s+messages +2 +redrive", said)
+    # two runs before the loop has heard of the first: all of it is sent once
+    first, second = (_call(obeying, "dlq", "triage").split()[-1] for _ in range(2))
+    row = _until_done(obeying, first)
+    assert (row["redriven"], row["who"], row["reason"]) == (2, "redrive_rules", reason)
+    assert _until_done(obeying, second)["on_their_way"] == 2
+    retries = obeying.retries("triage", 2)
+    assert len(retries) == 2
+    # dead again, in their second life, which is all that the rule gives them
+    for record in retries:
+        obeying.report(record, error="KeyError")
+    obeying.dead("triage", 4)
+    obeying.settle()
+    states = obeying.sql("select state, lives from dead_letters where original_topic = 'triage.orders'")
+    assert [tuple(row) for row in states] == [("open", 2)] * 2
+    assert "no rule wants anything sent again now" in _call(obeying, "dlq", "triage")
 
 
 @pytest.fixture

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestration import dlq
+from orchestration import completion, dlq
 from orchestration.dlq import DlqError, Selection, bars, header_lines, parse_since, payload_lines
 from orchestration.query import Rows
 
@@ -144,15 +147,54 @@ def test_a_table_fits_its_terminal_and_shortens_no_id(table: str, width: int) ->
         assert "0123456789ab" in text or "unusual" in text
 
 
+COMPLETING = """
+import sys
+from orchestration.cli import main
+sys.argv = ["redrive"]
+try:
+    main()
+finally:
+    assert "pyspark" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("dlq redrive --r", ["--reason", "--rate"]),
+        ("dlq list --state re", ["redriven", "recovered"]),
+        ("dlq list --class com.", ["com.acme.A"]),
+        ("dlq redrive --to o", ["original"]),
+        ("dlq redrive --list 0", ["0123456789ab"]),
+        ("dlq redrive m", ["m1"]),
+    ],
+)
+def test_the_shell_completes_options_and_what_is_known_without_asking_spark(tmp_path: Path, typed: str, offered: list[str]) -> None:
+    completion.remember(tmp_path, Rows(("message_id", "error_class"), (("m1", "com.acme.A"),), more=False))
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "0123456789ab.jsonl").touch()
+    words = f"redrive {typed}"
+    asked = {"_REDRIVE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPLETING],
+        env={**os.environ, **asked, "REDRIVE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.split(), done.stderr) == (offered, "")
+
+
 def test_what_was_shown_is_remembered_and_what_is_broken_is_nothing(tmp_path: Path) -> None:
-    assert dlq.recall(tmp_path) == {}
-    dlq.remember(
+    assert completion.recall(tmp_path) == {}
+    completion.remember(
         tmp_path, Rows(("message_id", "error_class", "attempts"), (("m1", "E", 1), ("m2", None, 2), ("m\x1b", "E", 3)), more=False)
     )
-    dlq.remember(tmp_path, Rows(("message_id",), (("m3",), ("m1",)), more=False))
-    assert dlq.recall(tmp_path) == {"message_id": ["m3", "m1", "m2"], "error_class": ["E"]}
+    completion.remember(tmp_path, Rows(("message_id",), (("m3",), ("m1",)), more=False))
+    assert completion.recall(tmp_path) == {"message_id": ["m3", "m1", "m2"], "error_class": ["E"]}
     for broken in ("", "[]", '{"message_id": 7}', "\xff"):
         (tmp_path / "completion.json").write_text(broken, encoding="latin-1")
-        assert dlq.recall(tmp_path) == {}
-    dlq.remember(tmp_path / "absent", Rows(("message_id",), (("m",),), more=False))
-    assert json.dumps(dlq.recall(tmp_path / "absent")) == "{}"
+        assert completion.recall(tmp_path) == {}
+    completion.remember(tmp_path / "absent", Rows(("message_id",), (("m",),), more=False))
+    assert json.dumps(completion.recall(tmp_path / "absent")) == "{}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 import socket
@@ -139,6 +140,16 @@ def test_results_become_counts_and_lateness() -> None:
     assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "fold"), ("le", "0.5")})] == 0
     assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "fold"), ("le", "1")})] == 1
     assert samples["redrive_events_total", frozenset()] == 4
+
+
+def test_commands_that_are_at_work_say_how_far_they_are_and_are_gone_when_they_have_ended() -> None:
+    metrics = metrics_over(Tables())
+    metrics.measure(dataclasses.replace(TURN, commands={("redrive", "running"): (1_000_000, 250_000)}))
+    labels = frozenset({("what", "redrive"), ("state", "running")})
+    assert told(metrics)["redrive_commands_listed_messages", labels] == 1_000_000
+    assert told(metrics)["redrive_commands_issued_messages", labels] == 250_000
+    metrics.measure(TURN)
+    assert ("redrive_commands_listed_messages", labels) not in told(metrics)
 
 
 def test_tables_that_cannot_be_read_stop_nothing_and_what_was_missed_is_counted_later(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestration.commands import _Open
+from orchestration.commands import Commands, _Open, issued_key
 from orchestration.operators import (
     CommandError,
     Listed,
@@ -18,8 +20,8 @@ from orchestration.operators import (
     destinations,
     keep,
     kept,
+    parse_assume_after,
     parse_at,
-    parse_duration,
     parse_rate,
     records,
 )
@@ -67,9 +69,9 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 
 
 def test_times_have_units_and_zones() -> None:
-    assert parse_duration("5m") == timedelta(minutes=5)
+    assert parse_assume_after("5m") == timedelta(minutes=5)
     assert parse_at("2026-03-01T12:00") == parse_at("2026-03-01T13:00+01:00") == NOW
-    for parse, text in ((parse_duration, "5"), (parse_duration, "999999d"), (parse_at, "noon")):
+    for parse, text in ((parse_assume_after, "5"), (parse_assume_after, "999999d"), (parse_at, "noon")):
         with pytest.raises(CommandError, match="is no time"):
             parse(text)
 
@@ -136,15 +138,35 @@ def test_a_list_is_kept_as_it_was_shown(tmp_path: Path) -> None:
         kept(tmp_path, "../../etc/passwd")
 
 
+@pytest.mark.parametrize(
+    ("changes", "issued", "state"),
+    [
+        ({}, 0, "running"),
+        ({"canary": 10}, 9, "running"),
+        ({"canary": 10}, 10, "canary"),
+        ({"canary": 10, "passed": True}, 10, "running"),
+        ({"start_at": NOW}, 0, "running"),
+        ({"start_at": NOW + timedelta(seconds=1)}, 0, "waiting"),
+        ({"start_at": NOW + timedelta(seconds=1), "paused": True}, 0, "paused"),
+    ],
+)
+def test_how_far_a_command_is(changes: dict[str, Any], issued: int, state: str) -> None:
+    command = dataclasses.replace(_Open("c", "redrive", 20, 1, 1, None, None, None, None, timedelta()), **changes)
+    assert command.state(issued, NOW) == state
+    commands = Commands(None, "redrive", None, {issued_key("c"): issued}, 100, {"c": command, "d": command})  # type: ignore[arg-type]
+    assert commands.progress(NOW) == {("redrive", state): (40, issued * 2)}
+
+
 def test_a_rate_earns_with_time_and_time_away_makes_no_flood() -> None:
     def opened(rate: float | None) -> _Open:
         return _Open("c", "redrive", 10**6, 1, 1, None, rate, None, None, timedelta())
 
     paced = opened(2.0)
-    assert [paced.earn(NOW), paced.earn(NOW + timedelta(seconds=1.25))] == [0, 2]
-    assert paced.earn(NOW + timedelta(days=3)) == 20
+    assert [paced.earn(NOW, 1_000), paced.earn(NOW + timedelta(seconds=1.25), 1_000)] == [0, 2]
+    assert paced.earn(NOW + timedelta(days=3), 1_000) == 20
+    assert paced.earn(NOW + timedelta(days=4), 7) == 7
     slow = opened(1 / 3600)
-    earned = [slow.earn(NOW + timedelta(seconds=5 * turn)) for turn in range(730)]
+    earned = [slow.earn(NOW + timedelta(seconds=5 * turn), 1_000) for turn in range(730)]
     assert earned[:719] == [0] * 719
     assert max(earned) == 1
-    assert opened(None).earn(NOW) == 5_000
+    assert opened(None).earn(NOW, 1_000) == 1_000
