@@ -90,6 +90,8 @@ class Listed:
     error_class: str | None = None
     error_kind: str | None = None
     since: datetime | None = None
+    state: str | None = None
+    """`refused`: its report is told again, and decided like the first time."""
 
 
 # ---------- what is meant
@@ -145,27 +147,27 @@ def check_wish(settings: Settings, seeds: Seeds, wish: Wish) -> None:
 
 
 def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Listed]:
-    """The deliveries that a command is about, those that were due first in front: of dead letters, or of messages that wait.
+    """The deliveries that a command is about, those that were due first in front: of dead letters and refused messages, or of those that wait.
 
     most: only so many of them. Raises CommandError if there are more than a list may have.
     """
     if what in WAITING:
         states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
         chosen = f"""
-            select message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, last_failed_at as since
+            select message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, last_failed_at as since, state
             from messages where state in {states} and {selection.condition(since_column="last_failed_at")}
         """
     else:
         chosen = f"""
-            select message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since
-            from dead_letters where {selection.condition()}
+            select message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since, state
+            from stranded_messages where {selection.condition()}
         """
     rows = dead.rows(
         f"""
         with chosen as ({chosen})
         select chosen.*, unix_millis(due.due_at) as due_ms
         from chosen
-        inner join (select delivery_id, min(due_at) as due_at from deliveries where kind is not null group by delivery_id) as due
+        inner join (select delivery_id, min(due_at) as due_at from deliveries where delivery_id is not null group by delivery_id) as due
             on chosen.delivery_id = due.delivery_id
         order by due_ms, delivery_id
         limit {min(most or MOST + 1, MOST + 1):d}
@@ -181,7 +183,7 @@ def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Coun
     found: Counter[str] = Counter()
     known: dict[tuple[str | None, ...], str] = {}
     for one in listed:
-        kind = (one.original_topic, one.consumer_group, one.error_kind)
+        kind = (one.original_topic, one.consumer_group, one.error_kind, one.state)
         if kind not in known:
             known[kind] = _destination(seeds, one, to)
         found[known[kind]] += 1
@@ -192,6 +194,8 @@ def _destination(seeds: Seeds, one: Listed, to: str | None) -> str:
     def is_source(topic: str) -> bool:
         return any(topic_matches(topic, source["topic"]) for source in seeds.rows["sources"])
 
+    if one.state == "refused":
+        return "decided anew" if to in (None, "retry") else "refused: --to is for dead letters"
     if to not in (None, "retry", "original"):
         return str(to)
     if one.original_topic is None or is_source(one.original_topic):
