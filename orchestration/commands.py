@@ -276,6 +276,7 @@ class Commands:
         if not refusals:
             return orders
         batches = [row["batch"] for row in refusals]
+        causes = self.spark.createDataFrame([row[:3] for row in refusals], "delivery_id string, due_at timestamp, cause string")
         told = ("source", "topic", "key", "value", "headers", "record_timestamp", "stamped_by_broker")
         reports = (
             self.spark.table(f"{self.schema}.events")
@@ -283,12 +284,7 @@ class Commands:
             # maintenance has removed what was purged
             .where("key is not null or value is not null or headers is not null")
             .withColumn("cause", F.concat_ws("/", "topic_id", "partition", "offset", "index"))
-            .join(
-                F.broadcast(
-                    self.spark.createDataFrame([row[:3] for row in refusals], "delivery_id string, due_at timestamp, cause string")
-                ),
-                "cause",
-            )
+            .join(F.broadcast(causes), "cause")
             .select(*names, "cause", *told)
         )
         again = F.col("cause").isNotNull()

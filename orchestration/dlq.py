@@ -136,7 +136,8 @@ class DeadLetters:
         return self._query(
             """
             select
-                fingerprint, count_if(topic is not null) as dead, count_if(state in ('open', 'refused')) as open, min(dead_at) as first_seen, max(dead_at) as last_seen,
+                fingerprint, count_if(topic is not null) as dead, count_if(state in ('open', 'refused')) as open,
+                min(dead_at) as first_seen, max(dead_at) as last_seen,
                 error_class, error_pattern, sort_array(collect_set(original_topic)) as topics,
                 sort_array(collect_set(consumer_group)) as consumer_groups,
                 max_by(message_id, struct(dead_at, message_id)) as sample_message_id
@@ -200,7 +201,7 @@ class DeadLetters:
         return query(self._spark, self._schema, f"select {columns} from messages where {where} order by next_due, message_id", limit)
 
     def get(self, message_id: str) -> dict[str, Any]:
-        """A dead letter, or a refused message, with everything that is known of it. Raises DlqError, which says what it is if it is neither."""
+        """A dead letter, or what was refused, with all that is known of it. Raises DlqError, which says what it is if it is neither."""
         rows = self._rows("stranded_messages", message_id)
         if rows:
             return rows[0]

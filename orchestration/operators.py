@@ -147,7 +147,7 @@ def check_wish(settings: Settings, seeds: Seeds, wish: Wish) -> None:
 
 
 def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Listed]:
-    """The deliveries that a command is about, those that were due first in front: of dead letters and refused messages, or of those that wait.
+    """The deliveries that a command is about, those that were due first in front: of what is dead or was refused, or of what waits.
 
     most: only so many of them. Raises CommandError if there are more than a list may have.
     """
