@@ -91,7 +91,7 @@ class Listed:
     error_kind: str | None = None
     since: datetime | None = None
     state: str | None = None
-    """`refused`: its report is told again, and decided like the first time."""
+    """Of a list that was selected: `refused` where the report is told again."""
 
 
 # ---------- what is meant

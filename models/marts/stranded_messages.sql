@@ -106,8 +106,9 @@ refused as (
 
 stranded as (
 
+    -- decisions both, with the same columns after theirs
     select * from dead
-    union all by name
+    union all
     select * from refused
 
 ),

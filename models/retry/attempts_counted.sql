@@ -1,8 +1,8 @@
 -- attempts_counted: how many failures each message has now. A delivery has one successor: whatever answers it again charges nothing.
 {%- set before_this %}
-            partition by standing, coalesce(answered.delivery_id, cause), answered.due_at
-            order by batch, report_topic, report_partition, report_offset, report_index
-            rows between unbounded preceding and 1 preceding
+    partition by standing, coalesce(answered.delivery_id, cause), answered.due_at
+    order by batch, report_topic, report_partition, report_offset, report_index
+    rows between unbounded preceding and 1 preceding
 {%- endset %}
 
 with
@@ -70,8 +70,7 @@ worded as (
                     when input_kind = 'redrive' and not is_answered and turn = 1 then input_kind
                 end,
                 true
-            ) over ({{ before_this }}
-            ) = 'discard',
+            ) over ({{ before_this }}) = 'discard',
             was_discarded
         ) as is_discarded
     from ordered
@@ -83,8 +82,7 @@ purged as (
     select
         *,
         was_purged or coalesce(
-            max(input_kind = 'purge' and is_discarded) over ({{ before_this }}
-            ),
+            max(input_kind = 'purge' and is_discarded) over ({{ before_this }}),
             false
         ) as is_purged
     from worded
