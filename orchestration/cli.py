@@ -225,8 +225,10 @@ _Fingerprint = Annotated[
     str | None, typer.Option("--fingerprint", help="As `dlq groups` shows it.", autocompletion=_remembered("fingerprint"))
 ]
 _Since = Annotated[str | None, typer.Option("--since", help="90s, 30m, 2h, 7d, 4w ago, or 2026-03-01T12:00.")]
-_Where = Annotated[str | None, typer.Option("--where", help="One condition in SQL over the columns of the mart `dead_letters`.")]
-_State = Annotated[Literal["open", "redriven", "recovered", "discarded", "all"], typer.Option("--state", help="What was done about it.")]
+_Where = Annotated[str | None, typer.Option("--where", help="One condition in SQL over the columns of the mart `stranded_messages`.")]
+_State = Annotated[
+    Literal["open", "redriven", "recovered", "discarded", "refused", "all"], typer.Option("--state", help="What was done about it.")
+]
 
 _dlq = typer.Typer(help="Find and understand dead letters.", no_args_is_help=True)
 app.add_typer(_dlq, name="dlq")
@@ -452,7 +454,7 @@ def dlq_redrive(
     _give(home, wish, chosen)
 
 
-def _about_dead_letters(what: str, does: str, state: Literal["open", "redriven", "recovered", "discarded", "all"]) -> None:
+def _about_dead_letters(what: str, does: str, state: Literal["open", "discarded"]) -> None:
     def say(
         reason: _Reason,
         ids: _Ids = None,
@@ -483,6 +485,33 @@ def _about_dead_letters(what: str, does: str, state: Literal["open", "redriven",
 _about_dead_letters("discard", "Say that nothing is to be done about dead letters any more. They stay where they are.", "open")
 _about_dead_letters("restore", "Take a discard back.", "discarded")
 _about_dead_letters("note", "Write something down about dead letters: a reason, a ticket.", "open")
+
+
+@_dlq.command("purge")
+def dlq_purge(
+    reason: _Reason,
+    ids: _Ids = None,
+    ticket: _Ticket = None,
+    who: _Who = None,
+    topic: _Topic = None,
+    error_class: _Class = None,
+    group: _Group = None,
+    fingerprint: _Fingerprint = None,
+    state: _State = "discarded",
+    since: _Since = None,
+    where: _Where = None,
+    everything: _All = False,
+    most: _Max = None,
+    listed: _List = None,
+    dry_run: _DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    home: _Home = None,
+) -> None:
+    """Remove the payloads of discarded dead letters: they can't be sent again. The copies in Kafka are left."""
+    from orchestration.operators import Wish
+
+    chosen = _Chosen(ids, topic, error_class, group, fingerprint, state, since, where, everything, most, listed, dry_run)
+    _give(home, Wish("purge", reason, _who(who), ticket), chosen, asks=not yes)
 
 
 def _about_waiting(name: str, what: str, does: str) -> None:
@@ -583,8 +612,8 @@ def _who(who: str | None) -> str:
     return who or getpass.getuser()
 
 
-def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
-    """Gives a command, or shows what it would do."""
+def _give(home: Path | None, wish: Wish, chosen: _Chosen | None, *, asks: bool = False) -> None:
+    """Gives a command, or shows what it would do. asks: whether people at a terminal are asked first."""
     from orchestration.operators import CommandError, check_wish, kept, select_deliveries, send
     from orchestration.seeds import read_seeds
 
@@ -606,17 +635,20 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None) -> None:
     if not listed:
         _errors.print("no message is like that: nothing is done")
         raise typer.Exit(1)
-    _carry_out(settings, seeds, wish, listed, dry_run=chosen.dry_run)
+    _carry_out(settings, seeds, wish, listed, dry_run=chosen.dry_run, asks=asks)
 
 
-def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], *, dry_run: bool) -> None:
-    """Sends a command with its list; or shows the list, and keeps it."""
+def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], *, dry_run: bool, asks: bool = False) -> None:
+    """Sends a command with its list; or shows the list, and keeps it. asks: whether people at a terminal are asked first."""
     from orchestration.operators import keep, send
 
     if dry_run:
         _show_list(seeds, wish, listed)
         _errors.print(f"nothing was done. This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that")
         return
+    if asks and sys.stdin.isatty():
+        _show_list(seeds, wish, listed)
+        typer.confirm(f"{wish.what} these {len(listed)} messages? It can't be undone", abort=True, err=True)
     with _progress(f"writing {wish.what} of {len(listed)} messages") as told:
         command = send(settings, wish, listed, told)
     _errors.print(

@@ -253,12 +253,13 @@ class Commands:
         if each.what in _WAITING_KINDS:
             orders = self._looked_up(each.what, orders, [due for _, due, _ in chosen], now)
         else:
-            orders = orders.withColumn("detail", F.lit(each.destination if each.what == "redrive" else None).cast("string"))
+            orders = orders.withColumns({"kind": F.lit(each.what), "detail": F.lit(None).cast("string")})
+        if each.what == "redrive":
+            orders = self._told_again(orders.withColumn("detail", F.lit(each.destination).cast("string")), [due for _, due, _ in chosen])
         said = {
             "topic_id": F.lit("loop"),
             "partition": F.lit(2),
             "offset": F.lit(self.ledgers.batch + 1),
-            "kind": F.lit(each.what),
             "command": F.lit(each.command),
         }
         self.ledgers.append("events", orders.withColumns(said), now)
@@ -289,7 +290,41 @@ class Commands:
             waits = waits.unionByName(held.select("delivery_id", "due_at"))
         found = waits.distinct().withColumn("waits", F.lit(True))
         detail = F.when(F.col("waits").isNull(), "not_waiting")
-        return orders.join(found, ["delivery_id", "due_at"], "left").withColumn("detail", detail).drop("waits")
+        return orders.join(found, ["delivery_id", "due_at"], "left").withColumns({"kind": F.lit(what), "detail": detail}).drop("waits")
+
+    def _told_again(self, orders: DataFrame, dues: list[datetime]) -> DataFrame:
+        """The orders; of messages that were refused, the report itself, to be decided like the first time: as long as it is there."""
+        names = ["delivery_id", "due_at"]
+        refusals = (
+            self.spark.table(f"{self.schema}.deliveries")
+            .where(F.col("due_at").between(F.lit(min(dues)), F.lit(max(dues))) & (F.col("decision") == "refused"))
+            .join(F.broadcast(orders.where("coalesce(detail, 'retry') = 'retry'").select(*names)), names)
+            .join(self.spark.table(f"{self.schema}.purges").withColumnRenamed("life", "purged_life"), "message_id", "left")
+            .where("purged_life is null or life > purged_life")
+            .select(*names, "cause", "batch")
+            .distinct()
+            .collect()
+        )
+        if not refusals:
+            return orders
+        batches = [row["batch"] for row in refusals]
+        causes = self.spark.createDataFrame([row[:3] for row in refusals], "delivery_id string, due_at timestamp, cause string")
+        told = ("source", "topic", "key", "value", "headers", "record_timestamp", "stamped_by_broker")
+        reports = (
+            self.spark.table(f"{self.schema}.events")
+            .where(F.col("batch").between(min(batches), max(batches)) & (F.col("kind") == "report"))
+            # maintenance has removed what was purged
+            .where("key is not null or value is not null or headers is not null")
+            .withColumn("cause", F.concat_ws("/", "topic_id", "partition", "offset", "index"))
+            .join(F.broadcast(causes), "cause")
+            .select(*names, "cause", *told)
+        )
+        again = F.col("cause").isNotNull()
+        return (
+            orders.join(reports, names, "left")
+            .withColumns({"kind": F.when(again, "report").otherwise(F.col("kind")), "detail": F.coalesce("cause", "detail")})
+            .drop("cause")
+        )
 
     # ---------- canaries
 
@@ -324,19 +359,20 @@ class Commands:
 
             orders as (
                 select concat_ws('/', topic_id, partition, offset, index) as cause from {self.schema}.events
-                where batch >= {each.closed_batch:d} and command = '{each.command}' and kind = 'redrive' and index < {each.canary:d}
+                where batch >= {each.closed_batch:d} and command = '{each.command}' and kind <> 'command' and index < {each.canary:d}
             ),
 
             redriven as (
-                select distinct cause, decision, message_id, life from {self.schema}.deliveries left semi join orders using (cause)
+                select distinct cause, batch, decision, message_id, life from {self.schema}.deliveries left semi join orders using (cause)
                 where batch >= {each.closed_batch:d}
             ),
 
             failed as (
-                select distinct message_id, life from {self.schema}.deliveries
+                select message_id, life, max(batch) as batch from {self.schema}.deliveries
                 where
-                    batch >= {each.closed_batch:d} and life > 1 and decision <> 'duplicate'
+                    batch >= {each.closed_batch:d} and decision <> 'duplicate'
                     and (report_topic is not null or decision in ('dead_letter', 'cancelled'))
+                group by message_id, life
             ),
 
             sent as (
@@ -349,11 +385,12 @@ class Commands:
             select
                 redriven.message_id,
                 redriven.decision,
-                redriven.decision = 'refused' or failed.message_id is not null as has_failed,
+                redriven.decision not in ('redrive', 'retry', 'duplicate') or failed.message_id is not null as has_failed,
                 sent.sent,
                 coalesce(settled.offset > sent.sent.offset and settled.settled_at >= sent.sent.sent_at, false) as has_settled
             from redriven
-            left join failed on redriven.message_id = failed.message_id and redriven.life = failed.life
+            left join failed
+                on redriven.message_id = failed.message_id and redriven.life = failed.life and redriven.batch < failed.batch
             left join sent on redriven.message_id = sent.message_id
             left join {self.schema}.settled_offsets as settled
                 on sent.sent.consumer_group = settled.consumer_group
@@ -364,7 +401,7 @@ class Commands:
 
 
 def _succeeded(canary: Row, each: _Open, consumers: Consumers, now: datetime, *, complete: bool) -> bool:
-    if canary["decision"] != "redrive" or canary["has_settled"]:
+    if canary["decision"] == "duplicate" or canary["has_settled"]:
         return True
     sent = canary["sent"]
     if sent is None or not complete:

@@ -1,7 +1,7 @@
-"""Dead letters, found and shown: what `redrive dlq` and `redrive waiting` do.
+"""Dead letters, and what was refused, found and shown: what `redrive dlq` and `redrive waiting` do.
 
-A `Selection` says which ones: from what the command line was told to one condition in SQL over the mart `dead_letters`. Whoever does
-something about dead letters selects them with the same.
+A `Selection` says which ones: from what the command line was told to one condition in SQL over the mart `stranded_messages`. Whoever does
+something about them selects them with the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orchestration.spark import schema, start_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-State = Literal["open", "redriven", "recovered", "discarded", "all"]
+State = Literal["open", "redriven", "recovered", "discarded", "refused", "all"]
 
 # Functions that call any static method of the JVM: with them a condition could do more than filter.
 _REACHES_OUT = ("java_method", "reflect", "try_reflect")
@@ -40,7 +40,7 @@ _SHOWN_BYTES = 512
 
 _LISTED = (
     *("message_id", "state", "dead_at", "original_topic", "consumer_group", "error_class", "error_kind", "error_message"),
-    *("reason", "attempts", "lives", "topic", "partition", "offset", "owner"),
+    *("reason", "attempts", "lives", "topic", "partition", "offset", "owner", "note", "ticket", "purged_at"),
 )
 _EXPORTED = (
     *(*_LISTED, "error_stack", "error_pattern", "fingerprint", "rule", "matched", "life", "first_failed_at", "failed_at"),
@@ -128,18 +128,19 @@ class DeadLetters:
 
     def find(self, selection: Selection, limit: int) -> Rows:
         """Dead letters, the latest first."""
-        return self._query(f"select {', '.join(_LISTED)} from dead_letters", selection, "order by dead_at desc, message_id", limit)
+        return self._query(f"select {', '.join(_LISTED)} from stranded_messages", selection, "order by dead_at desc, message_id", limit)
 
     def groups(self, selection: Selection, limit: int) -> Rows:
         """Of the selected dead letters, which died of the same: those with the most open ones first."""
         return self._query(
             """
             select
-                fingerprint, count(*) as dead, count_if(state = 'open') as open, min(dead_at) as first_seen, max(dead_at) as last_seen,
+                fingerprint, count_if(topic is not null) as dead, count_if(state in ('open', 'refused')) as open,
+                min(dead_at) as first_seen, max(dead_at) as last_seen,
                 error_class, error_pattern, sort_array(collect_set(original_topic)) as topics,
                 sort_array(collect_set(consumer_group)) as consumer_groups,
                 max_by(message_id, struct(dead_at, message_id)) as sample_message_id
-            from dead_letters
+            from stranded_messages
             """,
             selection,
             "group by fingerprint, error_class, error_pattern order by open desc, dead desc, last_seen desc, fingerprint",
@@ -199,8 +200,8 @@ class DeadLetters:
         return query(self._spark, self._schema, f"select {columns} from messages where {where} order by next_due, message_id", limit)
 
     def get(self, message_id: str) -> dict[str, Any]:
-        """A dead letter with everything that is known of it. Raises DlqError, which says what the message is if it isn't one."""
-        rows = self._rows("dead_letters", message_id)
+        """A dead letter, or what was refused, with all that is known of it. Raises DlqError, which says what it is if it is neither."""
+        rows = self._rows("stranded_messages", message_id)
         if rows:
             return rows[0]
         messages = self._rows("messages", message_id)
@@ -225,7 +226,7 @@ class DeadLetters:
         unfinished = to.with_name(f".{to.name}.unfinished")
         try:
             frame = self._frame(
-                f"select {', '.join(_EXPORTED)} from dead_letters where {selection.condition()} order by dead_at, message_id"
+                f"select {', '.join(_EXPORTED)} from stranded_messages where {selection.condition()} order by dead_at, message_id"
             )
             count = write(frame, unfinished)
             unfinished.replace(to)
@@ -396,16 +397,19 @@ def header_lines(headers: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[
 
 def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is known of a dead letter besides its payload, in pairs of a word and what there is to say; what isn't known is left out."""
-    lies = f"{row['topic']}/{row['partition']}/{row['offset']}"
+    lies = None if row["topic"] is None else f"{row['topic']}/{row['partition']}/{row['offset']}"
     came = f"{row['original_topic']}/{row['original_partition']}/{row['original_offset']}"
     stated = "" if row["original_timestamp"] is None else f", written {moment(row['original_timestamp'])}"
     attempts = _counted(row["attempts"], "failed attempt")
     type_ = row["payload_type"] + ("" if row["schema_id"] is None else f", schema {row['schema_id']}")
     said = {
         "state": f"{row['state']}, life {row['life']} of {row['lives']}",
-        "died": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
-        "lies at": lies + ("" if row["omitted"] is None else f", without its {row['omitted']}"),
+        "died" if lies else "refused": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
+        "lies at": lies and lies + ("" if row["omitted"] is None else f", without its {row['omitted']}"),
         "came from": came + stated,
+        "purged": row["purged_at"] and f"{moment(row['purged_at'])}: key, value, headers, message and stack",
+        "note": row["note"],
+        "ticket": row["ticket"],
         "group": row["consumer_group"],
         "reason": row["reason"],
         "error": row["error_class"],

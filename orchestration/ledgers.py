@@ -18,8 +18,8 @@ from orchestration.spark import in_short
 
 LEDGERS = ("ticks", "events", "publish_results")
 
-# Which append made a snapshot, in its summary.
-_APPEND = "redrive.append"
+APPEND = "redrive.append"
+"""Which append of a loop made a snapshot, in its summary."""
 
 
 class AppendError(Exception):
@@ -94,7 +94,7 @@ class Ledgers:
             self._completed(ledger, rows, batch, recorded_at)
             .writeTo(self.name(ledger))
             .option("isolation-level", "serializable")
-            .option(f"snapshot-property.{_APPEND}", token)
+            .option(f"snapshot-property.{APPEND}", token)
         )
         if end.snapshot is not None:
             writer = writer.option("validate-from-snapshot-id", str(end.snapshot))
@@ -152,7 +152,7 @@ class Ledgers:
         table = self._table(ledger)
         snapshot = table.currentSnapshot()
         while snapshot is not None:
-            if snapshot.summary().get(_APPEND) == token:
+            if snapshot.summary().get(APPEND) == token:
                 return int(snapshot.snapshotId())
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)

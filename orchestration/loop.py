@@ -273,7 +273,7 @@ class Loop:
         appended = self.spark.sql(
             f"""
             select topic_id, partition, max(offset) + 1 as next, any_value(source) as source from {self.schema}.events
-            where batch >= {since} and kind in ('report', 'command')
+            where batch >= {since} and kind in ('report', 'command') and delivery_id is null
             group by topic_id, partition
             """
         ).collect()

@@ -1,4 +1,5 @@
-"""Maintenance: few large files where a loop left many small ones, and nothing kept that nobody reads. No row is changed.
+"""Maintenance: few large files where a loop left many small ones, and nothing kept that nobody reads. No row is changed, but for what an
+operator has purged: that is removed.
 
 It may run beside the loop, in another process: it rewrites only what no step of the loop reads as its own any more, and its commits
 (Iceberg's operation `replace`) are none that the loop's guarded appends take for another loop's. docs/maintenance.md says why.
@@ -11,9 +12,10 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, Literal, TypeVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -22,6 +24,7 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from orchestration.ledgers import APPEND
 from orchestration.settings import Settings
 from orchestration.spark import schema as schema_of
 from orchestration.spark import start_session
@@ -36,6 +39,11 @@ _EVENTS_PARTITION_BATCHES: Final = 1000
 _MANIFEST_BYTES: Final = 8 * 1024 * 1024
 # How often a rewrite whose commit met another one is begun anew.
 _ATTEMPTS: Final = 3
+# What an operator has purged, by table: the columns that are emptied. Of `deliveries`, payload_bytes = 0 says that it was done.
+_PURGED: Final = {
+    "events": ("key", "value", "headers"),
+    "deliveries": ("key", "value", "headers", "error_message", "error_stack", "matched"),
+}
 _CONFLICTS: Final = ("CommitFailedException", "ValidationException")
 
 T = TypeVar("T")
@@ -73,6 +81,7 @@ class TableReport:
     files_after: int
     bytes_before: int
     bytes_after: int
+    rows_purged: int
     files_rewritten: int
     bytes_rewritten: int
     manifests_rewritten: int
@@ -91,7 +100,7 @@ class MaintenanceReport:
 
 
 def maintain(settings: Settings, spark: SparkSession | None = None, now: datetime | None = None) -> MaintenanceReport:
-    """Compacts the tables' files and manifests, expires their snapshots and removes files that nothing refers to.
+    """Removes what was purged, compacts the tables' files and manifests, expires their snapshots and removes files that nothing refers to.
 
     A second run right after the first commits nothing. Raises MaintenanceError where the tables don't exist.
     """
@@ -100,8 +109,12 @@ def maintain(settings: Settings, spark: SparkSession | None = None, now: datetim
     _must_exist(spark, schema, settings)
     settled = _settled(spark, schema)
     now = now or datetime.now(UTC)
+    purged = _purge(spark, schema, settled) if settled else {}
     return MaintenanceReport(
-        tuple(_maintain(_Table(spark, f"{schema}.{table}"), table, rewrites(settled).get(table), settings, now) for table in TABLES)
+        tuple(
+            _maintain(_Table(spark, f"{schema}.{table}"), table, rewrites(settled).get(table), purged.get(table, 0), settings, now)
+            for table in TABLES
+        )
     )
 
 
@@ -112,14 +125,24 @@ def print_report(report: MaintenanceReport, output: Literal["table", "json"]) ->
             print(json.dumps(asdict(done)))
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("table", "files", "bytes", "files rewritten", "manifests rewritten", "snapshots expired", "orphans removed", "ms"):
+    for name in (
+        "table",
+        "files",
+        "bytes",
+        "rows purged",
+        "files rewritten",
+        "manifests rewritten",
+        "snapshots expired",
+        "orphans removed",
+        "ms",
+    ):
         table.add_column(name, justify="left" if name == "table" else "right")
     for done in report.tables:
         table.add_row(
             done.table,
             f"{done.files_before:,} -> {done.files_after:,}",
             f"{done.bytes_before:,} -> {done.bytes_after:,}",
-            *(f"{count:,}" for count in (done.files_rewritten, done.manifests_rewritten, done.snapshots_expired)),
+            *(f"{count:,}" for count in (done.rows_purged, done.files_rewritten, done.manifests_rewritten, done.snapshots_expired)),
             *(f"{count:,}" for count in (done.orphans_removed, done.milliseconds)),
         )
     Console(width=None if sys.stdout.isatty() else 200).print(table)
@@ -176,10 +199,49 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
     return Settled(int(last[0]["watermark"]), last[0]["hour"]) if last else None
 
 
-def _maintain(table: _Table, name: str, rewrite: Rewrite | None, settings: Settings, now: datetime) -> TableReport:
+def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int | None]:
+    """Empties what operators have purged, where it is settled; returns how many rows, by table. None: left, as other commits came first.
+
+    `events` first: a row of `deliveries` that is emptied says that its event is, too.
+    """
+    if all(row["viewName"] != "purges" for row in spark.sql(f"show views in {schema}").collect()):
+        # made by the first start of a version that knows of it
+        return {}
+    past = f"due_at < timestamp '{settled.hour}' and batch <= {settled.batch:d}"
+    rows = spark.sql(
+        f"""
+        select distinct cause, batch from {schema}.deliveries as deliveries
+        where
+            {past} and (coalesce(payload_bytes, 1) > 0 or error_message is not null or matched is not null)
+            and exists (
+                select 1 from {schema}.purges as purges
+                where deliveries.message_id = purges.message_id and deliveries.life <= purges.life
+            )
+        """
+    ).collect()
+    if not rows:
+        return {}
+    spark.createDataFrame([(row["cause"],) for row in rows], "cause string").createOrReplaceTempView("purged_causes")
+    batches = [row["batch"] for row in rows]
+    among = f"batch between {min(batches):d} and {max(batches):d} and"
+    holds = " or ".join(f"{column} is not null" for column in _PURGED["events"])
+    conditions = {
+        "events": f"{among} concat_ws('/', topic_id, partition, offset, index) in (select cause from purged_causes) and ({holds})",
+        "deliveries": f"{among} {past} and cause in (select cause from purged_causes)",
+    }
+    emptied: dict[str, int | None] = {}
+    for table, where in conditions.items():
+        changes = [*(f"{column} = null" for column in _PURGED[table]), *(["payload_bytes = 0"] if table == "deliveries" else [])]
+        emptied[table] = _unless_overtaken(partial(_Table(spark, f"{schema}.{table}").empty, changes, where), "payloads", [])
+        if emptied[table] is None:
+            return {"deliveries": None, **emptied}
+    return emptied
+
+
+def _maintain(table: _Table, name: str, rewrite: Rewrite | None, purged: int | None, settings: Settings, now: datetime) -> TableReport:
     began = time.monotonic()
     before = table.size()
-    left: list[str] = []
+    left = [] if purged is not None else [f"payloads: other commits came first {_ATTEMPTS} times"]
     rewritten = _unless_overtaken(lambda: table.rewrite_files(rewrite), "files", left) if rewrite else None
     manifests = _unless_overtaken(table.rewrite_manifests, "manifests", left)
     expired = _unless_overtaken(
@@ -195,6 +257,7 @@ def _maintain(table: _Table, name: str, rewrite: Rewrite | None, settings: Setti
         files_after=after.files,
         bytes_before=before.bytes,
         bytes_after=after.bytes,
+        rows_purged=purged or 0,
         files_rewritten=rewritten.files if rewritten else 0,
         bytes_rewritten=rewritten.bytes if rewritten else 0,
         manifests_rewritten=manifests or 0,
@@ -255,6 +318,13 @@ class _Table:
         ).collect()[0]
         return _Size(int(row["files"]), int(row["bytes"]))
 
+    def empty(self, changes: Sequence[str], where: str) -> int:
+        """Changes rows of settled files; returns how many. None to change, no commit."""
+        count = int(self.spark.sql(f"select count(*) as n from {self.name} where {where}").collect()[0]["n"])
+        if count:
+            self.spark.sql(f"update {self.name} set {', '.join(changes)} where {where}")
+        return count
+
     def rewrite_files(self, rewrite: Rewrite) -> _Size:
         """Makes one file of five or more small ones of a partition. Nothing to make, no commit."""
         order = f", strategy => 'sort', sort_order => '{rewrite.sort_order}'" if rewrite.sort_order else ", strategy => 'binpack'"
@@ -271,13 +341,16 @@ class _Table:
         return int(self._call("rewrite_manifests")["rewritten_manifests_count"])
 
     def expire(self, older_than: datetime, keep: int) -> int:
-        """Expires old snapshots but the last `keep`, and never the last one that was not made by maintenance: the guard of the loop's
-        appends looks from its own last snapshot on.
+        """Expires old snapshots but the last `keep`, and never the last one that the loop appended: the guard of its appends looks from
+        there on.
         """
         snapshots = self.spark.sql(
-            f"select snapshot_id, committed_at, operation from {self.name}.snapshots order by committed_at desc"
+            f"""
+            select snapshot_id, committed_at, summary['{APPEND}'] is not null as is_own from {self.name}.snapshots
+            order by committed_at desc
+            """
         ).collect()
-        own = next((row["committed_at"].astimezone(UTC) for row in snapshots if row["operation"] != "replace"), None)
+        own = next((row["committed_at"].astimezone(UTC) for row in snapshots if row["is_own"]), None)
         until = min(older_than, own or older_than)
         if not any(row["committed_at"].astimezone(UTC) < until for row in snapshots[keep:]):
             return 0

@@ -96,6 +96,8 @@ class Listed:
     error_class: str | None = None
     error_kind: str | None = None
     since: datetime | None = None
+    state: str | None = None
+    """Of a list that was selected: `refused` where the report is told again."""
 
 
 # ---------- what is meant
@@ -149,20 +151,20 @@ def check_wish(settings: Settings, seeds: Seeds, wish: Wish) -> None:
 
 
 def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Listed]:
-    """The deliveries that a command is about, those that were due first in front: of dead letters, or of messages that wait.
+    """The deliveries that a command is about, those that were due first in front: of what is dead or was refused, or of what waits.
 
     most: only so many of them. Raises CommandError if there are more than a list may have.
     """
     if what in WAITING:
         states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
         chosen = f"""
-            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, last_failed_at as since
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, last_failed_at as since, state
             from messages where state in {states} and {selection.condition(since_column="last_failed_at")}
         """
     else:
         chosen = f"""
-            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, dead_at as since
-            from dead_letters where {selection.condition()}
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, dead_at as since, state
+            from stranded_messages where {selection.condition()}
         """
     rows = dead.rows(
         f"""
@@ -199,7 +201,7 @@ def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Coun
     found: Counter[str] = Counter()
     known: dict[tuple[str | None, ...], str] = {}
     for one in listed:
-        kind = (one.original_topic, one.consumer_group, one.error_kind)
+        kind = (one.original_topic, one.consumer_group, one.error_kind, one.state)
         if kind not in known:
             known[kind] = _destination(seeds, one, to)
         found[known[kind]] += 1
@@ -207,6 +209,8 @@ def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Coun
 
 
 def _destination(seeds: Seeds, one: Listed, to: str | None) -> str:
+    if one.state == "refused":
+        return "decided anew" if to in (None, "retry") else "refused: --to is for dead letters"
     if to not in (None, "retry", "original"):
         return str(to)
     if one.original_topic is None or is_source(seeds, one.original_topic):

@@ -24,8 +24,7 @@ commanded as (
         cast(listed_before + place_in_part as int) as place,
         delivery.delivery_id,
         delivery.due_at,
-        -- a delivery is named after its message
-        regexp_extract(delivery.delivery_id, '^(.*)#[^#]*\\z', 1) as message_id
+        {{ message_of('delivery.delivery_id') }} as message_id
     from listed
 
 )

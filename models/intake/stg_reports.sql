@@ -36,7 +36,9 @@ attributed as (
         declared.dialect,
         declared.speaks_for,
         nullif(declared.consumer_group, '') as declared_group,
-        coalesce(declared.states_kind, false) as states_kind
+        coalesce(declared.states_kind, false) as states_kind,
+        -- told again for an operator, as nothing came of it the first time: about that delivery in name only
+        kind = 'report' and delivery_id is not null as is_told_again
     from declared
 
 ),
@@ -94,8 +96,9 @@ reports as (
         dialect,
         speaks_for,
         topic as report_topic,
-        partition as report_partition,
-        offset as report_offset,
+        -- where it lay when it was told first
+        case when is_told_again then try_cast(split_part(detail, '/', -3) as int) else partition end as report_partition,
+        case when is_told_again then try_cast(split_part(detail, '/', -2) as bigint) else offset end as report_offset,
         index as report_index,
         detail as order_detail,
 
@@ -111,8 +114,11 @@ reports as (
         content_hash,
 
         ---------- which delivery it says that it answers
-        coalesce(delivery_id, case when length(header_delivery) <= 1024 then header_delivery end) as pointer_delivery,
-        coalesce(due_at, {{ point_in_time('header_due') }}) as pointer_due,
+        case
+            when kind <> 'report' then delivery_id
+            when length(header_delivery) <= 1024 then header_delivery
+        end as pointer_delivery,
+        case when kind <> 'report' then due_at else {{ point_in_time('header_due') }} end as pointer_due,
 
         ---------- why it failed, and when
         error_class,
@@ -130,7 +136,11 @@ reports as (
             {%- endfor %}
         )) as problems,
         read.failed_at as stated_at,
-        coalesce(read.failed_at, case when stamped_by_broker then record_timestamp end, recorded_at) as failed_at,
+        -- of what is told again, the delay and the time that the policy gives it count from then
+        case
+            when is_told_again then recorded_at
+            else coalesce(read.failed_at, case when stamped_by_broker then record_timestamp end, recorded_at)
+        end as failed_at,
         coalesce(read.failed_at, record_timestamp, recorded_at) as happened_at
     from decoded
 

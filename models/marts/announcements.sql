@@ -3,7 +3,8 @@ with
 
 decisions as (
 
-    select * from {{ ref('decisions') }}
+    -- told as they are made: nothing of them is purged by then, and nothing is looked up for it
+    select * from {{ ref('decisions_once') }}
     where decision not in ('note', 'duplicate')
 
 ),

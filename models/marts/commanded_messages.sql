@@ -121,6 +121,8 @@ commanded_messages as (
             when decided.decision is null then 'issued'
             when decided.decision = 'duplicate' then 'on_its_way'
             when decided.decision = 'refused' then 'refused'
+            -- what was refused is told again, and may die of it at once
+            when decided.decision in ('dead_letter', 'orphan', 'dropped') then 'failed_again'
             when decided.decision not in ('redrive', 'retry') then 'done'
             when came_of_it.has_recovered then 'recovered'
             when came_of_it.has_failed_again then 'failed_again'

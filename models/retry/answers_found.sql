@@ -24,7 +24,7 @@ delivered as (
 deliveries as (
 
     select * from {{ wheel() }}
-    where kind is not null and {{ dues_in_bounds('due_at') }}
+    where delivery_id is not null and {{ dues_in_bounds('due_at') }}
 
 ),
 
@@ -68,8 +68,9 @@ verified as (
             and (
                 pointers.input_kind <> 'report'
                 or (
-                    -- same content, and no other group's message
-                    pointers.content_hash = deliveries.content_hash
+                    -- something was sent, with the same content, and of no other group's message
+                    deliveries.kind is not null
+                    and pointers.content_hash = deliveries.content_hash
                     and coalesce(pointers.consumer_group = deliveries.consumer_group, true)
                     and (
                         pointers.pointer.preference = 2

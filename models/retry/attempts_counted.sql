@@ -1,4 +1,10 @@
 -- attempts_counted: how many failures each message has now. A delivery has one successor: whatever answers it again charges nothing.
+{%- set before_this %}
+    partition by standing, coalesce(answered.delivery_id, cause), answered.due_at
+    order by batch, report_topic, report_partition, report_offset, report_index
+    rows between unbounded preceding and 1 preceding
+{%- endset %}
+
 with
 
 inputs as (
@@ -10,16 +16,20 @@ inputs as (
 deliveries as (
 
     select * from {{ wheel() }}
-    where decision in {{ succeeding_decisions() }} and {{ dues_in_bounds('prior_due') }}
+    where (decision in {{ succeeding_decisions() }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}
 
 ),
 
 answered_before as (
 
-    select distinct
+    select
         prior_delivery,
-        prior_due
+        prior_due,
+        max(decision in {{ succeeding_decisions() }}) as is_answered,
+        max(decision = 'purged') as is_purged,
+        max_by(decision, case when decision not in ('noted', 'purged') then struct(batch, cause) end) = 'discarded' as is_discarded
     from deliveries
+    group by prior_delivery, prior_due
 
 ),
 
@@ -27,7 +37,9 @@ ordered as (
 
     select
         inputs.*,
-        answered_before.prior_delivery is not null as is_answered,
+        coalesce(answered_before.is_answered, false) as is_answered,
+        coalesce(answered_before.is_purged, false) as was_purged,
+        coalesce(answered_before.is_discarded, false) as was_discarded,
         row_number() over (
             -- what is only said about a dead letter takes nobody's turn
             partition by
@@ -46,16 +58,49 @@ ordered as (
 
 ),
 
+worded as (
+
+    -- what operators have said about a dead letter by then: in this fold, or before it
+    select
+        *,
+        coalesce(
+            last_value(
+                case
+                    when input_kind in ('discard', 'restore') then input_kind
+                    when input_kind = 'redrive' and not is_answered and turn = 1 then input_kind
+                end,
+                true
+            ) over ({{ before_this }}) = 'discard',
+            was_discarded
+        ) as is_discarded
+    from ordered
+
+),
+
+purged as (
+
+    select
+        *,
+        was_purged or coalesce(
+            max(input_kind = 'purge' and is_discarded) over ({{ before_this }}),
+            false
+        ) as is_purged
+    from worded
+
+),
+
 judged as (
 
     select
-        * except (is_answered, turn, standing),
+        * except (is_answered, was_purged, was_discarded, is_discarded, is_purged, turn, standing),
         case
+            when standing = 'answer' and input_kind = 'purge' and not is_discarded then 'not_discarded'
+            when standing = 'answer' and input_kind = 'redrive' and is_purged then 'payload_was_dropped'
             when standing = 'answer' and input_kind in {{ order_kinds('annotate') }} then standing
             when standing = 'answer' and (is_answered or turn > 1) then 'answered_already'
             else standing
         end as standing
-    from ordered
+    from purged
 
 ),
 

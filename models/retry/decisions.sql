@@ -1,34 +1,31 @@
--- decisions: each row of `deliveries` once, and of what it sends as much as its privacy shows. A fold that is repeated after a crash, or runs
--- beside another, adds copies.
+-- decisions: every decision once, and of it what may be shown: no more than its privacy lets see, nothing that an operator has purged.
 {{ config(materialized='view') }}
+
+{%- set purged = ['error_message', 'error_stack', 'matched', 'key', 'value', 'headers'] %}
 
 with
 
-deliveries as (
+decisions_once as (
 
-    select * from {{ ref('deliveries') }}
+    select * from {{ ref('decisions_once') }}
 
 ),
 
-first_folds as (
+purges as (
 
-    {{ first_folds('deliveries') }}
+    select * from {{ ref('purges') }}
 
 ),
 
 decisions as (
 
     select
-        deliveries.* except (key, value, headers),
-        case when {{ privacy_keeps('payload', 'deliveries.privacy') }} then deliveries.key end as key,
-        case when {{ privacy_keeps('payload', 'deliveries.privacy') }} then deliveries.value end as value,
-        filter(deliveries.headers, h -> not {{ is_denied_header('h.key', 'deliveries.privacy') }}) as headers
-    from deliveries
-    left semi join first_folds
-        on
-            deliveries.batch = first_folds.batch
-            and deliveries.due_hour = first_folds.due_hour
-            and deliveries.fold = first_folds.fold
+        decisions_once.* except ({{ purged | join(', ') }}),
+        {%- for column in purged %}
+        case when coalesce(decisions_once.life > purges.life, true) then decisions_once.{{ column }} end as {{ column }}{{ ',' if not loop.last }}
+        {%- endfor %}
+    from decisions_once
+    left join purges on decisions_once.message_id = purges.message_id
 
 )
 

@@ -30,7 +30,7 @@ wanted as (
             when standing in (
                 'unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'known_already', 'answered_already',
                 'orphan', 'unreadable', 'lost', 'no_such_delivery', 'wrong_kind_of_delivery', 'payload_was_dropped',
-                'not_waiting'
+                'not_waiting', 'not_discarded'
             ) then standing
             when input_kind = 'failed_send' and answered.kind = 'dead_letter' then 'dead_letter_failed'
             when input_kind in {{ order_kinds() }} then input_kind
@@ -59,7 +59,7 @@ sorted as (
             when reason in ('orphan', 'unreadable') then 'orphan'
             when reason in (
                 'unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'no_route', 'no_such_delivery', 'wrong_kind_of_delivery',
-                'payload_was_dropped'
+                'payload_was_dropped', 'not_discarded'
             ) then 'refused'
             when reason in ('exhausted', 'out_of_time') and policy.on_exhausted = 'drop' then 'dropped'
             when reason in ('fatal', 'poison', 'exhausted', 'out_of_time', 'send_failed', 'dead_letter_failed') then 'dead_letter'
@@ -69,6 +69,7 @@ sorted as (
             when reason = 'discard' then 'discarded'
             when reason = 'restore' then 'restored'
             when reason = 'note' then 'noted'
+            when reason = 'purge' then 'purged'
         end as decision,
         -- nothing new has failed: what is sent now is what was to be sent before, for the same reason
         reason = 'dead_letter_failed' or reason in {{ order_kinds('send_anew') }} as is_sent_anew,

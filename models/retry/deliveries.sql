@@ -8,7 +8,10 @@
     post_hook=interpreted(false),
 ) }}
 
-{%- set is_sent = "coalesce(decisions.kind in ('retry', 'redrive') or (decisions.kind = 'dead_letter' and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
+{#- what is sent, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
+{%- set is_refused_for_now = "(decisions.decision = 'refused' and decisions.reason in " ~ redrivable_refusals() ~ " and inputs.is_report and decisions.cause not like 'loop/%')" %}
+{%- set has_a_name = "(decisions.kind is not null or " ~ is_refused_for_now ~ ")" %}
+{%- set keeps_payload = "coalesce(decisions.kind in ('retry', 'redrive') or (" ~ has_a_name ~ " and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
 
 {% if execute and load_relation(this) is none %}
 
@@ -42,7 +45,7 @@ events as (
         {{ utf8_text(header_bytes('headers', 'redrive-header-profile')) }} as earlier_profile,
         true as is_report
     from {{ ref('events') }} as events
-    where {{ in_this_fold('batch') }} and delivery_id is null
+    where {{ in_this_fold('batch') }} and (kind = 'report' or delivery_id is null)
 
 ),
 
@@ -63,7 +66,7 @@ about_deliveries as (
         delivery_id,
         due_at
     from {{ ref('events') }} as events
-    where delivery_id is not null and {{ in_this_fold('batch') }}
+    where kind <> 'report' and delivery_id is not null and {{ in_this_fold('batch') }}
 
 ),
 
@@ -131,7 +134,7 @@ decided as (
         decisions.reason,
         decisions.kind,
         case
-            when decisions.kind is not null
+            when {{ has_a_name }}
                 then concat(decisions.message_id, '#', {{ short_hash('decisions.named_after') }})
         end as delivery_id,
         decisions.due_at,
@@ -184,10 +187,10 @@ decided as (
 
         ---------- what is sent: only where something is; a retry always as it came
         decisions.content_hash,
-        case when {{ is_sent }} then inputs.key end as key,
-        case when {{ is_sent }} then inputs.value end as value,
+        case when {{ keeps_payload }} then inputs.key end as key,
+        case when {{ keeps_payload }} then inputs.value end as value,
         case
-            when decisions.kind is not null then filter(
+            when {{ has_a_name }} then filter(
                 coalesce(decisions.prior_headers, filter(inputs.headers, h -> not (
                     {{ dialect_owns('decisions.dialect', 'h.key') }}
                     or {{ is_dead_letter_header('inputs.earlier_profile', 'h.key') }}
@@ -202,7 +205,7 @@ decided as (
             )
         end as headers,
         case
-            when decisions.kind is not null
+            when {{ has_a_name }}
                 then
                     coalesce(length(inputs.key), 0)
                     + coalesce(length(inputs.value), 0)

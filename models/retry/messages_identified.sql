@@ -3,7 +3,10 @@ with
 
 inputs as (
 
-    select * from {{ ref('answers_found') }}
+    select
+        *,
+        answered is not null and answered.kind is null as is_about_a_refusal
+    from {{ ref('answers_found') }}
 
 ),
 
@@ -27,7 +30,12 @@ placed as (
             when inputs.input_kind in ('start', 'gap', 'command') then 'noted'
             when inputs.input_kind = 'report' and inputs.answered.kind = 'dead_letter' then 'answers_a_dead_letter'
             when inputs.input_kind in {{ order_kinds('dead_letter') }} and inputs.answered.kind <> 'dead_letter' then 'wrong_kind_of_delivery'
-            when inputs.input_kind in {{ order_kinds('waiting') }} and inputs.answered.kind = 'dead_letter' then 'wrong_kind_of_delivery'
+            when inputs.input_kind in {{ order_kinds('waiting') }} and (inputs.answered.kind = 'dead_letter' or inputs.is_about_a_refusal)
+                then 'wrong_kind_of_delivery'
+            -- what was refused is decided anew: its report is told again, as long as it is there
+            when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
+                then 'wrong_kind_of_delivery'
+            when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal then 'payload_was_dropped'
             when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
             when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
             when inputs.answered is not null then 'answer'

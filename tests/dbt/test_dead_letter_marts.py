@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Row
 
+from orchestration.operators import Listed, Wish, records
 from tests.dbt.harness import Home, Report, Result, order, report
 
 NULL_POINTER = "java.lang.NullPointerException"
@@ -99,6 +101,58 @@ def test_a_dead_letter_that_was_not_acknowledged_is_not_here(home: Home) -> None
     assert of(home, "dead_letters", original_topic="pending") == []
     # which is counted as it was decided, and once
     assert [row["dead"] for row in of(home, "dead_letters_by_hour", original_topic="pending")] == [1]
+
+
+def test_what_is_purged_is_shown_nowhere_and_stays_a_dead_letter(home: Home) -> None:
+    stack = ("redrive-error-stack", b"java.lang.NullPointerException: boo\n    at s3cret.Frame.of(Frame.java:1)")
+    secret, kept = (report("purged-mart", number, error=NULL_POINTER, key=b"s3cret", value=b"s3cret") for number in range(2))
+    secret = secret.but(headers=(*(secret.headers or ()), stack))
+    purged, other = die(home, secret, kept)
+    before = one(home, purged)
+    assert "s3cret" in str(before["error_stack"])
+    ask(home, ("discard", purged), ("discard", other))
+    ask(home, ("purge", purged))
+    row = one(home, purged)
+    gone = ("key", "value", "headers", "excerpt", "error_message", "error_stack", "value_bytes", "request_id")
+    assert [row[name] for name in gone] == [None] * len(gone)
+    assert (row["state"], row["purged_at"].astimezone(UTC), row["error_class"]) == ("discarded", home.now, NULL_POINTER)
+    assert (row["delivery_id"], row["topic"], row["offset"]) == (before["delivery_id"], before["topic"], before["offset"])
+    for view in ("decisions", "attempts", "message_history"):
+        shown = [row.asDict() for row in of(home, view, message_id=purged["message_id"])]
+        assert shown
+        assert "s3cret" not in str(shown)
+        assert {row["error_message"] for row in shown} == {None}
+    # open again, without its payload; and what was not purged is as it was
+    ask(home, ("restore", purged), ("redrive", purged))
+    assert (one(home, purged)["state"], one(home, purged)["value"], one(home, purged)["lives"]) == ("open", None, 1)
+    assert (one(home, other)["state"], bytes_(one(home, other)["value"]), one(home, other)["purged_at"]) == ("discarded", b"s3cret", None)
+    # it fails anew by itself: another life, which was not purged
+    home.later(hours=1)
+    (again,) = die(home, report("purged-mart", 0, error=NULL_POINTER, key=b"s3cret", value=b"s3cret", failed_at=home.now), offset=3)
+    row = one(home, again)
+    assert (row["life"], bytes_(row["value"]), row["purged_at"], row["error_message"]) == (2, b"s3cret", None, "boo")
+
+
+def said(home: Home, what: str, reason: str, ticket: str | None, death: Row) -> None:
+    """A whole command about a dead letter, as the loop writes it down and issues it."""
+    command = str(uuid.uuid4())
+    one = Listed(death["message_id"], death["delivery_id"], round(death["due_at"].timestamp() * 1000))
+    for value in records(Wish(what, reason, "ada", ticket), [one]):
+        home.append_reports(Report(None, None, value, source="@commands", kind="command", command=command))
+    home.append_reports(order(what, death).but(command=command))
+    home.fold()
+
+
+def test_what_was_said_last_about_a_dead_letter_stands_beside_it(home: Home) -> None:
+    death, silent = die(home, *(report("said-of", number, error=NULL_POINTER) for number in range(2)))
+    assert (one(home, death)["note"], one(home, death)["ticket"]) == (None, None)
+    said(home, "note", "who knows", "OPS-17", death)
+    assert (one(home, death)["note"], one(home, death)["ticket"]) == ("who knows", "OPS-17")
+    said(home, "redrive", "fixed in 4.2", "OPS-18", death)
+    assert (one(home, death)["note"], one(home, death)["ticket"]) == ("fixed in 4.2", "OPS-18")
+    said(home, "discard", "nobody wants it", None, death)
+    assert (one(home, death)["note"], one(home, death)["ticket"]) == ("nobody wants it", "OPS-18")
+    assert (one(home, silent)["note"], one(home, silent)["ticket"]) == (None, None)
 
 
 HOSTILE: list[tuple[bytes | None, bytes | None]] = [

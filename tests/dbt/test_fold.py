@@ -443,6 +443,65 @@ CASES = [
         ),
         (RETRY, DEAD, *(("refused", "wrong_kind_of_delivery"),) * 7),
     ),
+    Case(
+        "what is discarded can be purged, and is not redriven then, restored or not",
+        (
+            comes(report("purged", error="KeyError")),
+            *(asks(kind, place=0) for kind in ("purge", "discard", "purge", "redrive", "restore", "purge", "redrive", "discard", "purge")),
+        ),
+        (
+            DEAD,
+            ("refused", "not_discarded"),
+            ("discarded", "discard"),
+            ("purged", "purge"),
+            ("refused", "payload_was_dropped"),
+            ("restored", "restore"),
+            ("refused", "not_discarded"),
+            ("refused", "payload_was_dropped"),
+            ("discarded", "discard"),
+            ("purged", "purge"),
+        ),
+        lambda rows: same_message(rows) and {row["life"] for row in rows if row["decision"] != "refused"} == {1},
+    ),
+    Case(
+        "in one fold as in many: discarded, purged, and not redriven; redriven, and not purged",
+        (
+            comes(report("purged-at-once", 1, error="KeyError"), report("purged-at-once", 2, error="KeyError")),
+            lambda rows: [
+                *(order(kind, rows[0]) for kind in ("discard", "note", "purge", "redrive")),
+                *(order(kind, rows[1]) for kind in ("discard", "redrive", "purge", "discard", "purge")),
+            ],
+        ),
+        (
+            *(DEAD, DEAD, ("discarded", "discard"), ("noted", "note"), ("purged", "purge"), ("refused", "payload_was_dropped")),
+            *(("discarded", "discard"), ("redrive", "redrive"), ("refused", "not_discarded")),
+            *(("discarded", "discard"), ("purged", "purge")),
+        ),
+    ),
+    Case(
+        "about what was refused something can be said; it is not sent as it is, nor elsewhere, nor without its report",
+        (
+            comes(report("into-a-source", 1)),
+            lambda rows: [order(kind, rows[0]) for kind in ("note", "discard", "purge", "restore", "send_now", "cancel", "redrive")],
+            lambda rows: [order("redrive", rows[0], "elsewhere")],
+        ),
+        (
+            ("refused", "destination_is_a_source"),
+            *(("noted", "note"), ("discarded", "discard"), ("purged", "purge"), ("restored", "restore")),
+            *(("refused", "wrong_kind_of_delivery"), ("refused", "wrong_kind_of_delivery"), ("refused", "payload_was_dropped")),
+            ("refused", "wrong_kind_of_delivery"),
+        ),
+        lambda rows: same_message(rows) and rows[0]["kind"] is None and rows[1]["prior_delivery"] == rows[0]["delivery_id"],
+    ),
+    Case(
+        "a report can't answer what was refused",
+        (
+            comes(report("into-a-source", 2)),
+            lambda rows: [report("into-a-source", 2).with_headers(*pointer(rows[0]))],
+        ),
+        (("refused", "destination_is_a_source"),) * 2,
+        attempts(1, 1),
+    ),
     Case("a command is noted", (comes(Report(None, None, b"{}", kind="command", source="@commands")),), (("note", "command"),)),
     # ---------- where it may go
     Case("no way back into a source", (comes(report("into-a-source")),), (("refused", "destination_is_a_source"),)),

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from orchestration.maintenance import TABLES, MaintenanceError, MaintenanceReport, TableReport, maintain
 from orchestration.settings import Settings, load_settings
-from tests.dbt.harness import PROJECT, Home, Result, report
+from tests.dbt.harness import PROJECT, Home, Report, Result, report
+from tests.dbt.test_dead_letter_marts import ask, die, one
 
 # later than all that the tests have written, so that all of it is old enough to be expired
 LATER = datetime.now(UTC) + timedelta(hours=2)
@@ -113,6 +114,59 @@ def test_rows_stay_as_they_are_in_fewer_sorted_files_and_a_second_run_commits_no
     again = by_table(maintain(settings, home.spark, LATER))
     assert {table: versions(home, table) for table in TABLES} == unchanged
     assert [table for table in TABLES if again[table].files_rewritten or again[table].snapshots_expired] == []
+
+
+SECRET = "s3cret"
+
+
+def holding(home: Home) -> dict[str, int]:
+    """How many rows of each table say the secret, the bytes of files of earlier snapshots aside."""
+    return {table: sum(SECRET in str(row) for row in home.read(table)) for table in TABLES}
+
+
+def test_what_is_purged_is_removed_once_it_is_settled_and_nothing_else(home: Home, settings: Settings) -> None:
+    topic = f"purged-{home.batch}"
+    home.later(hours=1)
+
+    def failed(offset: int) -> Report:
+        failed = report(topic, offset, error="KeyError", key=SECRET.encode(), value=SECRET.encode(), failed_at=home.now)
+        return failed.but(headers=(*(failed.headers or ()), ("redrive-error-message", SECRET.encode())))
+
+    purged, kept = die(home, failed(0), failed(1))
+    # what came of it besides: another report of it, and what operators said
+    home.append_reports(failed(0))
+    ask(home, ("note", purged))
+    ask(home, ("discard", purged), ("discard", kept))
+    append_tick(home)
+    before = content(home)
+    assert {table: done.rows_purged for table, done in by_table(maintain(settings, home.spark, LATER)).items()} == dict.fromkeys(TABLES, 0)
+    assert content(home) == before
+    ask(home, ("purge", purged))
+    append_tick(home)
+    # the hour is not over
+    assert {done.rows_purged for done in maintain(settings, home.spark, LATER).tables} == {0}
+    home.later(hours=2)
+    append_tick(home)
+    held = holding(home)
+    rows = {table: len(home.read(table)) for table in TABLES}
+    done = by_table(maintain(settings, home.spark, LATER))
+    assert {table: done[table].rows_purged for table in TABLES} == {"events": 2, "publish_results": 0, "ticks": 0, "deliveries": 5}
+    # of the message that was kept: its report, its dead letter, and what was said about that
+    assert held["events"] - holding(home)["events"] == 2
+    left = [row for row in home.read("deliveries") if row["message_id"] == purged["message_id"]]
+    assert not any(SECRET in str(row) for row in left)
+    assert {row["payload_bytes"] for row in left} == {0}
+    assert any(SECRET in str(row) for row in home.read("deliveries") if row["message_id"] == kept["message_id"])
+    assert {table: len(home.read(table)) for table in TABLES} == rows
+    unchanged = {table: versions(home, table) for table in TABLES}
+    again = maintain(settings, home.spark, LATER)
+    assert {table.rows_purged for table in again.tables} == {0}
+    assert {table: versions(home, table) for table in TABLES} == unchanged
+    # the loop goes on: its guarded appends, and its folds
+    append_tick(home)
+    home.append_reports(failed(2))
+    home.fold()
+    assert one(home, purged)["purged_at"] is not None
 
 
 @pytest.mark.usefixtures("past")

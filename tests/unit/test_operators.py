@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,11 @@ def test_a_redrive_goes_by_the_routes_of_today(seeds: Seeds) -> None:
         "quota.orders": 1,
         "refused: no original topic is known": 1,
     }
+    refused = [replace(listed[0], state="refused")]
+    assert (destinations(seeds, refused, None), destinations(seeds, refused, "elsewhere")) == (
+        {"decided anew": 1},
+        {"refused: --to is for dead letters": 1},
+    )
     assert destinations(seeds, listed[:1], "original") == {"orders": 1}
     assert destinations(seeds, listed, "elsewhere") == {"elsewhere": 6}
 

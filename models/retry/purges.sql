@@ -1,0 +1,24 @@
+-- purges: of which messages an operator wants the payload gone, and up to which life. `decisions` shows no more of them, `redrive maintain` removes it.
+{{ config(materialized='view') }}
+
+with
+
+purged as (
+
+    select * from {{ ref('deliveries') }}
+    where decision = 'purged'
+
+),
+
+purges as (
+
+    select
+        message_id,
+        max(life) as life,
+        max_by(recorded_at, struct(life, -batch)) as purged_at
+    from purged
+    group by message_id
+
+)
+
+select * from purges

@@ -1,0 +1,115 @@
+"""What was refused for want of a place to go: found like a dead letter, and decided anew when an operator redrives it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row
+from typer.testing import CliRunner
+
+from orchestration.cli import app
+from orchestration.commands import Commands, _Open
+from orchestration.dlq import DeadLetters, Selection
+from orchestration.operators import Listed, select_deliveries
+from orchestration.settings import load_settings
+from tests.dbt.harness import PROJECT, Home, report
+from tests.dbt.test_dead_letter_marts import ask, of
+
+REFUSED = {
+    "no source of that name": report("refused", 1).but(source="nobody"),
+    "not spoken for": report("refused", 2).but(source="narrow"),
+    "a source reads it": report("into-a-source", 77, value=b"{}"),
+    "another error class": report("into-a-source", 78, error="KeyError").but(source="nobody"),
+}
+
+
+@pytest.fixture(scope="module")
+def refused(home: Home) -> dict[str, Row]:
+    """Four messages that were refused, and one that waits."""
+    causes = home.append_reports(*REFUSED.values(), report("refused", 9))
+    home.fold()
+    decisions = home.decisions()
+    rows = dict(zip(REFUSED, (decisions[cause] for cause in causes), strict=False))
+    assert {row["decision"] for row in rows.values()} == {"refused"}
+    home.later(minutes=1)
+    return rows
+
+
+def redrive(home: Home, *refused: Row, to: str | None = None) -> list[Row]:
+    """What the loop makes of a redrive of these; the decisions."""
+    commands = Commands(home.spark, home.schema, home._ledgers, {})
+    each = _Open("command", "redrive", len(refused), 1, 1, to, None, None, None, timedelta())
+    each.deliveries = [(row["delivery_id"], row["due_at"]) for row in refused]
+    commands._append(each, 0, len(refused), home.now)
+    home.fold()
+    decisions = home.decisions()
+    return [decisions[f"loop/2/{home.batch}/{place}"] for place in range(len(refused))]
+
+
+def listed(home: Home, state: str) -> list[Listed]:
+    dead = DeadLetters(load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT))
+    return select_deliveries(dead, "redrive", Selection(state=state), None)  # type: ignore[arg-type]
+
+
+def test_it_is_found_and_shown_like_a_dead_letter(home: Home, refused: dict[str, Row]) -> None:
+    assert {row["delivery_id"] for row in refused.values()} <= {one.delivery_id for one in listed(home, "refused")}
+    row = refused["a source reads it"]
+    (one,) = of(home, "stranded_messages", message_id=row["message_id"])
+    assert (one["state"], one["topic"], one["offset"], one["reason"]) == ("refused", None, None, "destination_is_a_source")
+    assert (bytes(one["key"]), bytes(one["value"]), one["payload_type"]) == (b"key", b"{}", "json")
+    assert of(home, "dead_letters", message_id=row["message_id"]) == []
+    shown = CliRunner().invoke(app, ["dlq", "show", row["message_id"], "--home", str(home.path)])
+    assert shown.exception is None
+    assert "refused, life 1 of 1" in shown.stdout
+
+
+def test_what_is_said_about_it_changes_its_state(home: Home, refused: dict[str, Row]) -> None:
+    row = refused["a source reads it"]
+
+    def state() -> str:
+        return str(of(home, "stranded_messages", message_id=row["message_id"])[0]["state"])
+
+    for kind, then in (("note", "refused"), ("discard", "discarded"), ("restore", "refused")):
+        ask(home, (kind, row))
+        assert state() == then
+    assert of(home, "messages", message_id=row["message_id"])[0]["state"] == "refused"
+
+
+def test_as_long_as_the_rules_are_the_same_it_is_refused_again_and_may_be_asked_for_again(home: Home, refused: dict[str, Row]) -> None:
+    row = refused["a source reads it"]
+    for _ in range(2):
+        (again,) = redrive(home, row)
+        assert (again["decision"], again["reason"], again["delivery_id"]) == ("refused", "destination_is_a_source", None)
+    assert row["delivery_id"] in {one.delivery_id for one in listed(home, "refused")}
+    (elsewhere,) = redrive(home, row, to="elsewhere")
+    assert (elsewhere["decision"], elsewhere["reason"]) == ("refused", "wrong_kind_of_delivery")
+
+
+def test_under_rules_that_have_a_place_it_is_decided_like_the_first_time(home: Home, refused: dict[str, Row], seeds: Path) -> None:
+    routes = (seeds / "routes.csv").read_text(encoding="utf-8")
+    (seeds / "routes.csv").write_text(routes.replace("failures-topic", "{topic}-retry"), encoding="utf-8")
+    sources = (seeds / "sources.csv").read_text(encoding="utf-8")
+    declared = {"source": "nobody", "topic": "nobody-topic", "dialect": "redrive", "speaks_for": "^.*", "start": "earliest"}
+    added = ",".join(declared.get(name, "") for name in sources.splitlines()[0].split(","))
+    sources = f"{sources.replace('spoken-for', 'spoken-for refused')}{added}\n"
+    (seeds / "sources.csv").write_text(sources, encoding="utf-8")
+    home.load_rules()
+    decided = dict(zip(refused, redrive(home, *refused.values()), strict=True))
+    assert {name: (row["decision"], row["reason"], row["attempt"], row["life"]) for name, row in decided.items()} == {
+        "no source of that name": ("retry", "retriable", 1, 1),
+        "not spoken for": ("retry", "retriable", 1, 1),
+        "a source reads it": ("retry", "retriable", 1, 1),
+        "another error class": ("dead_letter", "fatal", 1, 1),
+    }
+    assert [row["message_id"] for row in decided.values()] == [
+        *("billing:refused/0/1", "declared:refused/0/2", "billing:into-a-source/0/77", "billing:into-a-source/0/78"),
+    ]
+    row = decided["a source reads it"]
+    assert (row["topic"], bytes(row["key"]), bytes(row["value"])) == ("into-a-source-retry", b"key", b"{}")
+    assert [tuple(header) for header in row["headers"]] == [("trace", b"\x00\xff")]
+    assert {row["failed_at"] for row in decided.values()} == {home.now}
+    # it goes on, and asked once more it is on its way
+    assert {row["delivery_id"] for row in refused.values()}.isdisjoint(one.delivery_id for one in listed(home, "refused"))
+    assert {row["decision"] for row in redrive(home, *refused.values())} == {"duplicate"}
