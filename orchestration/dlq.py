@@ -432,7 +432,8 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "state": f"{row['state']}, life {row['life']} of {row['lives']}",
         "died": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
         "lies at": lies + ("" if row["omitted"] is None else f", without its {row['omitted']}"),
-        "came from": came + stated,
+        # of what could not be placed, nobody knows
+        "came from": None if came == lies else came + stated,
         "group": row["consumer_group"],
         "reason": row["reason"],
         "error": row["error_class"],

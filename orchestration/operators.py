@@ -165,7 +165,7 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
         with chosen as ({chosen})
         select chosen.*, unix_millis(due.due_at) as due_ms
         from chosen
-        inner join (select delivery_id, min(due_at) as due_at from deliveries where kind is not null group by delivery_id) as due
+        inner join (select delivery_id, min(due_at) as due_at from deliveries where delivery_id is not null group by delivery_id) as due
             on chosen.delivery_id = due.delivery_id
         order by due_ms, delivery_id
         limit {min(most or MOST + 1, MOST + 1):d}

@@ -144,14 +144,25 @@ def _between(directory: Path, rows: Mapping[str, tuple[Row, ...]]) -> Iterator[s
             )
     for name, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
         for row in rows[name]:
-            if "{" in row[column]:
-                continue
             for source in rows["sources"]:
-                if topic_matches(row[column], source["topic"]):
+                made = sorted(topic for topic in _made_of(row, column, rows["sources"]) if topic_matches(topic, source["topic"]))
+                if made:
+                    which = "that" if made[0] == row[column] else f"the {made[0]!r} that it makes"
                     yield (
-                        f"{directory / name}.csv:{row.line}: {column} is {row[column]!r}: that is read by the source "
+                        f"{directory / name}.csv:{row.line}: {column} is {row[column]!r}: {which} is read by the source "
                         f"{source['source']!r}; what is sent there would come back as a report"
                     )
+
+
+def _made_of(row: Row, column: str, sources: tuple[Row, ...]) -> set[str]:
+    """The topics that a template makes for certain: of the topics that sources speak for by name, and the groups that they declare."""
+    named = {
+        row[column].replace("{topic}", topic).replace("{group}", source["consumer_group"] or "{group}")
+        for source in sources
+        for topic in source["speaks_for"].split()
+        if not topic.startswith("^") and topic_matches(topic, row["topic"])
+    }
+    return {topic for topic in (*named, row[column]) if "{" not in topic}
 
 
 def _text(value: str) -> str | None:
@@ -168,6 +179,10 @@ def _anything(_: str) -> str | None:
 
 def _one_of(*allowed: str) -> Check:
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+
+def _adopted(value: str) -> str | None:
+    return None if value in ("", "dead") else "must be dead, or empty for failures that are retried"
 
 
 def _whole_number(least: int, most: int) -> Check:
@@ -261,6 +276,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "speaks_for": _patterns,
         "start": _one_of("earliest", "latest"),
         "states_kind": _one_of("true", "false"),
+        "adopt": _adopted,
     },
     "routes": {
         "topic": _pattern_or_any,
@@ -322,6 +338,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
 }
 
 _DEFAULTS: dict[str, dict[str, str]] = {
+    "sources": {"adopt": ""},
     "routes": {
         "publish_charge": "record",
         "gate": "topic",

@@ -36,7 +36,8 @@ attributed as (
         declared.dialect,
         declared.speaks_for,
         nullif(declared.consumer_group, '') as declared_group,
-        coalesce(declared.states_kind, false) as states_kind
+        coalesce(declared.states_kind, false) as states_kind,
+        kind = 'report' and coalesce(declared.adopt = 'dead', false) as adopts
     from declared
 
 ),
@@ -93,6 +94,7 @@ reports as (
         source,
         dialect,
         speaks_for,
+        adopts,
         topic as report_topic,
         partition as report_partition,
         offset as report_offset,
@@ -130,7 +132,8 @@ reports as (
             {%- endfor %}
         )) as problems,
         read.failed_at as stated_at,
-        coalesce(read.failed_at, case when stamped_by_broker then record_timestamp end, recorded_at) as failed_at,
+        -- by the time of what was adopted nothing waits: any clock will do
+        coalesce(read.failed_at, case when stamped_by_broker or adopts then record_timestamp end, recorded_at) as failed_at,
         coalesce(read.failed_at, record_timestamp, recorded_at) as happened_at
     from decoded
 

@@ -24,7 +24,7 @@ delivered as (
 deliveries as (
 
     select * from {{ wheel() }}
-    where kind is not null and {{ dues_in_bounds('due_at') }}
+    where delivery_id is not null and {{ dues_in_bounds('due_at') }}
 
 ),
 

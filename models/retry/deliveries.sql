@@ -8,7 +8,8 @@
     post_hook=interpreted(false),
 ) }}
 
-{%- set is_sent = "coalesce(decisions.kind in ('retry', 'redrive') or (decisions.kind = 'dead_letter' and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
+{%- set is_delivery = "(decisions.kind is not null or decisions.decision = 'adopted')" %}
+{%- set is_kept = is_delivery ~ " and not (" ~ is_dead_letter('decisions') ~ " and coalesce(decisions.privacy.payload = 'drop', false))" %}
 
 {% if execute and load_relation(this) is none %}
 
@@ -131,7 +132,7 @@ decided as (
         decisions.reason,
         decisions.kind,
         case
-            when decisions.kind is not null
+            when {{ is_delivery }}
                 then concat(decisions.message_id, '#', {{ short_hash('decisions.named_after') }})
         end as delivery_id,
         decisions.due_at,
@@ -158,7 +159,7 @@ decided as (
         case
             when not {{ privacy_keeps('stack', 'decisions.privacy') }} then null
             when decisions.prior_stack is not null then decisions.prior_stack
-            when decisions.kind = 'dead_letter' and inputs.is_report
+            when {{ is_dead_letter('decisions') }} and inputs.is_report
                 then {{ utf8_repaired(dialect_field('error_stack', 'inputs.headers'), var('max_error_stack_bytes')) }}
         end as error_stack,
         decisions.error_kind,
@@ -182,18 +183,18 @@ decided as (
         ) }} as rules_hash,
         {%- endif %}
 
-        ---------- what is sent: only where something is; a retry always as it came
+        ---------- what is sent, or may be: only where something is; a retry always as it came
         decisions.content_hash,
-        case when {{ is_sent }} then inputs.key end as key,
-        case when {{ is_sent }} then inputs.value end as value,
+        case when {{ is_kept }} then inputs.key end as key,
+        case when {{ is_kept }} then inputs.value end as value,
         case
-            when decisions.kind is not null then filter(
+            when {{ is_delivery }} then filter(
                 coalesce(decisions.prior_headers, filter(inputs.headers, h -> not (
                     {{ dialect_owns('decisions.dialect', 'h.key') }}
                     or {{ is_dead_letter_header('inputs.earlier_profile', 'h.key') }}
                 ))),
                 h -> not (
-                    decisions.kind = 'dead_letter'
+                    {{ is_dead_letter('decisions') }}
                     and (
                         {{ is_dead_letter_header('decisions.header_profile', 'h.key') }}
                         or {{ is_denied_header('h.key', 'decisions.privacy') }}
@@ -202,7 +203,7 @@ decided as (
             )
         end as headers,
         case
-            when decisions.kind is not null
+            when {{ is_delivery }}
                 then
                     coalesce(length(inputs.key), 0)
                     + coalesce(length(inputs.value), 0)
