@@ -15,6 +15,7 @@ from orchestration.cli import app
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
 from tests.loop.harness import Record, Redrive
+from tests.loop.test_spring import recovered
 
 COMMANDS = "redrive.commands"
 
@@ -172,6 +173,40 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redri
     obeying.settle()
     assert _state(obeying, command)["state"] == "stopped"
     assert _state(obeying, command)["issued"] == 0
+
+
+def test_a_dead_letter_of_others_is_adopted_where_it_lies_redriven_and_dies_again_as_ours(obeying: Redrive) -> None:
+    obeying.domain("adopted")
+    obeying.topics("adopted.graves")
+    original = Record("adopted.orders", *obeying.write("adopted.orders", b"k", b"v"), 0, b"k", b"v", (("trace", b"\x01"),))
+    headers = [*original.headers, *recovered(original, b"java.lang.NullPointerException")]
+    _, offset = obeying.write("adopted.graves", original.key, original.value, headers)
+    # another doesn't say where it came from
+    obeying.write("adopted.graves", b"odd", b"v")
+    obeying.decided("adopted", 2)
+    obeying.settle()
+    found = obeying.sql("select * from dead_letters where topic = 'adopted.graves' order by offset")
+    assert [(row["state"], row["offset"], row["reason"]) for row in found] == [("open", offset + n, "adopted") for n in range(2)]
+    assert [row["error_kind"] for row in found] == ["fatal", "retriable"]
+    # no copy, no retry
+    assert [obeying.read(f"adopted.{topic}") for topic in ("orders.dlq", "orders-billing-retry")] == [[], []]
+
+    dead = DeadLetters(obeying.loop.settings)
+    listed = select_deliveries(dead, "redrive", Selection(state="open", topic="^adopted[.]"), None)
+    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
+    assert (row["listed"], row["redriven"], row["refused"], row["sent"]) == (2, 1, 1, 1)
+    (retry,) = obeying.retries("adopted", 1)
+    assert (retry.value, retry.own_headers, retry.header("redrive-attempt")) == (b"v", original.headers, "1")
+    obeying.report(retry, error="KeyError")
+    obeying.dead("adopted", 1)
+    obeying.settle()
+    (again,) = obeying.sql(f"select * from dead_letters where message_id = '{found[0]['message_id']}'")
+    assert (again["state"], again["life"], again["lives"], again["topic"]) == ("open", 2, 2, "adopted.orders.dlq")
+
+    (odd,) = (one for one in listed if one.message_id == found[1]["message_id"])
+    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive", to="adopted.orders"), [odd]))
+    assert (row["redriven"], row["refused"]) == (1, 0)
+    assert [record.key for record in obeying.read("adopted.orders")] == [b"k", b"odd"]
 
 
 @pytest.fixture
