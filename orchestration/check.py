@@ -129,8 +129,9 @@ def _topics(cluster: Cluster, seeds: Seeds, names: list[str], *, create: bool) -
     topics = cluster.describe(names)
     for source in seeds.rows["sources"]:
         found = [name for name in names if topic_matches(name, source["topic"])]
-        said = f"{', '.join(found)}{'; its dead letters are adopted' if source['adopt'] else ''}"
-        yield Finding(bool(found), f"source {source['source']}", said if found else f"no topic matches {source['topic']}")
+        adopts = "; their dead letters are adopted" if source["adopt"] else ""
+        which = f"{', '.join(found)}{adopts}" if found else f"no topic matches {source['topic']}"
+        yield Finding(bool(found), f"source {source['source']}", which)
     needs = _needs(cluster, seeds, topics)
     yield from _loops(seeds, needs)
     sizes = cluster.max_message_bytes([*topics])

@@ -144,25 +144,14 @@ def _between(directory: Path, rows: Mapping[str, tuple[Row, ...]]) -> Iterator[s
             )
     for name, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
         for row in rows[name]:
+            if "{" in row[column]:
+                continue
             for source in rows["sources"]:
-                made = sorted(topic for topic in _made_of(row, column, rows["sources"]) if topic_matches(topic, source["topic"]))
-                if made:
-                    which = "that" if made[0] == row[column] else f"the {made[0]!r} that it makes"
+                if topic_matches(row[column], source["topic"]):
                     yield (
-                        f"{directory / name}.csv:{row.line}: {column} is {row[column]!r}: {which} is read by the source "
+                        f"{directory / name}.csv:{row.line}: {column} is {row[column]!r}: that is read by the source "
                         f"{source['source']!r}; what is sent there would come back as a report"
                     )
-
-
-def _made_of(row: Row, column: str, sources: tuple[Row, ...]) -> set[str]:
-    """The topics that a template makes for certain: of the topics that sources speak for by name, and the groups that they declare."""
-    named = {
-        row[column].replace("{topic}", topic).replace("{group}", source["consumer_group"] or "{group}")
-        for source in sources
-        for topic in source["speaks_for"].split()
-        if not topic.startswith("^") and topic_matches(topic, row["topic"])
-    }
-    return {topic for topic in (*named, row[column]) if "{" not in topic}
 
 
 def _text(value: str) -> str | None:
