@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from orchestration.check import run_checks
 from orchestration.cli import app
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
@@ -207,6 +209,16 @@ def test_a_dead_letter_of_others_is_adopted_where_it_lies_redriven_and_dies_agai
     row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive", to="adopted.orders"), [odd]))
     assert (row["redriven"], row["refused"]) == (1, 0)
     assert [record.key for record in obeying.read("adopted.orders")] == [b"k", b"odd"]
+
+
+def test_check_finds_a_source_that_would_adopt_our_own_dead_letters(obeying: Redrive, tmp_path: Path) -> None:
+    obeying.domain("ours")
+    seeds = shutil.copytree(obeying.loop.settings.seeds, tmp_path / "seeds")
+    _add(seeds / "sources.csv", "taken,ours.orders.dlq,spring,billing,ours.orders,earliest,false,dead")
+    findings = run_checks(obeying.loop.settings.model_copy(update={"seeds": seeds}), create=False)
+    found = [finding.found for finding in findings if finding.what == "topic ours.orders.dlq" and not finding.ok]
+    assert [text for text in found if "is read by source taken" in text]
+    assert {finding.found for finding in findings if finding.what == "source taken"} == {"ours.orders.dlq; their dead letters are adopted"}
 
 
 @pytest.fixture
