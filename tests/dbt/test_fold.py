@@ -68,6 +68,11 @@ def asks(kind: str, place: int = -1, times: int = 1) -> Round:
     return lambda decisions: [order(kind, decisions[place])] * times
 
 
+def redrives_both_to(to: str | None) -> Round:
+    """An operator wants the first two sent there."""
+    return lambda decisions: [order("redrive", row, to) for row in decisions[:2]]
+
+
 def fails_again(offset: int, place: int = -1, times: int = 1) -> Round:
     """The consumer fails on the retry, and reports where it read it, in headers of its own alone."""
     return lambda decisions: [failed_again(decisions[place], offset)] * times
@@ -546,14 +551,9 @@ CASES = [
         "an adopted letter of which no original topic is known can be redirected, not redriven",
         (
             comes(dead_already(report("adopted-odd", "x")), dead_already(report("adopted.dlq"))),
-            lambda rows: [order("redrive", row, to) for row in rows[:2] for to in (None, "original", "graves-topic")],
-            lambda rows: [order("redrive", row, "elsewhere") for row in rows[:2]],
+            *(redrives_both_to(to) for to in (None, "original", "graves-topic", "elsewhere")),
         ),
-        (
-            *(ADOPTED,) * 2,
-            *(NO_ORIGINAL_TOPIC, NO_ORIGINAL_TOPIC, ("refused", "destination_is_a_source")) * 2,
-            *(REDRIVEN,) * 2,
-        ),
+        (*(ADOPTED,) * 2, *(NO_ORIGINAL_TOPIC,) * 4, *(("refused", "destination_is_a_source"),) * 2, *(REDRIVEN,) * 2),
         lambda rows: {row["topic"] for row in rows[8:]} == {"elsewhere"} and {row["original_topic"] for row in rows} == {"graves-topic"},
     ),
     Case(
