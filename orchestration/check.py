@@ -139,7 +139,9 @@ def _topics(cluster: Cluster, seeds: Seeds, names: list[str], *, create: bool) -
     topics = cluster.describe(names)
     for source in seeds.rows["sources"]:
         found = [name for name in names if topic_matches(name, source["topic"])]
-        yield Finding(bool(found), f"source {source['source']}", ", ".join(found) or f"no topic matches {source['topic']}")
+        adopts = "; their dead letters are adopted" if source["adopt"] else ""
+        which = f"{', '.join(found)}{adopts}" if found else f"no topic matches {source['topic']}"
+        yield Finding(bool(found), f"source {source['source']}", which)
     needs = _needs(cluster, seeds, topics)
     yield from _loops(seeds, needs)
     sizes = cluster.max_message_bytes([*topics])
@@ -195,7 +197,8 @@ def _needs(cluster: Cluster, seeds: Seeds, topics: dict[str, Topic]) -> list[Nee
     needs: dict[str, Need] = {}
     for source in seeds.rows["sources"]:
         for topic in topics.values():
-            if topic_matches(topic.name, source["topic"]):
+            # what is adopted stays where it lies, whatever it is
+            if not source["adopt"] and topic_matches(topic.name, source["topic"]):
                 name = f"{topic.name}.dlq"
                 needs.setdefault(name, Need(name, topic, f"for reports of source {source['source']} that can't be placed"))
     declared = {source["consumer_group"] for source in seeds.rows["sources"]} - {""}

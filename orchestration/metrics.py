@@ -57,7 +57,7 @@ _WAITING_ROWS = 200_000
 _SHARE = 20
 
 # Decisions that tell of no failure.
-_NO_FAILURE = ("duplicate", "note", "redrive", "cancelled", "discarded", "restored", "noted", "purged")
+_NO_FAILURE = ("duplicate", "note", "redrive", "cancelled", "discarded", "restored", "noted", "purged", "adopted")
 
 # Seconds until what was decided and sent is counted again, at most: longer than that nobody wants to wait.
 _ROWS_AT_LEAST_EVERY = 10

@@ -184,6 +184,10 @@ def _one_of(*allowed: str) -> Check:
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
 
+def _adopted(value: str) -> str | None:
+    return None if value in ("", "dead") else "must be dead, or empty for failures that are retried"
+
+
 def _whole_number(least: int, most: int) -> Check:
     def check(value: str) -> str | None:
         allowed = f"must be a whole number from {least} to {most}"
@@ -283,6 +287,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "speaks_for": _patterns,
         "start": _one_of("earliest", "latest"),
         "states_kind": _one_of("true", "false"),
+        "adopt": _adopted,
     },
     "routes": {
         "topic": _pattern_or_any,
@@ -352,6 +357,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
 }
 
 _DEFAULTS: dict[str, dict[str, str]] = {
+    "sources": {"adopt": ""},
     "routes": {
         "publish_charge": "record",
         "gate": "topic",

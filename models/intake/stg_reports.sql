@@ -38,7 +38,8 @@ attributed as (
         nullif(declared.consumer_group, '') as declared_group,
         coalesce(declared.states_kind, false) as states_kind,
         -- told again for an operator, as nothing came of it the first time: about that delivery in name only
-        kind = 'report' and delivery_id is not null as is_told_again
+        kind = 'report' and delivery_id is not null as is_told_again,
+        kind = 'report' and coalesce(declared.adopt = 'dead', false) as adopts
     from declared
 
 ),
@@ -95,6 +96,7 @@ reports as (
         source,
         dialect,
         speaks_for,
+        adopts,
         topic as report_topic,
         -- where it lay when it was told first
         case when is_told_again then try_cast(split_part(detail, '/', -3) as int) else partition end as report_partition,
@@ -136,10 +138,11 @@ reports as (
             {%- endfor %}
         )) as problems,
         read.failed_at as stated_at,
-        -- of what is told again, the delay and the time that the policy gives it count from then
+        -- of what is told again, the delay and the time that the policy gives it count from then; by the time of what was adopted nothing
+        -- waits: any clock will do
         case
             when is_told_again then recorded_at
-            else coalesce(read.failed_at, case when stamped_by_broker then record_timestamp end, recorded_at)
+            else coalesce(read.failed_at, case when stamped_by_broker or adopts then record_timestamp end, recorded_at)
         end as failed_at,
         coalesce(read.failed_at, record_timestamp, recorded_at) as happened_at
     from decoded

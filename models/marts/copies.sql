@@ -1,4 +1,4 @@
--- copies: where the last dead letter of each message lies.
+-- copies: where the last dead letter of each message lies: where we sent it, or where it was adopted.
 {{ config(materialized='ephemeral', contract={'enforced': false}) }}
 
 with
@@ -10,12 +10,39 @@ results as (
 
 ),
 
+adopted as (
+
+    select * from {{ ref('decisions') }}
+    where decision = 'adopted'
+
+),
+
+gathered as (
+
+    select
+        message_id,
+        struct(batch, delivery_id, due_at, topic, partition, offset, coalesce(sent_at, recorded_at) as sent_at, omitted) as copy
+    from results
+
+    union all
+
+    select
+        message_id,
+        struct(
+            batch, delivery_id, due_at, report_topic as topic, report_partition as partition, report_offset as offset,
+            -- whoever wrote it did so when it failed
+            failed_at as sent_at, cast(null as string) as omitted
+        ) as copy
+    from adopted
+
+),
+
 lasts as (
 
     select
         message_id,
-        max(struct(batch, delivery_id, due_at, topic, partition, offset, coalesce(sent_at, recorded_at) as sent_at, omitted)) as last_copy
-    from results
+        max(copy) as last_copy
+    from gathered
     group by message_id
 
 ),

@@ -5,7 +5,7 @@ deaths as (
 
     -- only what is selected is read: payloads, headers and stacks of the rows that are left by then, or not at all
     select * from {{ ref('decisions') }}
-    where kind = 'dead_letter'
+    where {{ is_dead_letter('decisions') }}
 
 ),
 

@@ -27,6 +27,8 @@ wanted as (
         *,
         case
             when standing = 'noted' then input_kind
+            -- it is dead already, and lies where it was read: wherever it came from
+            when adopts and standing in ('first', 'new_life', 'answer', 'orphan', 'unreadable') then 'adopted'
             when standing in (
                 'unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'known_already', 'answered_already',
                 'orphan', 'unreadable', 'lost', 'no_such_delivery', 'wrong_kind_of_delivery', 'payload_was_dropped',
@@ -57,6 +59,7 @@ sorted as (
             when reason in ('start', 'gap', 'command') then 'note'
             when reason in ('known_already', 'answered_already', 'not_waiting') then 'duplicate'
             when reason in ('orphan', 'unreadable') then 'orphan'
+            when reason = 'adopted' then 'adopted'
             when reason in (
                 'unknown_source', 'not_spoken_for', 'answers_a_dead_letter', 'no_route', 'no_such_delivery', 'wrong_kind_of_delivery',
                 'payload_was_dropped', 'not_discarded'
@@ -73,7 +76,9 @@ sorted as (
         end as decision,
         -- nothing new has failed: what is sent now is what was to be sent before, for the same reason
         reason = 'dead_letter_failed' or reason in {{ order_kinds('send_anew') }} as is_sent_anew,
-        reason = 'dead_letter_failed' or reason in {{ order_kinds() }} as keeps_its_error
+        reason = 'dead_letter_failed' or reason in {{ order_kinds() }} as keeps_its_error,
+        -- of what could not be placed, only the topic is known in which it was reported
+        reason = 'redrive' and exists(source_topics, t -> {{ topic_matches('original_topic', 't') }}) as has_no_origin
     from wanted
 
 ),
@@ -86,8 +91,7 @@ addressed as (
             when is_sent_anew then answered.topic
             when input_kind = 'failed_send' and decision = 'retry' and answered.kind = 'redrive' then answered.topic
             when decision = 'redrive' and coalesce(order_detail, 'retry') not in ('retry', 'original') then order_detail
-            -- what no original topic is known of
-            when decision = 'redrive' and exists(source_topics, t -> {{ topic_matches('original_topic', 't') }}) then null
+            when has_no_origin then null
             when decision = 'redrive' and order_detail = 'original' then original_topic
             when decision = 'orphan' then concat(report_topic, '.dlq')
             when decision in ('retry', 'redrive') and consumer_group is null and contains(retry_topic, '{group}') then original_topic
@@ -109,6 +113,7 @@ checked as (
         *,
         case
             when decision not in ('retry', 'redrive', 'dead_letter', 'orphan') then null
+            when destination is null and has_no_origin then 'no_original_topic'
             when destination is null then 'no_route'
             when {{ kafka_topic('destination') }} is null then 'destination_not_legal'
             when exists(source_topics, t -> {{ topic_matches('destination', 't') }}) then 'destination_is_a_source'

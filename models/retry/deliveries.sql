@@ -8,9 +8,9 @@
     post_hook=interpreted(false),
 ) }}
 
-{#- what is sent, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
+{#- what is sent or was adopted, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
 {%- set is_refused_for_now = "(decisions.decision = 'refused' and decisions.reason in " ~ redrivable_refusals() ~ " and inputs.is_report and decisions.cause not like 'loop/%')" %}
-{%- set has_a_name = "(decisions.kind is not null or " ~ is_refused_for_now ~ ")" %}
+{%- set has_a_name = "(decisions.kind is not null or decisions.decision = 'adopted' or " ~ is_refused_for_now ~ ")" %}
 {%- set keeps_payload = "coalesce(decisions.kind in ('retry', 'redrive') or (" ~ has_a_name ~ " and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
 
 {% if execute and load_relation(this) is none %}
@@ -161,7 +161,7 @@ decided as (
         case
             when not {{ privacy_keeps('stack', 'decisions.privacy') }} then null
             when decisions.prior_stack is not null then decisions.prior_stack
-            when decisions.kind = 'dead_letter' and inputs.is_report
+            when {{ is_dead_letter('decisions') }} and inputs.is_report
                 then {{ utf8_repaired(dialect_field('error_stack', 'inputs.headers'), var('max_error_stack_bytes')) }}
         end as error_stack,
         decisions.error_kind,
@@ -185,7 +185,7 @@ decided as (
         ) }} as rules_hash,
         {%- endif %}
 
-        ---------- what is sent: only where something is; a retry always as it came
+        ---------- what is sent, or may be: only where something is; a retry always as it came
         decisions.content_hash,
         case when {{ keeps_payload }} then inputs.key end as key,
         case when {{ keeps_payload }} then inputs.value end as value,
@@ -196,7 +196,7 @@ decided as (
                     or {{ is_dead_letter_header('inputs.earlier_profile', 'h.key') }}
                 ))),
                 h -> not (
-                    decisions.kind = 'dead_letter'
+                    {{ is_dead_letter('decisions') }}
                     and (
                         {{ is_dead_letter_header('decisions.header_profile', 'h.key') }}
                         or {{ is_denied_header('h.key', 'decisions.privacy') }}

@@ -45,7 +45,8 @@ placed as (
             when inputs.speaks_for is null then 'unknown_source'
             when inputs.named_topic is null or inputs.named_partition is null or inputs.named_offset is null
                 or inputs.origin_topic is null or inputs.origin_partition is null or inputs.origin_offset is null then 'unreadable'
-            when {{ is_our_destination('inputs.named_topic', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.topic_templates') }}
+            -- what is adopted charges nobody: it is enough to know where it came from
+            when {{ is_our_destination('if(inputs.adopts, inputs.origin_topic, inputs.named_topic)', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.topic_templates') }}
                 then 'orphan'
             when not {{ is_spoken_for('inputs.origin_topic', 'inputs.speaks_for') }} then 'not_spoken_for'
             else 'first'
@@ -134,6 +135,7 @@ identified as (
         input_kind,
         coalesce(source, answered.source) as source,
         dialect,
+        adopts,
         report_topic,
         report_partition,
         report_offset,

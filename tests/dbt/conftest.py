@@ -21,6 +21,8 @@ SOURCES = [
         "consumer_group": "declared",
         "states_kind": "false",
     },
+    {"source": "graves", "topic": "graves-topic", "dialect": "redrive", "speaks_for": "^adopted ^dropped-", "adopt": "dead"},
+    {"source": "spring-graves", "topic": "spring-graves-topic", "dialect": "spring", "speaks_for": "^adopted", "adopt": "dead"},
 ]
 
 ROUTES = [
@@ -132,7 +134,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(
         tmp_path_factory.mktemp("home") / "home",
         seeds={
-            "sources": [{"consumer_group": None, "start": "earliest", "states_kind": "true", **row} for row in SOURCES],
+            "sources": [{"consumer_group": None, "start": "earliest", "states_kind": "true", "adopt": None, **row} for row in SOURCES],
             "routes": [
                 {
                     "consumer_group": "*",

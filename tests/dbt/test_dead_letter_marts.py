@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from orchestration.operators import Listed, Wish, records
+from orchestration.dlq import DeadLetters, Selection
+from orchestration.operators import Listed, Wish, records, select_deliveries
 from tests.dbt.harness import Home, Report, Result, order, report
 
 NULL_POINTER = "java.lang.NullPointerException"
@@ -153,6 +154,34 @@ def test_what_was_said_last_about_a_dead_letter_stands_beside_it(home: Home) -> 
     said(home, "discard", "nobody wants it", None, death)
     assert (one(home, death)["note"], one(home, death)["ticket"]) == ("nobody wants it", "OPS-18")
     assert (one(home, silent)["note"], one(home, silent)["ticket"]) == (None, None)
+
+
+def test_an_adopted_letter_is_a_dead_letter_like_ours_and_lies_where_it_was_read(home: Home) -> None:
+    dead_at = home.now - timedelta(hours=3)
+    (ours,) = die(home, report("adopted-mart", 1, error=NULL_POINTER, failed_at=home.now))
+    (cause,) = home.append_reports(report("adopted-mart", 2, error=NULL_POINTER, failed_at=dead_at).but(source="graves"))
+    home.fold()
+    adopted = home.decisions()[cause]
+    row = one(home, adopted)
+    assert (row["state"], row["life"], row["lives"], row["reason"], row["error_kind"]) == ("open", 1, 1, "adopted", "fatal")
+    assert (row["topic"], row["partition"], row["offset"]) == ("graves-topic", 0, adopted["report_offset"])
+    assert row["dead_at"].astimezone(UTC) == dead_at
+    assert (bytes_(row["key"]), bytes_(row["value"])) == (b"key", b"value")
+    assert row["fingerprint"] == one(home, ours)["fingerprint"]
+    related = of(home, "related_messages", message_id=ours["message_id"], related_id=adopted["message_id"])
+    assert {other["relation"] for other in related} == {"key", "error"}
+    hours = {row["hour"].astimezone(UTC): row["dead"] for row in of(home, "dead_letters_by_hour", original_topic="adopted-mart")}
+    assert hours == {moment.replace(minute=0, second=0, microsecond=0): 1 for moment in (ours["due_at"], dead_at)}
+    (message,) = of(home, "messages", message_id=adopted["message_id"])
+    assert (message["state"], message["next_due"]) == ("dead", None)
+    assert adopted["delivery_id"] not in {row["delivery_id"] for row in of(home, "ready")}
+    # a command finds it as it finds ours
+    listed = select_deliveries(DeadLetters(home._settings), "redrive", Selection(topic="adopted-mart"), None)
+    assert {one.delivery_id for one in listed} == {ours["delivery_id"], adopted["delivery_id"]}
+    for kind, state, lives in (("discard", "discarded", 1), ("restore", "open", 1), ("redrive", "redriven", 2)):
+        ask(home, (kind, adopted))
+        row = one(home, adopted)
+        assert (row["state"], row["lives"], row["topic"]) == (state, lives, "graves-topic")
 
 
 HOSTILE: list[tuple[bytes | None, bytes | None]] = [

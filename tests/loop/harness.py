@@ -22,9 +22,10 @@ T = TypeVar("T")
 
 # Every test has a domain of its own, `ladder.orders` and so on; one source reads the reports of them all.
 SEEDS = {
-    "sources": """source,topic,dialect,consumer_group,speaks_for,start,states_kind
-reports,"^[a-z]+[.]reports$",redrive,,"^[a-z]+[.]orders$",earliest,true
-spring,"^[a-z]+[.]spring-reports$",spring,,"^[a-z]+[.]orders$",earliest,true
+    "sources": """source,topic,dialect,consumer_group,speaks_for,start,states_kind,adopt
+reports,"^[a-z]+[.]reports$",redrive,,"^[a-z]+[.]orders$",earliest,true,
+spring,"^[a-z]+[.]spring-reports$",spring,,"^[a-z]+[.]orders$",earliest,true,
+graves,"^[a-z]+[.]graves$",spring,,"^[a-z]+[.]orders$",earliest,false,dead
 """,
     "routes": """topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic,dead_letter_headers,privacy
 *,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,

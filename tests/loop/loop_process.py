@@ -40,6 +40,7 @@ POINTS = (
     "before the results' append",
     "before the ticks row",
 )
+"""What any loop with something to do comes by; and, where a command is carried out, `after the orders' append`."""
 
 
 def family(root: int) -> list[int]:
@@ -160,6 +161,16 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                 return append(self, ledger, rows, *when)
 
             Ledgers.append = die_instead  # type: ignore[method-assign]
+        case "after the orders' append":
+            append_orders = Ledgers.append
+
+            def append_and_die(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+                batch = append_orders(self, ledger, rows, *when)
+                if ledger == "events" and {"command", "delivery_id"} <= {*rows.columns}:
+                    die()
+                return batch
+
+            Ledgers.append = append_and_die  # type: ignore[method-assign]
         case _:
             raise ValueError(f"no such point: {point}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration import commands
+from orchestration.check import run_checks
 from orchestration.cli import app
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
 from tests.loop.harness import Record, Redrive
+from tests.loop.test_spring import recovered
 
 COMMANDS = "redrive.commands"
 
@@ -211,6 +214,50 @@ def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_p
     states = obeying.sql("select state, lives from dead_letters where original_topic = 'triage.orders'")
     assert [tuple(row) for row in states] == [("open", 2)] * 2
     assert "no rule wants anything sent again now" in _call(obeying, "dlq", "triage")
+
+
+def test_a_dead_letter_of_others_is_adopted_where_it_lies_redriven_and_dies_again_as_ours(obeying: Redrive) -> None:
+    obeying.domain("adopted")
+    obeying.topics("adopted.graves")
+    original = Record("adopted.orders", *obeying.write("adopted.orders", b"k", b"v"), 0, b"k", b"v", (("trace", b"\x01"),))
+    headers = [*original.headers, *recovered(original, b"java.lang.NullPointerException")]
+    _, offset = obeying.write("adopted.graves", original.key, original.value, headers)
+    # another doesn't say where it came from
+    obeying.write("adopted.graves", b"odd", b"v")
+    obeying.decided("adopted", 2)
+    obeying.settle()
+    found = obeying.sql("select * from dead_letters where topic = 'adopted.graves' order by offset")
+    assert [(row["state"], row["offset"], row["reason"]) for row in found] == [("open", offset + n, "adopted") for n in range(2)]
+    assert [row["error_kind"] for row in found] == ["fatal", "retriable"]
+    # no copy, no retry
+    assert [obeying.read(f"adopted.{topic}") for topic in ("orders.dlq", "orders-billing-retry")] == [[], []]
+
+    dead = DeadLetters(obeying.loop.settings)
+    listed = select_deliveries(dead, "redrive", Selection(state="open", topic="^adopted[.]"), None)
+    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
+    assert (row["listed"], row["redriven"], row["refused"], row["sent"]) == (2, 1, 1, 1)
+    (retry,) = obeying.retries("adopted", 1)
+    assert (retry.value, retry.own_headers, retry.header("redrive-attempt")) == (b"v", original.headers, "1")
+    obeying.report(retry, error="KeyError")
+    obeying.dead("adopted", 1)
+    obeying.settle()
+    (again,) = obeying.sql(f"select * from dead_letters where message_id = '{found[0]['message_id']}'")
+    assert (again["state"], again["life"], again["lives"], again["topic"]) == ("open", 2, 2, "adopted.orders.dlq")
+
+    (odd,) = (one for one in listed if one.message_id == found[1]["message_id"])
+    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive", to="adopted.orders"), [odd]))
+    assert (row["redriven"], row["refused"]) == (1, 0)
+    assert [record.key for record in obeying.read("adopted.orders")] == [b"k", b"odd"]
+
+
+def test_check_finds_a_source_that_would_adopt_our_own_dead_letters(obeying: Redrive, tmp_path: Path) -> None:
+    obeying.domain("ours")
+    seeds = shutil.copytree(obeying.loop.settings.seeds, tmp_path / "seeds")
+    _add(seeds / "sources.csv", "taken,ours.orders.dlq,spring,billing,ours.orders,earliest,false,dead")
+    findings = run_checks(obeying.loop.settings.model_copy(update={"seeds": seeds}), create=False)
+    found = [finding.found for finding in findings if finding.what == "topic ours.orders.dlq" and not finding.ok]
+    assert [text for text in found if "is read by source taken" in text]
+    assert {finding.found for finding in findings if finding.what == "source taken"} == {"ours.orders.dlq; their dead letters are adopted"}
 
 
 @pytest.fixture

@@ -70,10 +70,10 @@ class Processes:
             send_to_family(process.pid, signal.SIGKILL)
             pytest.fail(f"the loop did not end within {seconds:g} s; it said:\n{process.communicate()[1][-4000:]}")
 
-    def fail_some(self, prefix: str, count: int) -> None:
+    def fail_some(self, prefix: str, count: int, **how: Any) -> None:
         """New messages whose first processing fails."""
         for number in range(count):
-            self.topics.fails(f"{self.domain}.orders", f"{prefix}-{number}".encode(), b"value")
+            self.topics.fails(f"{self.domain}.orders", f"{prefix}-{number}".encode(), b"value", **how)
 
     @contextlib.contextmanager
     def failing_consumer(self) -> Iterator[None]:
@@ -107,14 +107,23 @@ class Processes:
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
         """Asks the tables, from yet another process."""
-        asked = subprocess.run(
-            [Path(sys.executable).with_name("redrive"), "sql", statement, "--format", "json", "--home", self.home / "state"],
+        return [json.loads(line) for line in self.redrive("sql", statement, "--format", "json").splitlines()]
+
+    def redrive(self, *arguments: str) -> str:
+        """What the command line prints."""
+        called = subprocess.run(
+            [Path(sys.executable).with_name("redrive"), *arguments, "--home", self.home / "state"],
             cwd=self.project,
+            env={
+                **os.environ,
+                "REDRIVE_SEEDS": str(self.home / "seeds"),
+                "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": self.kafka["bootstrap.servers"],
+            },
             stdout=subprocess.PIPE,
             text=True,
             check=True,
         )
-        return [json.loads(line) for line in asked.stdout.splitlines()]
+        return called.stdout
 
     def close(self) -> None:
         """Kills what is left."""
@@ -206,6 +215,58 @@ def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_fl
         "waiting": 0,
         "generations": len(cases) + 1,
     }
+
+
+def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 30
+    commands = f"{processes.domain}.commands"
+    processes.topics.topics(commands)
+    monkeypatch.setenv("REDRIVE_COMMANDS_TOPIC", commands)
+    processes.fail_some("message", count, error="KeyError")
+    first = processes.start()
+    said = processes.ended(first)
+    assert first.returncode == 0, said[-3000:]
+    assert (len(processes.dead()), processes.retries()) == (count, [])
+
+    command = processes.redrive("dlq", "redrive", "--all", "--rate", "3/s", "--reason", "the bug is fixed").split()[-1]
+    cases = [
+        ("after the orders' append", False),
+        # what was issued before is decided
+        ("after the fold", False),
+        ("in the middle of sending", True),
+        ("before the results' append", False),
+        ("after the orders' append", False),
+    ]
+    for point, spare_workers in cases:
+        process = processes.start(die=point, spare_workers=spare_workers)
+        said = processes.ended(process)
+        assert process.returncode == -signal.SIGKILL, f"{point}: {said[-3000:]}"
+    last = processes.start()
+    said = processes.ended(last, 400)
+    assert last.returncode == 0, said[-3000:]
+
+    # none is lost, and none is sent twice but what one kill left without results
+    retries = processes.retries()
+    sent = deliveries(retries)
+    in_flight = int((processes.home / "state" / "unrecorded").read_text())
+    assert {record.key for record in retries} == {f"message-{number}".encode() for number in range(count)}
+    assert len(sent) == count
+    assert 0 < len(retries) - count <= in_flight < count
+    assert len(processes.dead()) == count
+
+    # none is issued twice, and the tables tell the same
+    (told,) = processes.sql(
+        f"""
+        select
+            state, listed, issued, redriven, sent, on_their_way, refused,
+            (select count(*) from events where command = '{command}' and delivery_id is not null) as orders,
+            (select count(distinct index) from events where command = '{command}' and delivery_id is not null) as distinct_orders,
+            (select count(*) from ready) as waiting
+        from redrives where command = '{command}'
+        """
+    )
+    numbers = dict.fromkeys(("listed", "issued", "redriven", "sent", "orders", "distinct_orders"), count)
+    assert told == {"state": "done", "on_their_way": 0, "refused": 0, "waiting": 0, **numbers}
 
 
 def test_a_loop_that_was_frozen_and_superseded_writes_nothing_when_it_goes_on(processes: Processes) -> None:

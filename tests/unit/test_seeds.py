@@ -126,6 +126,19 @@ def test_what_is_wrong_with_a_column_that_may_be_left_out(seeds: Path, column: s
     assert told in problem
 
 
+@pytest.mark.parametrize(("adopt", "told"), [("dead", None), ("", None), ("died", "adopt is 'died': must be dead, or empty")])
+def test_a_source_adopts_dead_letters_or_nothing(seeds: Path, adopt: str, told: str | None) -> None:
+    path = seeds / "sources.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([f"{lines[0]},adopt", f"{lines[1]},{adopt}"]) + "\n", encoding="utf-8")
+    if told is None:
+        assert [row["adopt"] for row in read_seeds(seeds).rows["sources"]] == [adopt]
+        return
+    with pytest.raises(SeedError) as error:
+        read_seeds(seeds)
+    assert told in str(error.value)
+
+
 def test_a_file_that_is_missing_is_told_with_what_would_do(seeds: Path) -> None:
     (seeds / "privacy.csv").unlink()
     with pytest.raises(SeedError, match=r"privacy[.]csv: is missing; without rows it is this line: name,stack,message,payload,headers"):
@@ -135,6 +148,7 @@ def test_a_file_that_is_missing_is_told_with_what_would_do(seeds: Path) -> None:
 
 
 def test_a_column_that_the_file_lacks_has_its_default(seeds: Path) -> None:
+    assert [source["adopt"] for source in read_seeds(seeds).rows["sources"]] == [""]
     path = seeds / "routes.csv"
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([f"{lines[0]},gate", f"{lines[1]},partition", f"{lines[2]},"]) + "\n", encoding="utf-8")
