@@ -510,7 +510,8 @@ def dlq_purge(
     """Remove the payloads of discarded dead letters: they can't be sent again. The copies in Kafka are left."""
     from orchestration.operators import Wish
 
-    chosen = _Chosen(ids, topic, error_class, group, fingerprint, state, since, where, everything, most, listed, dry_run)
+    filters = _Filters(topic, error_class, group, fingerprint, state, since, where)
+    chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
     _give(home, Wish("purge", reason, _who(who), ticket), chosen, asks=not yes)
 
 

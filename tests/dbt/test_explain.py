@@ -60,6 +60,7 @@ def test_what_was_passed_over_is_told(home: Home, rulebook: Rulebook) -> None:
     assert "not by error_rules: a.B, message late for topic order: its message, code or header is another" in text
 
 
+@pytest.mark.slow
 def test_rules_that_changed_since_are_told(home: Home, rulebook: Rulebook, seeds: Path) -> None:
     message = _decided(home, report("since", 1))
     assert not any("the rules have changed since" in what for _, what in told(rulebook.history_of(message)))

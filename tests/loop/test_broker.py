@@ -74,6 +74,7 @@ def served(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_it_comes_back_with_its_data_after_kill_9_of_its_parent_and_of_itself(tmp_path: Path, served: subprocess.Popen[str]) -> None:
     port = remembered_port(tmp_path)
     address = f"127.0.0.1:{port}"

@@ -192,6 +192,7 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redri
     assert _state(obeying, command)["issued"] == 0
 
 
+@pytest.mark.slow
 def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_people(obeying: Redrive) -> None:
     obeying.domain("triage")
     _die(obeying, "triage", 2)

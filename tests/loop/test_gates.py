@@ -86,6 +86,7 @@ def test_a_gate_closes_probes_and_opens_over_a_restart_with_nothing_lost_or_char
     quick.settle()
 
 
+@pytest.mark.slow
 def test_a_probe_that_dies_is_followed_by_the_next_and_what_the_group_has_processed_has_recovered(quick: Redrive) -> None:
     quick.domain("died")
     topic = "died.orders-billing-retry"
@@ -113,6 +114,7 @@ def test_a_probe_that_dies_is_followed_by_the_next_and_what_the_group_has_proces
     assert states == {0: "dead", 1: "recovered"}
 
 
+@pytest.mark.slow
 def test_where_order_matters_a_partition_has_a_gate_of_its_own(quick: Redrive) -> None:
     quick.domain("parts", partitions=2)
     _commit(quick, "parts.orders-billing-retry", 0)

@@ -73,6 +73,7 @@ def test_a_message_that_fails_is_sent_again_and_dies_is_counted_at_each_step(red
     assert scrape("redrive_last_tick_timestamp_seconds") > ticked, "an idle loop turns, too"
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_destination_and_what_kafka_refuses_is_told(redrive: Redrive, scrape: Scrape) -> None:
     redrive.domain("unsent")
     redrive.topics("unsent.orders-locked-retry")
@@ -96,6 +97,7 @@ def test_what_waits_for_a_destination_and_what_kafka_refuses_is_told(redrive: Re
     redrive.dead("unsent", 1)
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_leaves_its_port(redrive: Redrive, scrape: Scrape) -> None:
     redrive.loop.tick()
     assert scrape("redrive_loop_info", redrive_instance="default") == 1

@@ -212,6 +212,7 @@ def lose_directory(state: Path) -> Callable[[], None]:
     return mend
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "fail", "seconds"),
     [pytest.param("busy", lock_catalog, 4, id="catalog locked"), pytest.param("unwritable", lose_directory, 8, id="warehouse gone")],
@@ -300,6 +301,7 @@ def test_results_that_cannot_be_written_down_are_kept_and_nothing_is_sent_again(
     assert "ledgers" not in redrive.loop._trouble
 
 
+@pytest.mark.slow
 def test_results_that_spark_has_lost_do_not_stop_the_loop(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.domain("lost")
 
@@ -352,6 +354,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(redrive: Redr
     redrive.retries("again", 2)
 
 
+@pytest.mark.slow
 def test_partitions_that_are_added_are_read_from_their_beginning(redrive: Redrive) -> None:
     redrive.domain("wider")
     redrive.fails("wider.orders", b"before", b"v")

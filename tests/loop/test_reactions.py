@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.loop.harness import Record, Redrive
@@ -54,6 +55,7 @@ def test_a_wrapped_error_is_what_its_cause_is_and_a_blocking_one_has_a_route_of_
     redrive.settle()
 
 
+@pytest.mark.slow
 def test_a_start_loads_rules_only_if_they_are_others(redrive: Redrive) -> None:
     def commits() -> int:
         return len(redrive.sql(f"select * from {redrive.loop.schema}.error_rules.snapshots"))

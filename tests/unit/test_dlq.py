@@ -162,7 +162,7 @@ finally:
     ("typed", "offered"),
     [
         ("dlq redrive --r", ["--reason", "--rate"]),
-        ("dlq list --state re", ["redriven", "recovered"]),
+        ("dlq list --state re", ["redriven", "recovered", "refused"]),
         ("dlq list --class com.", ["com.acme.A"]),
         ("dlq redrive --to o", ["original"]),
         ("dlq redrive --list 0", ["0123456789ab"]),
