@@ -315,9 +315,8 @@ class Commands:
             .where(F.col("batch").between(min(batches), max(batches)) & (F.col("kind") == "report"))
             # maintenance has removed what was purged
             .where("key is not null or value is not null or headers is not null")
-            .withColumn("cause", F.concat_ws("/", "topic_id", "partition", "offset", "index"))
+            .select(F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("cause"), *told)
             .join(F.broadcast(causes), "cause")
-            .select(*names, "cause", *told)
         )
         again = F.col("cause").isNotNull()
         return (
