@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+# tables of a few rows are read several times as fast without the code that Spark would generate for each query; what runs in a process of
+# its own has it, as in production
+os.environ.setdefault("REDRIVE_CODEGEN", "false")
 
 # the tests on the broker are two halves, so that each worker can have one
 _SHARING = ("tests/dagster/", "tests/dbt/", "tests/loop/test_promise", "tests/loop/")

@@ -52,7 +52,6 @@ def deployment(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     seeds = write_seeds(path / "seeds", PROJECT)
     environment = {
         "REDRIVE_HOME": str(path / "home"),
-        "REDRIVE_CODEGEN": "false",
         "REDRIVE_SEEDS": str(seeds),
         "REDRIVE_PROJECT": str(PROJECT),
         "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,

@@ -131,12 +131,6 @@ def _rules() -> list[dict[str, str | None]]:
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Tables with a source of each dialect, one that speaks for a single topic, and a few routes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REDRIVE_CODEGEN", "false")
-        return _home(tmp_path_factory)
-
-
-def _home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(
         tmp_path_factory.mktemp("home") / "home",
         seeds={

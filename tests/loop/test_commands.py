@@ -75,7 +75,10 @@ def _taken_up(redrive: Redrive, command: str) -> None:
 def _until_done(redrive: Redrive, command: str, state: str = "done") -> Any:
     """Turns the loop until it has nothing more to issue of a command, which must then be in this state."""
     _taken_up(redrive, command)
-    redrive.until(lambda: state != "done" or command not in redrive.loop.commands._open, f"all of {command} is issued")
+    if state == "done":
+        # a loop that has just started has not read which commands are open
+        commands = redrive.loop.commands
+        redrive.until(lambda: commands._read_upto is not None and command not in commands._open, f"all of {command} is issued")
     redrive.settle()
     row = _state(redrive, command)
     assert row["state"] == state

@@ -55,7 +55,7 @@ class Processes:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.loop.loop_process", json.dumps({"settings": settings, **told})],
             cwd=self.project,
-            env={**os.environ, "PYTHONPATH": str(self.project)},
+            env={**os.environ, "PYTHONPATH": str(self.project), "REDRIVE_CODEGEN": "true"},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -116,6 +116,7 @@ class Processes:
             cwd=self.project,
             env={
                 **os.environ,
+                "REDRIVE_CODEGEN": "true",
                 "REDRIVE_SEEDS": str(self.home / "seeds"),
                 "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": self.kafka["bootstrap.servers"],
             },
