@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 from xdist.remote import Producer
@@ -14,6 +16,15 @@ os.environ.setdefault("REDRIVE_CODEGEN", "false")
 
 # the tests on the broker are two halves, so that each worker can have one
 _SHARING = ("tests/dagster/", "tests/dbt/", "tests/loop/test_promise", "tests/loop/")
+
+
+@pytest.fixture(autouse=True)
+def no_log_into_a_closed_stream() -> Iterator[None]:
+    """A command that a test calls logs to the standard error of that call: what runs after it would complain of each line."""
+    yield
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
+        root.removeHandler(handler)
 
 
 class ByFolder(LoadScopeScheduling):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import Row
 
 from orchestration.dlq import DeadLetters, Selection
@@ -143,6 +144,7 @@ def said(home: Home, what: str, reason: str, ticket: str | None, death: Row) -> 
     home.fold()
 
 
+@pytest.mark.slow
 def test_what_was_said_last_about_a_dead_letter_stands_beside_it(home: Home) -> None:
     death, silent = die(home, *(report("said-of", number, error=NULL_POINTER) for number in range(2)))
     assert (one(home, death)["note"], one(home, death)["ticket"]) == (None, None)
