@@ -234,7 +234,9 @@ def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int 
         changes = [*(f"{column} = null" for column in _PURGED[table]), *(["payload_bytes = 0"] if table == "deliveries" else [])]
         emptied[table] = _unless_overtaken(partial(_Table(spark, f"{schema}.{table}").empty, changes, where), "payloads", [])
         if emptied[table] is None:
-            return {"deliveries": None, **emptied}
+            emptied = {"deliveries": None, **emptied}
+            break
+    spark.catalog.dropTempView("purged_causes")
     return emptied
 
 

@@ -39,9 +39,9 @@ def refused(home: Home) -> dict[str, Row]:
 
 def redrive(home: Home, *refused: Row, to: str | None = None) -> list[Row]:
     """What the loop makes of a redrive of these; the decisions."""
-    commands = Commands(home.spark, home.schema, home._ledgers, {})
+    commands = Commands(home.spark, home.schema, home._ledgers, {}, most=1000)
     each = _Open("command", "redrive", len(refused), 1, 1, to, None, None, None, timedelta())
-    each.deliveries = [(row["delivery_id"], row["due_at"]) for row in refused]
+    each.page = [(row["delivery_id"], row["due_at"], place) for place, row in enumerate(refused)]
     commands._append(each, 0, len(refused), home.now)
     home.fold()
     decisions = home.decisions()
