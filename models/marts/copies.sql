@@ -12,7 +12,7 @@ results as (
 
 adopted as (
 
-    select * from {{ ref('decisions') }}
+    select * from {{ ref('decisions_once') }}
     where decision = 'adopted'
 
 ),

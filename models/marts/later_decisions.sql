@@ -6,7 +6,7 @@ with
 decisions as (
 
     -- whole row groups have none of these, and are skipped
-    select * from {{ ref('decisions') }}
+    select * from {{ ref('decisions_once') }}
     where life > 1 or decision = 'redrive' or decision in {{ operator_decisions() }}
 
 ),

@@ -5,7 +5,8 @@ with
 
 decisions as (
 
-    select * from {{ ref('decisions') }}
+    -- none of their payloads is read here
+    select * from {{ ref('decisions_once') }}
 
 ),
 
@@ -15,7 +16,7 @@ refused as (
     select
         *,
         row_number() over (partition by message_id order by batch desc, cause desc) as from_last
-    from decisions
+    from {{ ref('decisions') }}
     where decision = 'refused' and delivery_id is not null
 
 ),

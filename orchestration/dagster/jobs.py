@@ -117,7 +117,7 @@ class RedriveConfig(dg.Config):
     dry_run: bool = Field(default=True, description="Only show what would be sent, and keep the list. What is sent is such a list.")
     list_name: str = Field(default="", description="The list that a dry run showed. Needed to send; nothing else chooses then.")
     ids: list[str] = Field(default=[], description="Message ids.")
-    where: str = Field(default="", description="One condition in SQL over the columns of the mart dead_letters.")
+    where: str = Field(default="", description="One condition in SQL over the columns of the mart stranded_messages.")
     group: str = Field(default="", description="The consumer group; ^ begins a regular expression.")
     topic: str = Field(default="", description="The original topic; or ^...")
     error_class: str = Field(default="", description="The error's class, with or without its package; or ^...")

@@ -157,6 +157,7 @@ def test_what_was_said_last_about_a_dead_letter_stands_beside_it(home: Home) -> 
     assert (one(home, silent)["note"], one(home, silent)["ticket"]) == (None, None)
 
 
+@pytest.mark.slow
 def test_an_adopted_letter_is_a_dead_letter_like_ours_and_lies_where_it_was_read(home: Home) -> None:
     dead_at = home.now - timedelta(hours=3)
     (ours,) = die(home, report("adopted-mart", 1, error=NULL_POINTER, failed_at=home.now))

@@ -723,6 +723,7 @@ def test_nothing_is_due_before_it_was_known(decided: dict[str, list[Row]]) -> No
     assert [row for rows in decided.values() for row in rows if row["due_at"] < row["recorded_at"]] == []
 
 
+@pytest.mark.slow
 def test_how_batches_are_folded_changes_nothing(home: Home) -> None:
     sent = report("folded-apart", 1, failed_at=home.now - timedelta(days=400))
     before = home.batch
@@ -770,10 +771,18 @@ def broken_rule(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.mark.parametrize(
     ("ending", "complaint"),
     [
-        ("select * from classified where original_offset <> 1", "the fold made 0 decisions for input"),
-        ("select * from classified union all select * from classified where original_offset = 1", "the fold made 2 decisions for input"),
+        pytest.param(
+            "select * from classified where original_offset <> 1",
+            "the fold made 0 decisions for input",
+            id="drops one",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "select * from classified union all select * from classified where original_offset = 1",
+            "the fold made 2 decisions for input",
+            id="doubles one",
+        ),
     ],
-    ids=["drops one", "doubles one"],
 )
 def test_a_rule_that_loses_or_doubles_an_input_stops_the_fold(
     home: Home, broken_rule: Callable[[str], Path], ending: str, complaint: str

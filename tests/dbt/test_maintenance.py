@@ -129,6 +129,7 @@ def holding(home: Home) -> dict[str, int]:
     return {table: sum(SECRET in str(row) for row in home.read(table)) for table in TABLES}
 
 
+@pytest.mark.slow
 def test_what_is_purged_is_removed_once_it_is_settled_and_nothing_else(home: Home, settings: Settings) -> None:
     topic = f"purged-{home.batch}"
     home.later(hours=1)

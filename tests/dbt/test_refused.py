@@ -65,6 +65,7 @@ def test_it_is_found_and_shown_like_a_dead_letter(home: Home, refused: dict[str,
     assert "refused, life 1 of 1" in shown.stdout
 
 
+@pytest.mark.slow
 def test_what_is_said_about_it_changes_its_state(home: Home, refused: dict[str, Row]) -> None:
     row = refused["a source reads it"]
 

@@ -181,6 +181,14 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redri
     assert obeying.sql("select 1 from decisions where decision = 'redrive' and original_topic = 'broken.orders'") == []
     states = obeying.sql("select state from dead_letters where original_topic = 'broken.orders' order by original_offset")
     assert [row["state"] for row in states] == ["discarded", "open", "open"]
+
+
+@pytest.mark.slow
+def test_what_was_stopped_stays_so_also_over_a_restart(obeying: Redrive) -> None:
+    obeying.domain("stopped")
+    _die(obeying, "stopped", 3)
+    listed = _list(obeying, "redrive", "stopped")
+    _until_done(obeying, send(obeying.loop.settings, _wish("discard"), listed[:1]))
     # a restore makes it open again; a stopped command leaves the rest as it is
     _until_done(obeying, send(obeying.loop.settings, _wish("restore"), listed[:1]))
     command = send(obeying.loop.settings, _wish("redrive", rate=1 / 3600), listed)
@@ -220,6 +228,7 @@ def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_p
     assert "no rule wants anything sent again now" in _call(obeying, "dlq", "triage")
 
 
+@pytest.mark.slow
 def test_a_dead_letter_of_others_is_adopted_where_it_lies_redriven_and_dies_again_as_ours(obeying: Redrive) -> None:
     obeying.domain("adopted")
     obeying.topics("adopted.graves")
@@ -284,6 +293,7 @@ def _add(path: Path, row: str) -> None:
     path.write_text(f"{text}{row}{',' * left_out}\n", encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_waits_is_sent_now_or_cancelled_and_what_was_sent_is_left_alone(slow: Redrive) -> None:
     slow.domain("slow")
     for number in range(2):

@@ -140,6 +140,7 @@ def test_where_order_matters_a_partition_has_a_gate_of_its_own(quick: Redrive) -
     quick.settle()
 
 
+@pytest.mark.slow
 def test_a_gate_of_a_group_that_commits_nothing_opens_when_no_report_comes(quick: Redrive) -> None:
     quick.domain("silent")
     quick.fails("silent.orders", b"k", b"0", error=BLOCKING)

@@ -40,6 +40,7 @@ def scrape(redrive: Redrive) -> Iterator[Scrape]:
     redrive.settle()
 
 
+@pytest.mark.slow
 def test_a_message_that_fails_is_sent_again_and_dies_is_counted_at_each_step(redrive: Redrive, scrape: Scrape) -> None:
     redrive.domain("measured")
     first = redrive.fails("measured.orders", b"k", b"v")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.loop.harness import Redrive
 
 
@@ -32,6 +34,7 @@ def test_a_failure_reported_again_is_a_duplicate(redrive: Redrive) -> None:
     assert len(redrive.read("twice.orders.dlq")) == 1
 
 
+@pytest.mark.slow
 def test_a_dead_message_that_fails_anew_begins_another_life(redrive: Redrive) -> None:
     redrive.domain("anew")
     first = redrive.fails("anew.orders", b"k", b"v", error="KeyError")

@@ -129,7 +129,7 @@ def test_a_loop_may_start_before_its_broker(redrive: Redrive, broker: Broker, ca
     [
         # long enough that the client gives up on a phase of the transaction, and short enough that it need not
         pytest.param("frozen", signal.SIGSTOP, 30, id="slower than a transaction may be", marks=pytest.mark.slow),
-        pytest.param("dozing", signal.SIGSTOP, 5, id="slow"),
+        pytest.param("dozing", signal.SIGSTOP, 5, id="slow", marks=pytest.mark.slow),
         pytest.param("killed", signal.SIGKILL, 30, id="killed", marks=pytest.mark.slow),
     ],
 )
@@ -341,17 +341,17 @@ def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(redrive: Redri
 
 
 def test_a_topic_that_was_created_again_is_read_from_its_beginning(redrive: Redrive) -> None:
-    redrive.domain("again")
+    redrive.domain("renewed")
     admin = AdminClient({**redrive.kafka})
-    redrive.fails("again.orders", b"before", b"v")
-    assert [row["report_offset"] for row in redrive.decided("again", 1)] == [0]
-    for deleted in admin.delete_topics(["again.reports"]).values():
+    redrive.fails("renewed.orders", b"before", b"v")
+    assert [row["report_offset"] for row in redrive.decided("renewed", 1)] == [0]
+    for deleted in admin.delete_topics(["renewed.reports"]).values():
         deleted.result()
     redrive.loop.tick()
-    redrive.topics("again.reports")
-    redrive.fails("again.orders", b"after", b"v")
-    assert [row["report_offset"] for row in redrive.decided("again", 2)] == [0, 0]
-    redrive.retries("again", 2)
+    redrive.topics("renewed.reports")
+    redrive.fails("renewed.orders", b"after", b"v")
+    assert [row["report_offset"] for row in redrive.decided("renewed", 2)] == [0, 0]
+    redrive.retries("renewed", 2)
 
 
 @pytest.mark.slow

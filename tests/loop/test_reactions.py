@@ -39,6 +39,7 @@ def test_backpressure_charges_nothing_and_a_quota_waits_five_times_as_long_also_
     redrive.settle()
 
 
+@pytest.mark.slow
 def test_a_wrapped_error_is_what_its_cause_is_and_a_blocking_one_has_a_route_of_its_own(redrive: Redrive) -> None:
     redrive.domain("chain")
     stack = "java.util.concurrent.ExecutionException: x\n\tat a.B(B.java:1)\nCaused by: java.lang.NullPointerException: y\n\tat c\n"
