@@ -11,23 +11,26 @@ failures as (
 judged as (
 
     select
-        * except (candidates),
-        transform(candidates, c -> struct(
-            c.place, c.is_default, c.rule, c.kind, c.message, c.codes, c.header_place, c.header_value,
-            coalesce({{ text_matches('causes[c.place].message', 'c.message') }}, c.message is null)
-                and (c.codes is null or coalesce(array_contains(c.codes, error_code), false))
-                and (
-                    c.header_place is null
-                    or coalesce(
-                        case
-                            when c.header_value is null then rule_headers[c.header_place - 1] is not null
-                            when startswith(c.header_value, '^') then rule_headers[c.header_place - 1] rlike c.header_value
-                            else rule_headers[c.header_place - 1] = c.header_value
-                        end,
-                        false
+        *,
+        array_position(
+            transform(
+                candidates,
+                c -> coalesce({{ text_matches('causes[c.place].message', 'c.message') }}, c.message is null)
+                    and (c.codes is null or coalesce(array_contains(c.codes, error_code), false))
+                    and (
+                        c.header_place is null
+                        or coalesce(
+                            case
+                                when c.header_value is null then rule_headers[c.header_place - 1] is not null
+                                when startswith(c.header_value, '^') then rule_headers[c.header_place - 1] rlike c.header_value
+                                else rule_headers[c.header_place - 1] = c.header_value
+                            end,
+                            false
+                        )
                     )
-                ) as holds
-        )) as candidates
+            ),
+            true
+        ) as turn
     from failures
 
 ),
@@ -36,8 +39,7 @@ matched as (
 
     select
         *,
-        try_element_at(filter(candidates, c -> c.holds), 1) as found,
-        array_position(transform(candidates, c -> c.holds), true) as turn
+        case when turn > 0 then candidates[turn - 1] end as found
     from judged
 
 ),

@@ -51,6 +51,7 @@ in_scope as (
                 and coalesce({{ topic_matches('alike.original_topic', 't.topic') }}, false)
                 and (t.consumer_group = '*' or t.consumer_group <=> alike.consumer_group)
         ) as dead_letter_topics_here,
+        array_position(transform(alike.classes, c -> not array_contains(rules.transparent_wrappers, c)), true) - 1 as outermost,
         transform(alike.classes, class -> filter(
             rules.class_rules[class],
             r -> {{ is_in_scope('r.what', 'alike.source', 'alike.original_topic', 'alike.consumer_group') }}
@@ -62,7 +63,8 @@ in_scope as (
 
 sorted as (
 
-    -- a transparent wrapper is looked through, but what holds for all others holds for it, too
+    -- A transparent wrapper is looked through, but what holds for all others holds for it, too. What asks for a code or a header alone holds
+    -- for each cause or for none: one is enough to ask.
     select
         failures,
         rules_hash,
@@ -81,8 +83,11 @@ sorted as (
             transform(
                 filter(
                     other_rules_here,
-                    r -> r.what.is_default
-                        or (not array_contains(transparent_wrappers, class) and coalesce(class rlike r.what.class_pattern, true))
+                    r -> case
+                        when r.what.is_default then place = 0
+                        when r.what.class_pattern is null and r.what.message is null then place = outermost
+                        else not array_contains(transparent_wrappers, class) and coalesce(class rlike r.what.class_pattern, true)
+                    end
                 ),
                 r -> {{ rule_candidate('r.what', 'place', 'cast(null as int)') }}
             )

@@ -14,6 +14,8 @@ NPE = "java.lang.NullPointerException"
 TIMEOUT = "java.net.SocketTimeoutException"
 PSQL = "org.postgresql.util.PSQLException"
 CANCELED = "canceling statement due to statement timeout"
+LISTENER = "org.springframework.kafka.listener.ListenerExecutionFailedException"
+ASKED_ONCE = "no header or code that is asked for, of any cause"
 
 JAVA_STACK = """java.lang.RuntimeException: outer
 \tat com.acme.Listener.on(Listener.java:1)
@@ -238,6 +240,20 @@ CASES = [
         "default: retriable",
         None,
     ),
+    Case(
+        "a header's value, whatever wraps the error",
+        fails("codes", LISTENER, "m", f"{LISTENER}: m\n\tat x.Y\nCaused by: c.C: boo\n", ("status", "429")),
+        "quota",
+        "header status=429 for topic codes",
+        "c.C header 429",
+    ),
+    Case(
+        ASKED_ONCE,
+        fails("codes", "c.C", "m", "c.C: m\n\tat x.Y\nCaused by: d.D: boo\n", ("status", "200")),
+        "retriable",
+        "default: retriable",
+        None,
+    ),
     # ---------- what the report states
     Case(
         "the report says the kind", fails("c13", NPE, None, None, ("redrive-error-kind", "SNBE")), "retriable", "stated by the report", None
@@ -276,6 +292,12 @@ def decided(home: Home) -> list[Row]:
 def test_which_rule_decides(place: int, decided: list[Row]) -> None:
     case, row = CASES[place], decided[place]
     assert (row["error_kind"], row["rule"].removeprefix("error_rules: "), row["matched"]) == (case.kind, case.rule, case.matched)
+
+
+def test_what_asks_for_no_class_is_passed_over_once_not_for_each_cause(decided: list[Row]) -> None:
+    passed_over = decided[[case.name for case in CASES].index(ASKED_ONCE)]["passed_over"]
+    assert "error_rules: header status=429 for topic codes" in passed_over
+    assert len(passed_over) == len(set(passed_over))
 
 
 def test_causes_are_read_from_headers_and_stacks(home: Home) -> None:

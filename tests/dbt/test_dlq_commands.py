@@ -158,6 +158,7 @@ def test_groups_count_what_is_selected(call: Call, dead: list[Row]) -> None:
     assert ids(call("dlq", "list", "--fingerprint", fingerprint, "--topic", "dlq", "--format", "json")) == {"2"}
 
 
+@pytest.mark.slow
 def test_related_names_the_relations(call: Call, dead: list[Row]) -> None:
     found = {
         row["message_id"]: row["relations"]

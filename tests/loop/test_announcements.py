@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.loop.harness import Redrive
@@ -19,6 +20,7 @@ def _announced(redrive: Redrive, count: int) -> list[dict[str, Any]]:
     return said
 
 
+@pytest.mark.slow
 def test_each_decision_is_announced_and_a_restart_goes_on_where_it_was(redrive: Redrive) -> None:
     redrive.domain("announced")
     redrive.fails("announced.orders", b"0", b"before it was switched on")

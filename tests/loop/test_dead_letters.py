@@ -129,6 +129,7 @@ def test_a_dead_letter_lies_there_byte_for_byte(redrive: Redrive, failed: dict[s
     ]
 
 
+@pytest.mark.slow
 def test_a_class_has_a_dead_letter_topic_of_its_own_which_check_makes(redrive: Redrive) -> None:
     redrive.domain("lettersclass")
     record = redrive.fails("lettersclass.orders", b"k", b"v", error="letters.PoisonError")

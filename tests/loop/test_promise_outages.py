@@ -173,6 +173,7 @@ def test_a_broker_that_fails_while_messages_are_sent_charges_nobody(
     assert not redrive.loop._trouble
 
 
+@pytest.mark.slow
 def test_a_broker_without_transactions_is_served_too(redrive: Redrive) -> None:
     redrive.domain("plain")
     redrive.topics("plain.orders-locked-retry", **{"max.message.bytes": "1000"})
@@ -319,6 +320,7 @@ def test_results_that_spark_has_lost_do_not_stop_the_loop(redrive: Redrive, monk
     assert "ledgers" not in redrive.loop._trouble
 
 
+@pytest.mark.slow
 def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.domain("unheard")
     append = Ledgers.append
