@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 # At most so much of the time since the last issue counts: a loop that was away makes no flood.
 _LONGEST_ISSUE = timedelta(seconds=10)
 
+# Each is looked up in the wheel, and goes through the fold with its payload and its stack: with 50,000 of these (2.5 kB each, beside a
+# million dead letters) Spark's 3 GB don't suffice, and 10,000 are as quick, a row.
+ISSUED_AT_ONCE = 10_000
+
 # So much of a list is held in memory at a time: to read it costs a pass over the whole list.
 _PAGE = 50_000
 
@@ -94,8 +98,8 @@ class _Open:
 class Commands:
     """All commands that a loop has to obey. positions: those of the loop, which are kept in `ticks`.
 
-    most: how many messages of all commands are issued in one tick at most. It is what a tick takes in of reports, too: most of a fold is
-    fixed cost, so that many small ones take longer; larger ones let the retries of others wait.
+    most: how many messages of all commands are issued in one tick at most. Much of a fold is fixed cost, so that many small ones take
+    longer; larger ones let the retries of others wait, and need memory.
     """
 
     spark: SparkSession

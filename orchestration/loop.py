@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from orchestration.announce import Announcer
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster, ClusterError
-from orchestration.commands import Commands, issued_in
+from orchestration.commands import ISSUED_AT_ONCE, Commands, issued_in
 from orchestration.consumers import Consumers, Place
 from orchestration.dbt import Dbt, DbtError
 from orchestration.gates import Gates
@@ -187,7 +187,8 @@ class Loop:
         self.consumers = Consumers(self.spark, self.schema, self.cluster, settle, self.intake.positions.get(_AWAITED, 0))
         self.consumers.remember(last["awaited"] or [] if last else [])
         self.gates_outlet = self._outlet(self.settings.gates_topic) if self.settings.gates_topic else None
-        self.commands = Commands(self.spark, self.schema, self.ledgers, self.intake.positions, self.settings.intake_max_rows)
+        most = min(self.settings.intake_max_rows, ISSUED_AT_ONCE)
+        self.commands = Commands(self.spark, self.schema, self.ledgers, self.intake.positions, most)
 
     def _begin_to_measure(self) -> None:
         """Tells Prometheus from now on what is decided and sent, where somebody wants to know."""
