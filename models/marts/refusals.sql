@@ -5,7 +5,13 @@ with
 
 decisions as (
 
-    -- none of their payloads is read here
+    select * from {{ ref('decisions') }}
+
+),
+
+decisions_once as (
+
+    -- the same, for what needs no payload: what was purged of them is not looked up
     select * from {{ ref('decisions_once') }}
 
 ),
@@ -16,7 +22,7 @@ refused as (
     select
         *,
         row_number() over (partition by message_id order by batch desc, cause desc) as from_last
-    from {{ ref('decisions') }}
+    from decisions
     where decision = 'refused' and delivery_id is not null
 
 ),
@@ -24,12 +30,12 @@ refused as (
 went_on as (
 
     select
-        decisions.message_id,
-        max(decisions.batch) as batch
-    from decisions
-    left semi join refused on decisions.message_id = refused.message_id
-    where decisions.kind is not null or decisions.decision in ('dropped', 'cancelled')
-    group by decisions.message_id
+        decisions_once.message_id,
+        max(decisions_once.batch) as batch
+    from decisions_once
+    left semi join refused on decisions_once.message_id = refused.message_id
+    where decisions_once.kind is not null or decisions_once.decision in ('dropped', 'cancelled')
+    group by decisions_once.message_id
 
 ),
 
@@ -48,8 +54,8 @@ placed as (
 
     select told_again.delivery_id
     from told_again
-    inner join decisions on told_again.cause = decisions.cause
-    where decisions.cause like 'loop/%' and decisions.decision <> 'refused'
+    inner join decisions_once on told_again.cause = decisions_once.cause
+    where decisions_once.cause like 'loop/%' and decisions_once.decision <> 'refused'
 
 ),
 

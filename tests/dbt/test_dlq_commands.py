@@ -137,9 +137,9 @@ def test_show_writes_the_payload_byte_for_byte(call: Call, dead: list[Row], tmp_
     assert (result.exit_code, (tmp_path / "null").exists()) == (2, False)
 
 
+@pytest.mark.parametrize("command", ["show", "related"])
 @pytest.mark.parametrize(
-    ("command", "message_id", "said"),
-    [("show", "it's; --", "no message is called"), ("related", "billing:dlq/0/99", "its state is waiting"), ("show", "", "no message")],
+    ("message_id", "said"), [("it's; --", "no message is called"), ("billing:dlq/0/99", "its state is waiting"), ("", "no message")]
 )
 def test_an_id_that_is_no_dead_letter(call: Call, command: str, message_id: str, said: str) -> None:
     result = call("dlq", command, message_id)
