@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,9 +25,13 @@ from tests.dbt.test_dead_letter_marts import ask, die, one
 LATER = datetime.now(UTC) + timedelta(hours=2)
 
 
+def settings_of(home: Home) -> Settings:
+    return load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT, maintenance_snapshots=1)
+
+
 @pytest.fixture
 def settings(home: Home) -> Settings:
-    return load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT, maintenance_snapshots=1)
+    return settings_of(home)
 
 
 def append_tick(home: Home) -> None:
@@ -36,8 +41,7 @@ def append_tick(home: Home) -> None:
     home._ledgers.append("ticks", frame, home.now)
 
 
-@pytest.fixture
-def past(home: Home) -> None:
+def make_past(home: Home) -> None:
     """Six appends to each table in hours that are past by now; then one more fold, and a report that nobody has decided."""
     topic = f"maintained-{home.batch}"
     home.later(hours=1)
@@ -88,37 +92,79 @@ def by_table(done: MaintenanceReport) -> dict[str, TableReport]:
     return {table.table: table for table in done.tables}
 
 
-@pytest.mark.usefixtures("past")
-def test_rows_stay_as_they_are_in_fewer_sorted_files_and_a_second_run_commits_nothing(home: Home, settings: Settings) -> None:
+@dataclass(frozen=True)
+class Maintained:
+    """What the tables were like before a maintenance, and what it says that it did."""
+
+    rows: dict[str, list[str]]
+    wheel: set[str]
+    in_use: dict[str, set[str]]
+    snapshots: dict[str, int]
+    done: dict[str, TableReport]
+
+
+@pytest.fixture(scope="module")
+def maintained(home: Home) -> Maintained:
+    """The tables after six appends to each in hours that are past, and a maintenance."""
+    make_past(home)
     # what other tests have purged goes first
     settled = maintenance._settled(home.spark, home.schema)
     assert settled
     maintenance._purge(home.spark, home.schema, settled)
-    before = content(home)
-    wheel = files(home, "deliveries")
     current = f"due_at >= timestamp '{home.now:%Y-%m-%d %H}:00:00'"
-    untouched = {
-        "events": files(home, "events", f"batch >= {home.batch // 1000 * 1000}"),
-        "publish_results": files(home, "publish_results", current),
-        "deliveries": files(home, "deliveries", current),
-    }
-    assert untouched["events"]
-    assert untouched["deliveries"]
-    done = by_table(maintain(settings, home.spark, LATER))
-    assert content(home) == before
+    last_snapshot = "select max_by(snapshot_id, committed_at) as id from {}.{}.snapshots"
+    return Maintained(
+        content(home),
+        files(home, "deliveries"),
+        # what the loop works on: the last thousand batches, and what is due from this hour on
+        {
+            "events": files(home, "events", f"batch >= {home.batch // 1000 * 1000}"),
+            "publish_results": files(home, "publish_results", current),
+            "deliveries": files(home, "deliveries", current),
+        },
+        {table: home.spark.sql(last_snapshot.format(home.schema, table)).collect()[0]["id"] for table in TABLES},
+        by_table(maintain(settings_of(home), home.spark, LATER)),
+    )
+
+
+def test_rows_stay_as_they_are_in_fewer_sorted_files(home: Home, maintained: Maintained) -> None:
+    done = maintained.done
+    assert content(home) == maintained.rows
     assert {table: done[table].left for table in TABLES} == dict.fromkeys(TABLES, "")
     assert [table for table in TABLES if not done[table].files_after <= done[table].files_before - 5] == []
     assert [table for table in TABLES if done[table].files_rewritten < 6 or done[table].snapshots_expired < 1] == []
-    for table, expected in untouched.items():
-        assert expected <= files(home, table), f"{table}: a file that the loop works on was rewritten"
-    for file in files(home, "deliveries") - wheel:
+    assert maintained.in_use["events"]
+    assert maintained.in_use["deliveries"]
+    for table, used in maintained.in_use.items():
+        assert used <= files(home, table), f"{table}: a file that the loop works on was rewritten"
+    for file in files(home, "deliveries") - maintained.wheel:
         coordinates = home.spark.read.parquet(file).select("original_topic", "original_partition", "original_offset").collect()
         nulls_first = sorted(coordinates, key=lambda row: [(value is not None, value) for value in row])
         assert coordinates == nulls_first, "look-ups by coordinates skip less of a file that is not sorted by them"
+
+
+def test_a_second_maintenance_commits_nothing(home: Home, maintained: Maintained) -> None:
+    assert maintained.done
     unchanged = {table: versions(home, table) for table in TABLES}
-    again = by_table(maintain(settings, home.spark, LATER))
+    again = by_table(maintain(settings_of(home), home.spark, LATER))
     assert {table: versions(home, table) for table in TABLES} == unchanged
     assert [table for table in TABLES if again[table].files_rewritten or again[table].snapshots_expired] == []
+
+
+def test_a_guarded_append_that_began_before_maintenance_is_not_refused(home: Home, maintained: Maintained) -> None:
+    """The loop's guard: nobody has written batches above mine since my last snapshot."""
+    for table in ("events", "publish_results", "ticks"):
+        name = f"{home.schema}.{table}"
+        snapshot = maintained.snapshots[table]
+        assert home.spark.sql(f"select 1 from {name}.snapshots where snapshot_id = {snapshot}").collect(), f"{table}: expired"
+        row = home.spark.table(name).limit(1).withColumn("batch", F.lit(home.batch + 1))
+        (
+            row.writeTo(name)
+            .option("isolation-level", "serializable")
+            .option("validate-from-snapshot-id", str(snapshot))
+            .overwrite(F.col("batch") > home.batch)
+        )
+        home._ledgers.read_end()
 
 
 SECRET = "s3cret"
@@ -175,27 +221,6 @@ def test_what_is_purged_is_removed_once_it_is_settled_and_nothing_else(home: Hom
     assert one(home, purged)["purged_at"] is not None
 
 
-@pytest.mark.usefixtures("past")
-def test_a_guarded_append_that_began_before_maintenance_is_not_refused(home: Home, settings: Settings) -> None:
-    """The loop's guard: nobody has written batches above mine since my last snapshot."""
-    own = {
-        table: home.spark.sql(f"select max_by(snapshot_id, committed_at) from {home.schema}.{table}.snapshots").collect()[0][0]
-        for table in ("events", "publish_results", "ticks")
-    }
-    maintain(settings, home.spark, LATER)
-    for table, snapshot in own.items():
-        name = f"{home.schema}.{table}"
-        assert home.spark.sql(f"select 1 from {name}.snapshots where snapshot_id = {snapshot}").collect(), f"{table}: expired"
-        row = home.spark.table(name).limit(1).withColumn("batch", F.lit(home.batch + 1))
-        (
-            row.writeTo(name)
-            .option("isolation-level", "serializable")
-            .option("validate-from-snapshot-id", str(snapshot))
-            .overwrite(F.col("batch") > home.batch)
-        )
-        home._ledgers.read_end()
-
-
 def test_files_that_nothing_refers_to_are_removed_when_they_are_old(home: Home, settings: Settings) -> None:
     data = Path(next(iter(files(home, "deliveries"))).removeprefix("file:")).parent
     old, new = data / "killed-long-ago.parquet", data / "being-written.parquet"
@@ -221,6 +246,11 @@ def running(home: Home) -> Iterator[subprocess.Popen[str]]:
     yield process
     process.kill()
     process.wait()
+
+
+@pytest.fixture
+def past(home: Home) -> None:
+    make_past(home)
 
 
 @pytest.mark.usefixtures("past")

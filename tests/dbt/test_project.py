@@ -57,8 +57,19 @@ def _commits(home: Home) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("full_refresh", ["false", "true"], ids=["a bare run", "a full refresh"])
-def test_a_run_with_nothing_to_decide_leaves_the_records_alone(home: Home, monkeypatch: pytest.MonkeyPatch, full_refresh: str) -> None:
+@pytest.mark.parametrize(
+    ("full_refresh", "models"),
+    [
+        pytest.param("false", RECORDS, id="a run"),
+        pytest.param("true", RECORDS, id="a full refresh"),
+        # half a minute each: all the views are made anew
+        pytest.param("false", (), id="a run of everything", marks=pytest.mark.slow),
+        pytest.param("true", (), id="a full refresh of everything", marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_with_nothing_to_decide_leaves_the_records_alone(
+    home: Home, monkeypatch: pytest.MonkeyPatch, full_refresh: str, models: tuple[str, ...]
+) -> None:
     home.append_reports(report("left-alone", home.batch))
     home.fold()
     home.append_tick(home.batch)
@@ -67,7 +78,7 @@ def test_a_run_with_nothing_to_decide_leaves_the_records_alone(home: Home, monke
     assert rows["events"] > 0
     assert rows["deliveries"] > 0
     monkeypatch.setenv("DBT_FULL_REFRESH", full_refresh)
-    home.run("run")
+    home.run("run", *models)
     assert _commits(home) == commits
     assert {table: len(home.read(table)) for table in RECORDS} == rows
 

@@ -138,13 +138,23 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
     print(_call(obeying, "sql", "select what, state, listed, issued, sent, failed_again, who, reason from redrives"))
     print(_call(obeying, "explain", listed[0].message_id))
 
-    # asked for once more, everything is on its way already
+
+@pytest.mark.slow
+def test_what_is_on_its_way_is_not_sent_twice_and_what_died_again_begins_another_life(obeying: Redrive) -> None:
+    obeying.domain("thrice")
+    failed = _die(obeying, "thrice", 3)
+    listed = _list(obeying, "redrive", "thrice")
+    _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
+    again = obeying.retries("thrice", 3)[0]
+    obeying.report(again, error="KeyError")
+    obeying.dead("thrice", 4)
+    # asked for once more as it was, everything is on its way already, or in another life
     row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
-    assert (row["issued"], row["redriven"], row["on_their_way"]) == (6, 0, 6)
-    assert len(obeying.read("again.orders-billing-retry")) == 6
+    assert (row["issued"], row["redriven"], row["on_their_way"]) == (3, 0, 3)
+    assert len(obeying.read("thrice.orders-billing-retry")) == 3
     (message,) = {one.message_id for one in listed if one.message_id.endswith(f"/{failed[0].offset}")}
-    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), _list(obeying, "redrive", "again")))
-    assert (row["listed"], row["redriven"]) == (2, 2)
+    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), _list(obeying, "redrive", "thrice")))
+    assert (row["listed"], row["redriven"]) == (1, 1)
     lives = obeying.sql(f"select life from decisions where message_id = '{message}' and kind is not null order by life")
     assert [row["life"] for row in lives] == [1, 2, 2, 3]
 

@@ -219,7 +219,8 @@ def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_fl
 
 
 def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = 30
+    # a start issues what ten seconds allow at most, so that the last kill has something left to interrupt
+    count = 60
     commands = f"{processes.domain}.commands"
     processes.topics.topics(commands)
     monkeypatch.setenv("REDRIVE_COMMANDS_TOPIC", commands)
@@ -229,7 +230,7 @@ def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes:
     assert first.returncode == 0, said[-3000:]
     assert (len(processes.dead()), processes.retries()) == (count, [])
 
-    command = processes.redrive("dlq", "redrive", "--all", "--rate", "3/s", "--reason", "the bug is fixed").split()[-1]
+    command = processes.redrive("dlq", "redrive", "--all", "--rate", "1/s", "--reason", "the bug is fixed").split()[-1]
     cases = [
         ("after the orders' append", False),
         # what was issued before is decided
