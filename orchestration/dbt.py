@@ -5,13 +5,35 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import dbt.compilation
+from dbt.artifacts.resources.v1.components import InjectedCTE
 from dbt.cli.main import dbtRunner, dbtRunnerResult
 
 from orchestration.settings import Settings
 from orchestration.spark import in_short
+
+# Where a model's SQL begins, when it begins with a name for a subquery, as ours do: after comments.
+_BEGINNING = re.compile(r"(?is)(?:\s|--[^\n]*\n|/\*.*?\*/)*with\s+(?!recursive\b)")
+
+_inject_ctes_into_sql = dbt.compilation.inject_ctes_into_sql
+
+
+def injected(sql: str, ctes: Sequence[InjectedCTE]) -> str:
+    """The SQL of a model with the ephemeral models that it reads put before it: what dbt's own function gives.
+
+    That one takes the whole SQL of each model apart to find the place, at each run anew: a tenth of a fold.
+    """
+    beginning = _BEGINNING.match(sql)
+    if beginning is None or not ctes:
+        return str(_inject_ctes_into_sql(sql, ctes))
+    return f"{sql[: beginning.end()]}{', '.join(cte.sql for cte in ctes)}, {sql[beginning.end() :]}"
+
+
+dbt.compilation.inject_ctes_into_sql = injected
 
 
 class DbtError(Exception):
