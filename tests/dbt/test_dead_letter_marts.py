@@ -78,6 +78,7 @@ def test_what_was_done_about_a_dead_letter_is_its_state(home: Home) -> None:
     assert [row["attempt"] for row in of(home, "attempts", message_id=sent["message_id"])] == [1]
 
 
+@pytest.mark.slow
 def test_a_message_that_failed_anew_by_itself_is_not_open(home: Home) -> None:
     (death,) = die(home, report("revived", error=NULL_POINTER, failed_at=home.now))
     home.later(hours=1)

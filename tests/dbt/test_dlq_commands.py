@@ -154,7 +154,7 @@ def test_show_writes_the_payload_byte_for_byte(call: Call, dead: list[Row], tmp_
     assert (result.exit_code, (tmp_path / "null").exists()) == (2, False)
 
 
-@pytest.mark.parametrize("command", ["show", "related"])
+@pytest.mark.parametrize("command", ["show", pytest.param("related", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("message_id", "said"), [("it's; --", "no message is called"), ("billing:dlq/0/99", "its state is waiting"), ("", "no message")]
 )

@@ -82,6 +82,7 @@ def test_a_topic_that_may_not_be_written_to_costs_its_own_messages_and_no_others
     assert told["state"] == "dead"
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_gone_for_a_while_charges_nobody(redrive: Redrive, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     redrive.domain("gone")
     redrive.fails("gone.orders", b"k", b"v")

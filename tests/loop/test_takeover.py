@@ -19,6 +19,7 @@ def decided(loop: Loop) -> int:
     return tick.counts.get("decisions", 0)
 
 
+@pytest.mark.slow
 def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redrive, caplog: pytest.LogCaptureFixture) -> None:
     redrive.domain("takeover")
     slots = redrive.loop.settings.slots
