@@ -22,6 +22,7 @@ def main() -> None:
     """Runs one benchmark on a broker and a state of its own, which are removed afterwards."""
     from bench.backlog import bench_backlog
     from bench.growth import bench_growth
+    from bench.marts import bench_marts
     from bench.policy import bench_policy
     from bench.publish import bench_publish
     from bench.redrive import bench_redrive
@@ -31,6 +32,7 @@ def main() -> None:
     benches: dict[str, Callable[[dict[str, str], Path, bool], Figures]] = {
         "backlog": bench_backlog,
         "growth": bench_growth,
+        "marts": bench_marts,
         "policy": bench_policy,
         "publish": bench_publish,
         "redrive": bench_redrive,

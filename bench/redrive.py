@@ -28,7 +28,8 @@ _TOPIC = "orders"
 _DAY = timedelta(days=1)
 _FRAMES = "repeat(concat('\\n    at com.acme.billing.Step', id % 10, '.run(Step.java:17)'), 40)"
 
-_DIED = {
+# What is otherwise with a delivery whose message has died: columns, and expressions over `id`.
+DIED = {
     "decision": "'dead_letter'",
     "reason": "'fatal'",
     "kind": "'dead_letter'",
@@ -103,7 +104,7 @@ def bench_redrive(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
 def _let_die(loop: Loop, rows: int) -> None:
     """Dead letters that were decided, and acknowledged, the day before yesterday."""
     since = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 2 * _DAY
-    fill_wheel(loop.spark, loop.schema, _TOPIC, rows, since, _DAY // timedelta(milliseconds=1), loop.ledgers.batch, _DIED)
+    fill_wheel(loop.spark, loop.schema, _TOPIC, rows, since, _DAY // timedelta(milliseconds=1), loop.ledgers.batch, DIED)
     results = loop.spark.sql(
         f"""
         select

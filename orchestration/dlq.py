@@ -177,8 +177,7 @@ class DeadLetters:
 
     def related(self, message_id: str, limit: int) -> Rows:
         """What may have to do with a dead letter, each with all its relations; nearest in time first. Raises DlqError if it isn't one."""
-        self._require(message_id)
-        return query(
+        found = query(
             self._spark,
             self._schema,
             f"""
@@ -192,6 +191,9 @@ class DeadLetters:
             """,
             limit,
         )
+        if not found.rows:
+            self._require(message_id)
+        return found
 
     def waiting(self, selection: Selection, limit: int) -> Rows:
         """Messages that will be sent, or whose dead letter will be; the next one first."""

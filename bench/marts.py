@@ -1,0 +1,85 @@
+"""What it costs to look at dead letters when much lies in the tables: one in a hundred of up to 10 million deliveries has died.
+
+The deliveries are put into the tables directly, as folds and sends would have left them over a day: 500-byte values, dead letters among
+retries in the same files, with stacks of 2 kB and ten classes of errors. Asked is what `redrive dlq` asks, each three times. Each size adds
+to the one before.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bench.redrive import DIED
+from bench.wheel import fill_wheel
+from orchestration.dlq import DeadLetters, Selection
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
+
+_DAY = timedelta(days=1)
+_ONE_IN = 100
+_RUNS = 3
+_OPEN = Selection(state="open")
+
+
+def bench_marts(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
+    """One object per size: deliveries, dead letters, and median seconds to list, show, group, count and relate them."""
+    sizes = (10_000, 20_000) if quick else (100_000, 1_000_000, 10_000_000)
+    settings = load_settings(home=home / "state", kafka={**kafka, "log_level": "0"})
+    loop = Loop(settings)
+    loop.start()
+    now = datetime.now(UTC)
+    since = now.replace(minute=0, second=0, microsecond=0) - 2 * _DAY
+    dead = DeadLetters(settings)
+    figures: list[dict[str, Any]] = []
+    filled = 0
+    for size in sizes:
+        began = time.perf_counter()
+        _fill(loop, f"orders{size}", size - filled, since)
+        filled = size
+        print(f"{size:,} deliveries: filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        one = str(dead.find(_OPEN, 1).rows[0][0])
+        asked: dict[str, Callable[[], object]] = {
+            "list": lambda: dead.find(_OPEN, 50),
+            "list_a_class": lambda: dead.find(Selection(state="open", error_class="Step3Exception"), 50),
+            "show": lambda one=one: dead.get(one),  # type: ignore[misc]
+            "groups": lambda: dead.groups(_OPEN, 50),
+            "stats": lambda: dead.stats(now, None, 50),
+            "related": lambda one=one: dead.related(one, 50),  # type: ignore[misc]
+        }
+        figures.append({"deliveries": size, "dead": size // _ONE_IN, **{f"{name}_s": _median(ask) for name, ask in asked.items()}})
+        print(figures[-1], file=sys.stderr)
+    loop.close()
+    return figures
+
+
+def _median(ask: Callable[[], object]) -> float:
+    took = []
+    for _ in range(_RUNS):
+        began = time.perf_counter()
+        ask()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
+
+
+def _fill(loop: Loop, topic: str, rows: int, since: datetime) -> None:
+    """Deliveries of a day, all of them sent."""
+    died = {name: f"case when id % {_ONE_IN} = 0 then {expression} end" for name, expression in DIED.items()}
+    others = {"decision": "'retry'", "reason": "'retriable'", "kind": "'retry'", "topic": f"'{topic}-billing-retry'"}
+    but = {name: f"coalesce({expression}, {others[name]})" if name in others else expression for name, expression in died.items()}
+    fill_wheel(loop.spark, loop.schema, topic, rows, since, _DAY // timedelta(milliseconds=1), loop.ledgers.batch, but)
+    results = loop.spark.sql(
+        f"""
+        select
+            delivery_id, due_at, kind, message_id, topic, partition, 'delivered' as outcome, due_at as sent_at, consumer_group,
+            original_topic, original_partition, original_offset, original_offset as offset
+        from {loop.schema}.deliveries
+        where original_topic = '{topic}'
+        """
+    )
+    loop.ledgers.append("publish_results", results, loop.clock.now())
