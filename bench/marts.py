@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.redrive import DIED
-from bench.wheel import fill_wheel
+from bench.wheel import acknowledge, fill_wheel
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.loop import Loop
 from orchestration.settings import load_settings
@@ -73,13 +73,4 @@ def _fill(loop: Loop, topic: str, rows: int, since: datetime) -> None:
     others = {"decision": "'retry'", "reason": "'retriable'", "kind": "'retry'", "topic": f"'{topic}-billing-retry'"}
     but = {name: f"coalesce({expression}, {others[name]})" if name in others else expression for name, expression in died.items()}
     fill_wheel(loop.spark, loop.schema, topic, rows, since, _DAY // timedelta(milliseconds=1), loop.ledgers.batch, but)
-    results = loop.spark.sql(
-        f"""
-        select
-            delivery_id, due_at, kind, message_id, topic, partition, 'delivered' as outcome, due_at as sent_at, consumer_group,
-            original_topic, original_partition, original_offset, original_offset as offset
-        from {loop.schema}.deliveries
-        where original_topic = '{topic}'
-        """
-    )
-    loop.ledgers.append("publish_results", results, loop.clock.now())
+    acknowledge(loop, topic)

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.backlog import peak_memory_mb
 from bench.publish import bare_loop
-from bench.wheel import fill_wheel, settle
+from bench.wheel import acknowledge, fill_wheel, settle
 from orchestration.cluster import Cluster
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.loop import Loop
@@ -105,13 +105,4 @@ def _let_die(loop: Loop, rows: int) -> None:
     """Dead letters that were decided, and acknowledged, the day before yesterday."""
     since = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 2 * _DAY
     fill_wheel(loop.spark, loop.schema, _TOPIC, rows, since, _DAY // timedelta(milliseconds=1), loop.ledgers.batch, DIED)
-    results = loop.spark.sql(
-        f"""
-        select
-            delivery_id, due_at, kind, message_id, topic, partition, 'delivered' as outcome, due_at as sent_at, consumer_group,
-            original_topic, original_partition, original_offset, original_offset as offset
-        from {loop.schema}.deliveries
-        where original_topic = '{_TOPIC}'
-        """
-    )
-    loop.ledgers.append("publish_results", results, loop.clock.now())
+    acknowledge(loop, _TOPIC)

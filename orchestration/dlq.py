@@ -109,10 +109,10 @@ def _matches(column: str, wanted: str | None, also_after: str = "") -> str | Non
     return f"({' or '.join([f'{column} = {_literal(wanted)}', *ends])})"
 
 
-def _offset_in(message_id: str) -> list[int]:
-    """The original offset of what is stranded, which is a part of its id (macros/message_id.sql); nothing in what is no id."""
+def _offset_in(message_id: str) -> int | None:
+    """The original offset of what is stranded, which is a part of its id (macros/message_id.sql); none in what is no id."""
     said = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)
-    return [int(said[1])] if said else []
+    return int(said[1]) if said else None
 
 
 def _literal(text: str) -> str:
@@ -209,7 +209,7 @@ class DeadLetters:
 
     def get(self, message_id: str) -> dict[str, Any]:
         """A dead letter, or what was refused, with all that is known of it. Raises DlqError, which says what it is if it is neither."""
-        rows = self._rows("stranded_messages", message_id, *_offset_in(message_id))
+        rows = self._rows("stranded_messages", message_id, _offset_in(message_id))
         if rows:
             return rows[0]
         messages = self._rows("messages", message_id)
@@ -254,11 +254,11 @@ class DeadLetters:
         if not query(self._spark, self._schema, statement, 1).rows:
             self.get(message_id)
 
-    def _rows(self, mart: str, message_id: str, *offset: int) -> list[dict[str, Any]]:
+    def _rows(self, mart: str, message_id: str, offset: int | None = None) -> list[dict[str, Any]]:
         frame = self._spark.table(f"{self._schema}.{mart}")
         found = frame.where(frame["message_id"] == message_id)
         # files are written in the order of offsets: those of others are skipped
-        found = found.where(found["original_offset"].isin(*offset)) if offset else found
+        found = found if offset is None else found.where(found["original_offset"] == offset)
         return [row.asDict() for row in found.limit(1).collect()]
 
     def _query(self, select: str, selection: Selection, rest: str, limit: int) -> Rows:

@@ -141,7 +141,6 @@ def test_empty_seeds_are_empty_tables_and_rules_like_any_others(home: Home, seed
 
 OTHER_PROCESS = """
 import sys
-from itertools import takewhile
 from pathlib import Path
 from orchestration.settings import load_settings
 from orchestration.spark import start_session
