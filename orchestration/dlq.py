@@ -22,7 +22,7 @@ from orchestration.clock import parse_moment
 from orchestration.explain import history
 from orchestration.query import Rows, printable, query
 from orchestration.settings import Settings
-from orchestration.spark import schema, start_session
+from orchestration.spark import schema, session_to_ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,10 +109,12 @@ def _matches(column: str, wanted: str | None, also_after: str = "") -> str | Non
     return f"({' or '.join([f'{column} = {_literal(wanted)}', *ends])})"
 
 
-def _offset_in(message_id: str) -> int | None:
-    """The original offset of what is stranded, which is a part of its id (macros/message_id.sql); none in what is no id."""
+def _named(message_id: str) -> str:
+    """The condition for one message. Its original offset is a part of its id (macros/message_id.sql): files are written in the order of
+    offsets, and those that can't hold it are skipped. Where there is none in it, there is no offset.
+    """
     said = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)
-    return int(said[1]) if said else None
+    return f"message_id = {_literal(message_id)}{f' and original_offset = {int(said[1])}' if said else ''}"
 
 
 def _literal(text: str) -> str:
@@ -123,7 +125,7 @@ class DeadLetters:
     """The dead letters of an installation, to be asked. Starts Spark where there is none yet."""
 
     def __init__(self, settings: Settings) -> None:
-        self._spark: SparkSession = start_session(settings)
+        self._spark: SparkSession = session_to_ask(settings)
         self._schema = schema(settings.project)
         if not self._spark.catalog.tableExists(f"{self._schema}.deliveries"):
             raise DlqError(f"there are no tables yet under {settings.home}: `redrive run`, `redrive tick` or `dbt build` makes them")
@@ -191,7 +193,7 @@ class DeadLetters:
                 related_id as message_id, sort_array(collect_set(relation)) as relations, any_value(later_ms) as later_ms,
                 any_value(related_state) as state, any_value(related_topic) as original_topic, any_value(related_error_class) as error_class
             from related_messages
-            where message_id = {_literal(message_id)}
+            where {_named(message_id)}
             group by related_id
             order by size(relations) desc, abs(later_ms), message_id
             """,
@@ -209,7 +211,7 @@ class DeadLetters:
 
     def get(self, message_id: str) -> dict[str, Any]:
         """A dead letter, or what was refused, with all that is known of it. Raises DlqError, which says what it is if it is neither."""
-        rows = self._rows("stranded_messages", message_id, _offset_in(message_id))
+        rows = self._rows("stranded_messages", message_id)
         if rows:
             return rows[0]
         messages = self._rows("messages", message_id)
@@ -250,16 +252,11 @@ class DeadLetters:
         return rows
 
     def _require(self, message_id: str) -> None:
-        statement = f"select 1 from dead_letters where message_id = {_literal(message_id)}"
-        if not query(self._spark, self._schema, statement, 1).rows:
+        if not query(self._spark, self._schema, f"select 1 from dead_letters where {_named(message_id)}", 1).rows:
             self.get(message_id)
 
-    def _rows(self, mart: str, message_id: str, offset: int | None = None) -> list[dict[str, Any]]:
-        frame = self._spark.table(f"{self._schema}.{mart}")
-        found = frame.where(frame["message_id"] == message_id)
-        # files are written in the order of offsets: those of others are skipped
-        found = found if offset is None else found.where(found["original_offset"] == offset)
-        return [row.asDict() for row in found.limit(1).collect()]
+    def _rows(self, mart: str, message_id: str) -> list[dict[str, Any]]:
+        return [row.asDict() for row in self._frame(f"select * from {mart} where {_named(message_id)} limit 1").collect()]
 
     def _query(self, select: str, selection: Selection, rest: str, limit: int) -> Rows:
         return query(self._spark, self._schema, f"{select} where {selection.condition()} {rest}", limit)

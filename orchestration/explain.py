@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestration.dbt import Dbt
 from orchestration.settings import Settings
-from orchestration.spark import schema, start_session
+from orchestration.spark import schema, session_to_ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -87,7 +87,7 @@ class Rulebook:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._spark: SparkSession = start_session(settings)
+        self._spark: SparkSession = session_to_ask(settings)
         self._dbt = Dbt(settings)
 
     def problems_of(self, policies: Mapping[str, str]) -> list[PolicyProblem]:

@@ -156,18 +156,19 @@ def rewrites(settled: Settled | None) -> dict[str, Rewrite]:
 
     Only batches that are decided: they are not above the last own batch of any loop in charge, where its guard looks. `events` and the
     hours of `publish_results` and `deliveries` once they are complete, so that each payload is rewritten once; `ticks`, which is small,
-    whenever there is something.
+    whenever there is something. What died lies apart from what is tried again, of which there is far more: whoever looks at dead letters
+    skips the others' groups of rows. Within it, the order is that of folds: so do look-ups by coordinates.
     """
     if settled is None:
         return {}
     complete = (settled.batch + 1) // _EVENTS_PARTITION_BATCHES * _EVENTS_PARTITION_BATCHES
     past = f"due_at < timestamp '{settled.hour}'"
+    order = "kind, original_topic, original_partition, original_offset"
     return {
         "events": Rewrite(f"batch < {complete}"),
-        "publish_results": Rewrite(f"{past} and batch <= {settled.batch}"),
+        "publish_results": Rewrite(f"{past} and batch <= {settled.batch}", order),
         "ticks": Rewrite(f"batch <= {settled.batch}"),
-        # in the order in which folds write, for the same reason: look-ups by coordinates skip files, and groups of rows within them
-        "deliveries": Rewrite(past, "original_topic, original_partition, original_offset"),
+        "deliveries": Rewrite(past, order),
     }
 
 

@@ -2,7 +2,7 @@
 {{ config(
     appends=false,
     partition_by=['hours(due_at)'],
-    tblproperties=ledger_properties(distribution='none'),
+    tblproperties=ledger_properties(distribution='none', row_group_mb=2),
 ) }}
 
 {{ typed_empty() }}

@@ -4,8 +4,7 @@ with
 decisions as (
 
     -- told as they are made: nothing of them is purged by then, and nothing is looked up for it
-    select * from {{ ref('decisions_once') }}
-    where decision not in ('note', 'duplicate')
+    {{ decisions_once("deliveries.decision not in ('note', 'duplicate')") }}
 
 ),
 

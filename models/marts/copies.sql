@@ -12,7 +12,8 @@ results as (
 
 adopted as (
 
-    select * from {{ ref('decisions_once') }}
+    -- whether a decision is there once or twice, its copy lies in the same place
+    select * from {{ ref('deliveries') }}
     where decision = 'adopted'
 
 ),

@@ -1,23 +1,28 @@
 -- dead_letters_by_hour: how many messages died in each hour: decided in it, whenever their dead letter was acknowledged.
 with
 
-decisions as (
+died as (
 
-    select * from {{ ref('decisions') }}
+    -- a dead letter that is written again is no new death
+    {{ decisions_once("deliveries.kind = 'dead_letter' and deliveries.reason <> 'dead_letter_failed'") }}
+
+),
+
+adopted as (
+
+    {{ decisions_once("deliveries.decision = 'adopted'") }}
 
 ),
 
 deaths as (
 
-    -- a dead letter that is written again is no new death
     select
         -- a column of the file statistics: hours that aren't asked for aren't read
         due_hour as hour,
         original_topic,
         error_class,
         error_kind
-    from decisions
-    where kind = 'dead_letter' and reason <> 'dead_letter_failed'
+    from died
 
     union all
 
@@ -27,8 +32,7 @@ deaths as (
         original_topic,
         error_class,
         error_kind
-    from decisions
-    where decision = 'adopted'
+    from adopted
 
 ),
 

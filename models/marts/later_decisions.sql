@@ -5,8 +5,8 @@ with
 
 decisions as (
 
-    -- whole row groups have none of these, and are skipped
-    select * from {{ ref('decisions_once') }}
+    -- whole row groups have none of these, and are skipped. What is there twice is last once
+    select * from {{ ref('deliveries') }}
     where life > 1 or decision = 'redrive' or decision in {{ operator_decisions() }}
 
 ),

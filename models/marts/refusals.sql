@@ -3,39 +3,38 @@
 
 with
 
-decisions as (
+refused_once as (
 
-    select * from {{ ref('decisions') }}
-
-),
-
-decisions_once as (
-
-    -- the same, for what needs no payload: what was purged of them is not looked up
-    select * from {{ ref('decisions_once') }}
+    -- whole row groups have none, and are skipped; what was refused for good has no name
+    {{ decisions_shown("deliveries.decision = 'refused' and deliveries.delivery_id is not null") }}
 
 ),
 
 refused as (
 
-    -- whole row groups have none, and are skipped; what was refused for good has no name
     select
         *,
         row_number() over (partition by message_id order by batch desc, cause desc) as from_last
-    from decisions
-    where decision = 'refused' and delivery_id is not null
+    from refused_once
+
+),
+
+deliveries as (
+
+    -- when something was decided is the same in each copy of a decision
+    select * from {{ ref('deliveries') }}
 
 ),
 
 went_on as (
 
     select
-        decisions_once.message_id,
-        max(decisions_once.batch) as batch
-    from decisions_once
-    left semi join refused on decisions_once.message_id = refused.message_id
-    where decisions_once.kind is not null or decisions_once.decision in ('dropped', 'cancelled')
-    group by decisions_once.message_id
+        deliveries.message_id,
+        max(deliveries.batch) as batch
+    from deliveries
+    left semi join refused on deliveries.message_id = refused.message_id
+    where deliveries.kind is not null or deliveries.decision in ('dropped', 'cancelled')
+    group by deliveries.message_id
 
 ),
 
@@ -54,8 +53,8 @@ placed as (
 
     select told_again.delivery_id
     from told_again
-    inner join decisions_once on told_again.cause = decisions_once.cause
-    where decisions_once.cause like 'loop/%' and decisions_once.decision <> 'refused'
+    inner join deliveries on told_again.cause = deliveries.cause
+    where deliveries.cause like 'loop/%' and deliveries.decision <> 'refused'
 
 ),
 

@@ -5,6 +5,7 @@ dead_letters as (
 
     select
         message_id,
+        original_offset,
         state,
         original_topic,
         consumer_group,
@@ -23,6 +24,7 @@ asked as (
     -- narrowed to one message before anything is joined. What is near in time lies in the same minute or the next to it
     select
         message_id,
+        original_offset,
         dead_at,
         inline(array(
             struct('key' as relation, key_hash as mark),
@@ -39,7 +41,7 @@ asked as (
 others as (
 
     select
-        * except (key_hash, process_id, fingerprint, minute, consumer_group),
+        * except (original_offset, key_hash, process_id, fingerprint, minute, consumer_group),
         inline(array(
             struct('key' as relation, key_hash as mark),
             struct('process' as relation, process_id as mark),
@@ -54,6 +56,7 @@ related_messages as (
 
     select
         asked.message_id,
+        asked.original_offset,
         asked.relation,
         others.message_id as related_id,
         unix_millis(others.dead_at) - unix_millis(asked.dead_at) as later_ms,

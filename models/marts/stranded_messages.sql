@@ -3,9 +3,7 @@ with
 
 deaths as (
 
-    -- only what is selected is read: payloads, headers and stacks of the rows that are left by then, or not at all
-    select * from {{ ref('decisions') }} as decisions
-    where {{ is_dead_letter('decisions') }}
+    select * from {{ ref('deaths') }}
 
 ),
 

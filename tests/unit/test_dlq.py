@@ -54,7 +54,9 @@ def test_a_selection_is_one_condition(selection: Selection, condition: str) -> N
     ],
 )
 def test_an_id_says_the_offset(message_id: str, offset: int | None) -> None:
-    assert dlq._offset_in(message_id) == offset
+    named = dlq._named(message_id)
+    assert named.startswith(f"message_id = {dlq._literal(message_id)}")
+    assert named.endswith(f"' and original_offset = {offset}" if offset is not None else "'")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,14 @@
+{#- The decisions for which a condition holds, each once, as they may be shown: no more than their privacy lets see, nothing that an operator
+    has purged. -#}
+{% macro decisions_shown(condition='true') -%}
+    {%- set purged = ['error_message', 'error_stack', 'matched', 'key', 'value', 'headers'] -%}
+    select
+        decisions_once.* except ({{ purged | join(', ') }}),
+        {%- for column in purged %}
+        case when coalesce(decisions_once.life > purges.life, true) then decisions_once.{{ column }} end as {{ column }}{{ ',' if not loop.last }}
+        {%- endfor %}
+    from (
+        {{ decisions_once(condition) }}
+    ) as decisions_once
+    left join {{ ref('purges') }} as purges on decisions_once.message_id = purges.message_id
+{%- endmacro %}
