@@ -62,9 +62,9 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def sql(self, statement: str) -> list[Row]:
         """Asks the tables, which need no schema in the statement."""
-        from orchestration.spark import schema
+        from orchestration.spark import schema, session_to_ask
 
-        spark = self.spark
+        spark = session_to_ask(self.settings)
         spark.sql(f"use {schema(self.settings.project)}")
         return spark.sql(statement).collect()
 
