@@ -200,7 +200,8 @@ class DeadLetters:
             limit,
         )
         if not found.rows:
-            self._require(message_id)
+            # nothing has to do with it, or it is none: that raises
+            self.get(message_id)
         return found
 
     def waiting(self, selection: Selection, limit: int) -> Rows:
@@ -250,10 +251,6 @@ class DeadLetters:
         """All rows of a statement of ours, with the tables under their own names. As Arrow: a list may have a million."""
         rows: list[dict[str, Any]] = self._frame(statement).toArrow().to_pylist()
         return rows
-
-    def _require(self, message_id: str) -> None:
-        if not query(self._spark, self._schema, f"select 1 from dead_letters where {_named(message_id)}", 1).rows:
-            self.get(message_id)
 
     def _rows(self, mart: str, message_id: str) -> list[dict[str, Any]]:
         return [row.asDict() for row in self._frame(f"select * from {mart} where {_named(message_id)} limit 1").collect()]

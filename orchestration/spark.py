@@ -53,7 +53,7 @@ def session_to_ask(settings: Settings) -> SparkSession:
     """A session beside that of the loop, for what people ask: what there is to be read isn't known beforehand, and may be much.
 
     With adaptive execution, which a fold is better off without: what turns out to be empty is joined with nothing, what is small isn't
-    sorted. Dead letters among ten million deliveries are listed in half the time (`bench marts`).
+    sorted.
     """
     return _asking(start_session(settings))
 
