@@ -45,7 +45,9 @@ def main() -> None:
     except Exception as error:
         if logging.getLogger().isEnabledFor(logging.DEBUG):
             raise
-        _errors.print(f"[red]{type(error).__name__.removesuffix('Error') or 'Error'}:[/red] {escape(str(error))}", style="")
+        # of an error that nobody here has thought of, its class says more than its message
+        ours = type(error).__module__.partition(".")[0] in ("orchestration", "publisher")
+        _errors.print(f"[red]{'error' if ours else type(error).__name__}:[/red] {escape(str(error))}", style="")
         raise SystemExit(getattr(error, "exit_code", 1)) from None
 
 

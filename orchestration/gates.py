@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from orchestration.consumers import Consumers, Place
 from orchestration.ledgers import Ledgers
-from orchestration.publish import Due, PublishStep
+from orchestration.publish import Due, PublishStep, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -143,14 +143,14 @@ class Gates:
 
     # ---------- what is due
 
-    def hold(self, publisher: PublishStep, what: Due, gated: int) -> tuple[int, int]:
+    def hold(self, publisher: PublishStep, what: Due, gated: Waiting) -> tuple[int, int]:
         """Closes what is due behind closed gates as held, but for the probe of each. Returns how many, and how many probes it asked for.
 
-        gated: how many rows are due there at most. Raises AppendError.
+        gated: what is due there at most. Raises AppendError.
         """
         now = what.now
         self._candidates = {}
-        waiting = publisher.due(what).where(F.col("gate").isin(*self.closed)) if gated else None
+        waiting = publisher.due(what, gated).where(F.col("gate").isin(*self.closed)) if gated.rows else None
         due: dict[str, Row] = {}
         if waiting is not None:
             oldest = F.min_by(F.struct("delivery_id", "due_at", *_AGE), F.struct(*_AGE)).alias("oldest")

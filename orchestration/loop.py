@@ -549,7 +549,7 @@ class Loop:
         if not closed:
             return
         floor = self._lowest_floor()
-        gated = self.publisher.waiting(floor, now, gates=closed).rows
+        gated = self.publisher.waiting(floor, now, gates=closed)
         tick.counts["held"], asked = self.gates.hold(self.publisher, Due(floor, now, now), gated)
         if asked:
             self._await_decision(asked, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -35,15 +35,23 @@ _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 # How finely lateness is told.
 _RANKS = 500
 
+# The longest list of values that Iceberg still compares with what a file says of a column.
+_LISTED = 200
+
 
 @dataclass(frozen=True)
 class Waiting:
-    """What the wheel holds between the floor and a minute from now: an upper bound, answered results included."""
+    """What the wheel holds between the floor and a minute from now: an upper bound, answered results included.
+
+    batches: those that the due ones are of. A fold's file tells of few batches, and of dues as far as its messages wait: by the batches,
+    files are left alone in which much waits that shares an hour with what is due.
+    """
 
     rows: int
     size: int
     largest: int
     next_due: datetime | None
+    batches: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -137,7 +145,7 @@ class PublishStep:
         """
         wheel = self.spark.sql(
             f"""
-            select due_at, topic, gate, payload_bytes
+            select batch, due_at, topic, gate, payload_bytes
             from {self.schema}.deliveries
             where kind is not null and due_at >= {_time(floor)} and due_at <= {_time(upto + HORIZON)}
             """
@@ -147,13 +155,23 @@ class PublishStep:
         if gates is not None:
             wheel = wheel.where(F.col("gate").isin(*gates))
         due = F.col("due_at") <= F.lit(upto)
-        row = wheel.agg(
-            F.count_if(due).alias("rows"),
-            F.coalesce(F.sum(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("size"),
-            F.coalesce(F.max(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("largest"),
-            F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
-        ).collect()[0]
-        return Waiting(int(row["rows"]), int(row["size"]), int(row["largest"]), _aware(row["next_due"]))
+        batches = (
+            wheel.groupBy("batch")
+            .agg(
+                F.count_if(due).alias("rows"),
+                F.coalesce(F.sum(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("size"),
+                F.coalesce(F.max(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("largest"),
+                F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
+            )
+            .collect()
+        )
+        return Waiting(
+            rows=sum(int(batch["rows"]) for batch in batches),
+            size=sum(int(batch["size"]) for batch in batches),
+            largest=max((int(batch["largest"]) for batch in batches), default=0),
+            next_due=_aware(min((batch["next_due"] for batch in batches if batch["next_due"]), default=None)),
+            batches=tuple(sorted(int(batch["batch"]) for batch in batches if batch["rows"])),
+        )
 
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
         """Sends what is due and appends the results.
@@ -161,10 +179,10 @@ class PublishStep:
         waiting: what `waiting` said about it. Raises UnrecordedError when the results could not be appended, ResultsLostError when
         they never can be, TakenOverError when they must not be.
         """
-        upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what)
+        upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what, waiting)
         self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
         measures = Observation()
-        results = self._send(self.due(replace(what, upto=upto)), clock, measures)
+        results = self._send(self.due(replace(what, upto=upto), waiting), clock, measures)
         seen = measures.get
         published = _published(results, seen, upto, complete=upto == what.upto)
         if published.sent:
@@ -194,13 +212,18 @@ class PublishStep:
             raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {in_short(error)}") from error
         unrecorded.results.unpersist()
 
-    def due(self, what: Due) -> DataFrame:
-        """What is ready: the rows of `ready`, restricted so that only due slots of the wheel are read."""
+    def due(self, what: Due, waiting: Waiting) -> DataFrame:
+        """What is ready: the rows of `ready`, restricted so that only due slots of the wheel are read.
+
+        waiting: what `waiting` said about it. What another fold may have added since is of inputs that the loop has not decided: its
+        floor stays under them.
+        """
         ready = self.spark.sql(
             f"""
             select * from {self.schema}.ready
             where due_at >= {_time(what.floor)} and due_at <= {_time(what.upto)}
                 and due_hour >= date_trunc('hour', {_time(what.floor)}) and due_hour <= {_time(what.upto)}
+                and {_of_batches(waiting.batches)}
                 and (not_before is null or not_before <= {_time(what.now)})
             """
         )
@@ -209,10 +232,10 @@ class PublishStep:
             return ready.where(F.col("topic") == what.only)
         return ready.where(~F.col("topic").isin(*what.without)) if what.without else ready
 
-    def _cut(self, what: Due) -> datetime:
+    def _cut(self, what: Due, waiting: Waiting) -> datetime:
         """The latest due time up to which what is ready fits into one step, by whole milliseconds; at least one of them."""
         due = (
-            self.due(what)
+            self.due(what, waiting)
             .groupBy("due_at")
             .agg(F.count(F.lit(1)).alias("rows"), F.sum("payload_bytes").alias("size"))
             .orderBy("due_at")
@@ -299,6 +322,15 @@ def _measures() -> list[Column]:
         F.percentile_approx(lateness, 0.5, _RANKS).alias("late_p50"),
         F.percentile_approx(lateness, 0.99, _RANKS).alias("late_p99"),
     ]
+
+
+def _of_batches(batches: Sequence[int]) -> str:
+    """A condition on `batch`: one of these, where they are few; between the first and the last, where they are many."""
+    if not batches:
+        return "false"
+    if len(batches) > _LISTED:
+        return f"batch between {batches[0]} and {batches[-1]}"
+    return f"batch in ({', '.join(map(str, batches))})"
 
 
 def _time(moment: datetime) -> str:

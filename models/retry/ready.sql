@@ -86,6 +86,7 @@ ready as (
         delivery_id,
         due_at,
         due_hour,
+        batch,
         kind,
         message_id,
 

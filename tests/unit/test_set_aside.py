@@ -24,7 +24,7 @@ class Publisher:
         self.asked: list[Due] = []
 
     def waiting(self, *_: object, **__: object) -> Waiting:
-        return Waiting(rows=1, size=1, largest=1, next_due=None)
+        return Waiting(rows=1, size=1, largest=1, next_due=None, batches=(1,))
 
     def run(self, what: Due, *_: object) -> Published:
         self.asked.append(what)

@@ -1,0 +1,66 @@
+"""What a publish step reads: what is due, of the files that it can be in."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from orchestration.ledgers import Ledgers
+from orchestration.publish import Due, PublishStep, Waiting
+from publisher import PublisherSettings
+from tests.dbt.harness import Home, report
+
+# so long that what waits is due within the same hour as what is due now, and does not become due meanwhile
+LONG = timedelta(minutes=20)
+
+
+def step(home: Home) -> PublishStep:
+    settings = PublisherSettings(kafka={}, error_kinds={}, transactional_prefix="", instance="", generation=1)
+    return PublishStep(home.spark, home.schema, Ledgers(home.spark, home.schema), settings, slots=1, max_rows=1000, max_bytes=1_000_000)
+
+
+@pytest.mark.parametrize("listed", [200, 1], ids=["each batch is named", "too many batches to be named"])
+def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: pytest.MonkeyPatch, listed: int) -> None:
+    monkeypatch.setattr("orchestration.publish._LISTED", listed)
+    home.later(hours=24)
+    topic = f"step-{listed}"
+    batches = []
+    for offset in range(4):
+        home.append_reports(report(topic, offset))
+        home.fold()
+        batches.append(home.batch)
+        home.later(minutes=5)
+    made = sorted((row for row in home.read("deliveries") if row["original_topic"] == topic), key=lambda row: row["batch"])
+    assert [row["batch"] for row in made] == batches
+    # the second and the third are due, five minutes and a second after the first; the last waits
+    publish = step(home)
+    first, last = (row["due_at"] for row in made[1:3])
+    waiting = publish.waiting(first, last)
+    assert (waiting.rows, waiting.batches) == (2, tuple(batches[1:3]))
+    due = publish.due(Due(first, last, home.now), waiting)
+    assert {row["message_id"] for row in due.collect()} == {f"billing:{topic}/0/{offset}" for offset in (1, 2)}
+    # the wheel is read for the rows, for which fold they count of, and, by other columns, for what answers them
+    plan = due._jdf.queryExecution().executedPlan().toString()
+    scans = [line for line in plan.splitlines() if "BatchScan" in line and ".deliveries" in line and "prior_due" not in line]
+    named = f"batch IN ({', '.join(map(str, batches[1:3]))})" if listed > 1 else f"batch >= {batches[1]}, batch <= {batches[2]}"
+    assert [named in scan for scan in scans] == [True, True]
+
+
+def test_a_step_finds_when_the_next_is_due(home: Home) -> None:
+    home.later(hours=24)
+    causes = home.append_reports(report("step-next", 0), report("step-next", 1))
+    home.fold()
+    decided = home.decisions()
+    earlier, later = sorted(decided[cause]["due_at"] for cause in causes)
+    waiting = step(home).waiting(earlier, earlier)
+    assert (waiting.rows, waiting.next_due, waiting.batches) == (1, later, (home.batch,))
+    assert waiting.size == waiting.largest > 0
+
+
+def test_a_step_with_nothing_due_reads_nothing(home: Home) -> None:
+    home.later(hours=24)
+    publish = step(home)
+    nothing = publish.waiting(home.now, home.now)
+    assert nothing == Waiting(rows=0, size=0, largest=0, next_due=None, batches=())
+    assert publish.due(Due(home.now, home.now, home.now), nothing).collect() == []
