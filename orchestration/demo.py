@@ -235,15 +235,18 @@ def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
         f"\nIn the topics themselves: {findings.orders} orders, {findings.retries} retries, {findings.dead} dead letters; "
         f"lost {len(findings.lost)}, early {findings.early}, twice {findings.twice}."
     )
-    home = "" if settings.home == Path.cwd() / ".redrive" else f" --home {settings.home}"
+    elsewhere = settings.home != Path.cwd() / ".redrive"
+    home = f" --home {settings.home}" if elsewhere else ""
+    environment = f"REDRIVE_HOME={settings.home} " if elsewhere else ""
     console.print(
         f"""
 [bold]Next[/bold], on the state that is left:
   uv run redrive sql{home} "select state, count(*) from messages group by state"
   uv run redrive explain{home} billing:orders/0/0    why it was sent again, or died
+  uv run redrive dlq groups{home}    what died of the same
   uv run redrive broker{home}        starts this broker again; then, beside it:
   uv run redrive run{home}           goes on where the demo stopped (REDRIVE_KAFKA__BOOTSTRAP_SERVERS as it says)
-  uv run dbt build            tests and views, on the same tables"""
+  {environment}uv run dbt build            tests and views, on the same tables"""
     )
     if not clean:
         _say.print(f"[red]something was lost, early or sent twice[/red] {' '.join(findings.lost[:20])}")

@@ -43,8 +43,8 @@ _LISTED = 200
 class Waiting:
     """What the wheel holds between the floor and a minute from now: an upper bound, answered results included.
 
-    batches: those that the due ones are of. A fold's file tells of few batches, and of dues as far as its messages wait: by the batches,
-    files are left alone in which much waits that shares an hour with what is due.
+    batches: those of the due ones. A file of the wheel is of few batches, while its dues span most of an hour: by their batches it is
+    known which files hold what is due.
     """
 
     rows: int
