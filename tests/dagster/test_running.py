@@ -20,6 +20,9 @@ from orchestration.status import Status, text, write_status
 from tests.dagster.conftest import Deployment
 from tests.loop.harness import SEEDS
 
+# they share one state, and materialising everything takes minutes
+pytestmark = pytest.mark.long
+
 
 def test_everything_can_be_materialised(deployment: Deployment) -> None:
     deployment.kafka.domain("dagster")

@@ -58,6 +58,7 @@ def one(home: Home, death: Row) -> Row:
     return row
 
 
+@pytest.mark.long
 def test_what_was_done_about_a_dead_letter_is_its_state(home: Home) -> None:
     untouched, sent, discarded, noted = die(home, *(report("states", number, error=NULL_POINTER) for number in range(4)))
 
@@ -105,6 +106,7 @@ def test_a_dead_letter_that_was_not_acknowledged_is_not_here(home: Home) -> None
     assert [row["dead"] for row in of(home, "dead_letters_by_hour", original_topic="pending")] == [1]
 
 
+@pytest.mark.long
 def test_what_is_purged_is_shown_nowhere_and_stays_a_dead_letter(home: Home) -> None:
     stack = ("redrive-error-stack", b"java.lang.NullPointerException: boo\n    at s3cret.Frame.of(Frame.java:1)")
     secret, kept = (report("purged-mart", number, error=NULL_POINTER, key=b"s3cret", value=b"s3cret") for number in range(2))

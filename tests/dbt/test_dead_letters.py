@@ -217,6 +217,7 @@ def test_profiles_do_not_pile_up_and_what_is_not_ours_is_not_touched(home: Home,
     assert pairs(unmarked["headers"]) == list(foreign)
 
 
+@pytest.mark.long
 def test_a_dead_letter_that_is_written_again_is_the_same_though_the_route_has_changed(home: Home, seeds: Path) -> None:
     (row,) = decided(home, failed("dropped-things", 70))
     text = (seeds / "routes.csv").read_text(encoding="utf-8")

@@ -127,6 +127,7 @@ def maintained(home: Home) -> Maintained:
     )
 
 
+@pytest.mark.long
 def test_rows_stay_as_they_are_in_fewer_sorted_files(home: Home, maintained: Maintained) -> None:
     done = maintained.done
     assert content(home) == maintained.rows
@@ -143,6 +144,7 @@ def test_rows_stay_as_they_are_in_fewer_sorted_files(home: Home, maintained: Mai
         assert rows == nulls_first, "whoever looks for dead letters, or for coordinates, skips less of a file that is not sorted by them"
 
 
+@pytest.mark.long
 def test_a_second_maintenance_commits_nothing(home: Home, maintained: Maintained) -> None:
     assert maintained.done
     unchanged = {table: versions(home, table) for table in TABLES}
@@ -151,6 +153,7 @@ def test_a_second_maintenance_commits_nothing(home: Home, maintained: Maintained
     assert [table for table in TABLES if again[table].files_rewritten or again[table].snapshots_expired] == []
 
 
+@pytest.mark.long
 def test_a_guarded_append_that_began_before_maintenance_is_not_refused(home: Home, maintained: Maintained) -> None:
     """The loop's guard: nobody has written batches above mine since my last snapshot."""
     for table in ("events", "publish_results", "ticks"):
@@ -221,6 +224,7 @@ def test_what_is_purged_is_removed_once_it_is_settled_and_nothing_else(home: Hom
     assert one(home, purged)["purged_at"] is not None
 
 
+@pytest.mark.long
 def test_files_that_nothing_refers_to_are_removed_when_they_are_old(home: Home, settings: Settings) -> None:
     data = Path(next(iter(files(home, "deliveries"))).removeprefix("file:")).parent
     old, new = data / "killed-long-ago.parquet", data / "being-written.parquet"

@@ -17,6 +17,8 @@ from orchestration.settings import load_settings
 from tests.dbt.harness import PROJECT, Home, report
 from tests.dbt.test_dead_letter_marts import ask, of
 
+pytestmark = pytest.mark.long
+
 REFUSED = {
     "no source of that name": report("refused", 1).but(source="nobody"),
     "not spoken for": report("refused", 2).but(source="narrow"),

@@ -85,6 +85,7 @@ def _until_done(redrive: Redrive, command: str, state: str = "done") -> Any:
     return row
 
 
+@pytest.mark.long
 def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_neither_loses_nor_doubles(
     obeying: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

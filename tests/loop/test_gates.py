@@ -42,6 +42,7 @@ def _commit(redrive: Redrive, topic: str, offset: int) -> None:
     consumer.close()
 
 
+@pytest.mark.long
 def test_a_gate_closes_probes_and_opens_over_a_restart_with_nothing_lost_or_charged(quick: Redrive) -> None:
     quick.domain("gate")
     quick.domain("free")
