@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Column, Table
 
+from orchestration.errors import is_ours
 from orchestration.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def main() -> None:
     except Exception as error:
         if logging.getLogger().isEnabledFor(logging.DEBUG):
             raise
-        # of an error that nobody here has thought of, its class says more than its message
-        ours = type(error).__module__.partition(".")[0] in ("orchestration", "publisher")
-        _errors.print(f"[red]{'error' if ours else type(error).__name__}:[/red] {escape(str(error))}", style="")
+        _errors.print(f"[red]{'error' if is_ours(error) else type(error).__name__}:[/red] {escape(str(error))}", style="")
         raise SystemExit(getattr(error, "exit_code", 1)) from None
 
 

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.headers import headers_of
 from publisher.reports import Reports
-from publisher.trouble import kafka_error
+from publisher.trouble import kafka_error, untangled
 
 # Rows between two looks at the clock and the reports: about 10 ms at full speed.
 CHUNK: Final = 1_000
@@ -68,8 +68,10 @@ def hand_over(producer: Producer, rows: pa.RecordBatch, reports: Reports, deadli
 
 def flush(producer: Producer, deadline: float, pointless: Callable[[], object]) -> None:
     """Waits for the reports of what was handed over: until all are there, waiting is pointless, or the deadline is past."""
-    while producer.flush(_GLANCE):
-        if pointless() or time.monotonic() >= deadline:
+    while True:
+        with untangled():
+            left = producer.flush(_GLANCE)
+        if not left or pointless() or time.monotonic() >= deadline:
             return
 
 

@@ -18,11 +18,13 @@ from publisher.clients import Background, batch_size_of, make_producer
 from publisher.errors import FencedError, SessionLostError, SupersededError
 from publisher.fence import refuse_superseded
 from publisher.settings import PublisherSettings
-from publisher.trouble import kafka_error, trouble_of
+from publisher.trouble import kafka_error, trouble_of, untangled
 
 # How often a wait looks whether it has become pointless, in seconds.
 _GLANCE: Final = 0.5
 
+# How long requests that are on their way may be answered before a producer ends, in seconds.
+_LAST_ANSWERS: Final = 1.0
 
 # What a producer is told when a newer one with its transactional.id has begun.
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -151,7 +153,8 @@ class Session:
         deadline = time.monotonic() + self._settings.phase_ms / 1000
         while True:
             try:
-                call(_GLANCE)
+                with untangled():
+                    call(_GLANCE)
                 return None
             except KafkaException as exception:
                 error = kafka_error(exception)
@@ -160,17 +163,22 @@ class Session:
             if not error.retriable() or self._background.hopeless is not None or time.monotonic() >= deadline:
                 return error
 
-    def purge(self) -> None:
-        """Throws away the rows that are not acknowledged yet, and reads their reports."""
-        if self._producer is not None:
-            with contextlib.suppress(KafkaException):
-                self._producer.purge()
-                self._producer.poll(0)
-
     def close(self) -> None:
         """Ends the producer; what it has not committed is not delivered. The session may go on with another."""
         # Not by its close(): that aborts an open transaction and waits without end for a broker that is gone (seen with
-        # confluent-kafka 2.16). Without its last reference the producer ends at once. Rows that it still holds are
-        # thrown away first, and their reports read, since unread ones would leak their callbacks.
-        self.purge()
-        self._producer = None
+        # confluent-kafka 2.16). Without its last reference the producer ends at once.
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        with contextlib.suppress(KafkaException):
+            producer.purge(in_flight=False)
+        # A refusal that is answered while librdkafka's threads end would free the text of the one before it a second
+        # time, and the process would abort (seen with librdkafka 2.16, rd_kafka_txns_term).
+        deadline = time.monotonic() + _LAST_ANSWERS
+        while len(producer) > 0 and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(KafkaException), untangled():  # tells once of what is fatal, and goes on after it
+                producer.flush(left)
+        # Unread reports would leak their callbacks.
+        with contextlib.suppress(KafkaException):
+            producer.purge()
+            producer.poll(0)

@@ -21,7 +21,7 @@ from publisher.reports import Reports
 from publisher.session import Session
 from publisher.settings import PublisherSettings
 from publisher.splitting import topics_in
-from publisher.trouble import Trouble, kafka_error, trouble_of
+from publisher.trouble import Trouble, kafka_error, trouble_of, untangled
 
 # The least time that a commit is given, in seconds.
 _GLANCE: Final = 0.02
@@ -157,7 +157,8 @@ def _commit(producer: Producer, deadline: float) -> KafkaError | None:
     """None when the commit returned. Repeats it while the client says that it may still be answered."""
     while True:
         try:
-            producer.commit_transaction(max(deadline - time.monotonic(), _GLANCE))
+            with untangled():
+                producer.commit_transaction(max(deadline - time.monotonic(), _GLANCE))
         except KafkaException as exception:
             error = kafka_error(exception)
             if not error.retriable() or time.monotonic() >= deadline:

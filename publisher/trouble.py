@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
@@ -37,3 +39,18 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     """The error that an exception of the Kafka client carries."""
     error = exception.args[0] if exception.args else None
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(exception))
+
+
+@contextmanager
+def untangled() -> Iterator[None]:
+    """Around a call that reads reports: raises what is fatal to the client as KafkaException, whatever was read after it.
+
+    A flush reads on while the exception of a fatal error is already pending, and Python makes a SystemError of the next
+    report's callback, caused by that exception (seen with confluent-kafka 2.16).
+    """
+    try:
+        yield
+    except SystemError as error:
+        if not isinstance(error.__cause__, KafkaException):
+            raise
+        raise error.__cause__ from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import PrivateAttr
 
+from orchestration.errors import is_ours
 from orchestration.settings import Settings, SettingsError, load_settings
 from orchestration.status import is_alive, read_status
 
@@ -124,7 +125,7 @@ def told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.partition(".")[0] in ("orchestration", "publisher"):
+        if is_ours(error):
             raise dg.Failure(description=str(error), allow_retries=False) from None
         raise
 

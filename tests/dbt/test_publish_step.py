@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from orchestration.ledgers import Ledgers
 from orchestration.publish import Due, PublishStep, Waiting
 from publisher import PublisherSettings
 from tests.dbt.harness import Home, report
-
-# so long that what waits is due within the same hour as what is due now, and does not become due meanwhile
-LONG = timedelta(minutes=20)
 
 
 def step(home: Home) -> PublishStep:
@@ -33,7 +28,7 @@ def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: 
         home.later(minutes=5)
     made = sorted((row for row in home.read("deliveries") if row["original_topic"] == topic), key=lambda row: row["batch"])
     assert [row["batch"] for row in made] == batches
-    # the second and the third are due, five minutes and a second after the first; the last waits
+    # all four are due within one hour; of them the second and the third lie in what is looked at
     publish = step(home)
     first, last = (row["due_at"] for row in made[1:3])
     waiting = publish.waiting(first, last)

@@ -9,9 +9,12 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from publisher import destinations
+from publisher import destinations, handover
+from publisher.clients import DEFAULT_BATCH_SIZE
 from publisher.publishing import publish_at
+from publisher.session import Session
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 from tests.unit.publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, ready, send, settings_for, stops
 
@@ -158,6 +161,38 @@ def test_where_all_failed_sends_count_whatever_was_not_sent_has_failed(mock_clus
     if case.a is None:
         ((_, code, kind),) = case.stops
         assert {(row["error_code"], row["error_kind"]) for row in results if row["outcome"] == "failed"} == {(code, kind)}
+
+
+def test_a_producer_ends_when_its_requests_are_answered(mock_cluster: MockCluster) -> None:
+    mock_cluster.create(A)
+    mock_cluster.create(B)
+    mock_cluster.answer(Api.PRODUCE, (47, 0), (47, 300))
+    reported: list[int] = []
+    with Session(settings_for(mock_cluster.bootstrap), SLOT) as session:
+        producer = session.producer(DEFAULT_BATCH_SIZE, A)
+        producer.begin_transaction()
+        for topic in (A, B):
+            producer.produce(topic, b"value", on_delivery=lambda error, _: reported.append(error.code()))
+        with pytest.raises(KafkaException, match="fenced"):
+            producer.poll(10)
+
+        session.close()
+
+    # an answer that came while librdkafka's threads end would free the fence's text a second time, and the process with it
+    assert reported == [KafkaError.INVALID_PRODUCER_EPOCH] * 2
+
+
+def test_a_fence_is_told_whatever_is_reported_after_it(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    mock_cluster.create(A)
+    mock_cluster.create(B)
+    # twice: the first fence is made up for
+    mock_cluster.answer(Api.PRODUCE, *[(47, 0), (47, 300)] * 2)
+    # one flush, which reads the second report while the exception of the fence is pending
+    monkeypatch.setattr(handover, "_GLANCE", 1.0)
+
+    results = send([{"topic": A}, {"topic": B}], settings_for(mock_cluster.bootstrap))
+
+    assert (outcomes(results), stops(results)) == ({}, [(None, -144, "fenced")])
 
 
 def test_a_fence_is_made_up_for_once_in_a_call(mock_cluster: MockCluster) -> None:

@@ -70,14 +70,13 @@ class MockCluster:
 
     def delay(self, api: Api, milliseconds: int) -> None:
         """The next request of this type is carried out, but answered so much later."""
-        self._call(
-            "rd_kafka_mock_broker_push_request_error_rtts",
-            _BROKER,
-            ctypes.c_int16(api),
-            ctypes.c_size_t(1),
-            0,
-            milliseconds,
-        )
+        self.answer(api, (0, milliseconds))
+
+    def answer(self, api: Api, *answers: tuple[int, int]) -> None:
+        """The next requests of this type get these errors, each after so many milliseconds, in order; 0 lets one pass."""
+        count = ctypes.c_size_t(len(answers))
+        flat = [number for answer in answers for number in answer]
+        self._call("rd_kafka_mock_broker_push_request_error_rtts", _BROKER, ctypes.c_int16(api), count, *flat)
 
     def break_topic(self, topic: str, code: int) -> None:
         """Metadata answers this error for the topic from now on."""
