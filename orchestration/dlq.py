@@ -491,7 +491,8 @@ def waiting_table(rows: Rows) -> Table:
     table = _table("message", ("due, UTC", 14), ("for", 11), ("failed", 8), "error")
     for row in _dicts(rows):
         bound = "" if row["max_attempts"] is None else f" of {row['max_attempts']}"
-        told = (moment(row["next_due"])[5:], "retry" if row["state"] == "waiting" else "dead letter", f"{row['attempts']}{bound}")
+        purpose = {"waiting": "retry", "held": "retry, held"}.get(row["state"], "dead letter")
+        told = (moment(row["next_due"])[5:], purpose, f"{row['attempts']}{bound}")
         table.add_row(_whole(row["message_id"]), *told, _cut(_class(row["error_class"])))
     return table
 

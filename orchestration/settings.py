@@ -275,7 +275,9 @@ class Settings(BaseSettings):
         Without the prefix ``kafka.`` that Spark's options have. Raises SettingsError for a certificate or a key that
         Java can't read.
         """
-        return Properties({**to_java(self.kafka), **self.kafka_java})
+        # where Java's own trust store is named, librdkafka's needn't be one that Java can read
+        own = {"ssl.ca.location", "ssl.ca.pem"} if self.kafka_java.keys() & _TRUST_STORES else set()
+        return Properties({**to_java({name: value for name, value in self.kafka.items() if name not in own}), **self.kafka_java})
 
     @classmethod
     def settings_customise_sources(
@@ -503,6 +505,10 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
+
+
+# How Java is told whom to trust.
+_TRUST_STORES: Final = frozenset({"ssl.truststore.location", "ssl.truststore.certificates"})
 
 
 def to_java(kafka: Mapping[str, str]) -> dict[str, str]:

@@ -167,6 +167,14 @@ def test_a_table_fits_its_terminal_and_shortens_no_id(table: str, width: int) ->
         assert "0123456789ab" in text or "unusual" in text
 
 
+@pytest.mark.parametrize(("state", "purpose"), [("waiting", "retry"), ("held", "retry, held"), ("dead_letter_pending", "dead letter")])
+def test_a_waiting_message_says_what_for(state: str, purpose: str) -> None:
+    row = {**ROW, "message_id": "billing:orders/0/1", "state": state, "max_attempts": 5}
+    console = Console(width=120, file=io.StringIO(), force_terminal=False)
+    console.print(dlq.waiting_table(Rows(tuple(row), (tuple(row.values()),), more=False)))
+    assert f" {purpose}  " in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 COMPLETING = """
 import sys
 from orchestration.cli import main

@@ -339,6 +339,14 @@ def test_own_java_properties_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings().kafka_java_properties == {"security.protocol": "SASL_SSL"}
 
 
+def test_a_trust_store_of_javas_own_makes_up_for_a_directory_of_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    set_all(
+        monkeypatch,
+        {"REDRIVE_KAFKA__SSL_CA_LOCATION": str(tmp_path), "REDRIVE_KAFKA_JAVA__SSL_TRUSTSTORE_LOCATION": "/etc/java.jks"},
+    )
+    assert load_settings().kafka_java_properties == {"ssl.truststore.location": "/etc/java.jks"}
+
+
 def test_every_setting_says_what_is_allowed() -> None:
     from orchestration.settings import _allowed
 
