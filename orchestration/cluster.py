@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
 _TIMEOUT_SECONDS = 10.0
+
+# Groups that a client is kept for. Connecting anew takes 40 ms.
+_KEPT_GROUPS = 32
+
+# A group's coordinator is another broker now, or about to be: it is looked for, and found within moments.
+_MOVING = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
+_PAUSE_SECONDS = 0.1
+
+# How a broker that knows no ids of topics answers: Kafka before 2.8, and some that are only compatible.
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class ClusterError(Exception):
@@ -18,7 +38,10 @@ class ClusterError(Exception):
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic that exists: its name, Kafka's id of it (another one when it is created again), and its number of partitions."""
+    """A topic that exists: its name, Kafka's id of it (another one when it is created again), and its number of partitions.
+
+    Where Kafka knows no ids, it is `name:` and the name: that it was created again can't be seen then.
+    """
 
     name: str
     id: str
@@ -48,6 +71,7 @@ class Cluster:
         # its own complaints about a broker that is away would come every second, between the loop's own lines
         self._properties: dict[str, Any] = {"log_level": "0", **kafka, "error_cb": self._hear}
         self._admin = self._new_admin()
+        self._keepers: OrderedDict[str, Consumer] = OrderedDict()
 
     def _new_admin(self) -> AdminClient:
         return AdminClient({**self._properties}, logger=_Silent())
@@ -75,32 +99,49 @@ class Cluster:
                     if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                         continue
                     raise
-                found[name] = Topic(name, str(description.topic_id), len(description.partitions))
+                topic_id = str(description.topic_id)
+                found[name] = Topic(name, f"name:{name}" if topic_id == _NO_ID else topic_id, len(description.partitions))
         except KafkaException as error:
             raise self._unanswered(f"describe {', '.join(wanted[:3])}", error) from error
         return found
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The last stable offset of each partition: what may be read without seeing a transaction that is still open."""
+        """The last stable offset of each partition: what may be read without seeing a transaction that is still open.
+
+        A partition that gives no answer is left out. If none gives one, that is a ClusterError.
+        """
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The first offset of each partition that retention has left."""
+        """The first offset of each partition that retention has left; left out and raised as in `ends`."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
         wanted = {TopicPartition(partition.topic, partition.number): partition for partition in partitions}
         if not wanted:
             return {}
+        found: dict[Partition, int] = {}
+        reason = KafkaException(KafkaError(KafkaError._TIMED_OUT))
         try:
             futures = self._admin.list_offsets(
                 dict.fromkeys(wanted, spec),
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=self._timeout,
             )
-            return {partition: futures[where].result().offset for where, partition in wanted.items()}
         except KafkaException as error:
             raise self._unanswered("say where its partitions end", error) from error
+        for where, partition in wanted.items():
+            try:
+                offset = futures[where].result().offset
+            except KafkaException as error:
+                reason = error
+            else:
+                # librdkafka (2.16) gives no error but offset -1001 for the partitions of a broker that did not answer
+                if offset >= 0:
+                    found[partition] = offset
+        if not found:
+            raise self._unanswered("say where its partitions end", reason) from reason
+        return found
 
     def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:
         """The largest record that each topic takes; a topic whose configuration may not be read is left out."""
@@ -118,25 +159,53 @@ class Cluster:
     def groups(self) -> dict[str, set[str]]:
         """The consumer groups that have committed offsets, and the topics they read."""
         try:
-            names = [group.group_id for group in self._admin.list_consumer_groups(request_timeout=self._timeout).result().valid]
+            # a new client, which knows no coordinators yet: it would end the process if it asked one that has moved (see `committed`)
+            admin = self._new_admin()
+            names = [group.group_id for group in admin.list_consumer_groups(request_timeout=self._timeout).result().valid]
             read: dict[str, set[str]] = {}
             for name in names:
                 # one request takes one group
-                asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=self._timeout)
+                asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=self._timeout)
                 read[name] = {where.topic for where in asked[name].result().topic_partitions}
         except KafkaException as error:
             raise self._unanswered("list its consumer groups", error) from error
         return read
 
     def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """The offsets that a group has committed, by topic and partition; where it has committed none there is none."""
+        """The offsets that a group has committed, by topic and partition; where it has committed none there is none.
+
+        Asked by a consumer, though it consumes nothing: an admin client ends the process when the group's coordinator has moved (seen
+        with librdkafka 2.16: its issue 5040).
+        """
         asked = [TopicPartition(topic, number) for topic, number in partitions]
+        keeper: Consumer | None = None
         try:
-            answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)], request_timeout=self._timeout)
-            found = answer[group].result().topic_partitions
+            keeper = self._keepers.pop(group, None) or Consumer({**self._properties, "group.id": group, "enable.auto.commit": "false"})
+            found = self._committed(keeper, asked)
         except KafkaException as error:
+            if keeper is not None:
+                keeper.poll(0)  # hears what happened in the background
             raise self._unanswered(f"say how far the consumer group {group} is", error) from error
+        keeper.poll(0)
+        self._keepers[group] = keeper
+        if len(self._keepers) > _KEPT_GROUPS:
+            self._keepers.popitem(last=False)
         return {(where.topic, where.partition): where.offset for where in found if where.error is None and where.offset >= 0}
+
+    def _committed(self, keeper: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                found = keeper.committed(asked, self._timeout)
+                for where in found:
+                    # a topic that is gone has taken its offsets with it
+                    if where.error is not None and where.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise KafkaException(where.error)
+                return found
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
 
     def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
         """Makes topics (NewTopic); by name, what Kafka said against it, or None."""

@@ -14,11 +14,14 @@ from typing import NamedTuple
 
 from pyspark.sql import Row, SparkSession
 
-from orchestration.cluster import Cluster
+from orchestration.cluster import Cluster, ClusterError
 
 # How often groups are asked, as a part of the time to settle; and at most so often, in seconds.
 _LOOKS = 6
 _MOST_OFTEN = 1.0
+
+# How long a group is left alone that can't be asked, in seconds: each try may cost a timeout.
+_LEFT_ALONE = 30.0
 
 
 class Place(NamedTuple):
@@ -33,13 +36,14 @@ class Place(NamedTuple):
 class _Awaited:
     """What is known of one place: the offset after our last send, and how far it is settled.
 
-    committed: what the group has committed, None where it has not, or not been asked. seen: an offset that was committed at a time, and
-    counts as soon as it has settled.
+    committed: what the group has committed, None where it has not, or not been asked. asked: when it answered last. seen: an offset that
+    was committed at a time, and counts as soon as it has settled.
     """
 
     sent: int
     settled: int = 0
     committed: int | None = None
+    asked: datetime | None = None
     seen: tuple[int, datetime] | None = None
 
 
@@ -47,7 +51,7 @@ class _Awaited:
 class Consumers:
     """Watches the places that something was sent to, until it is settled.
 
-    looked: the last batch of results that was looked at.
+    looked: the last batch of results that was looked at. unanswered: by group that can't be asked, why: nothing is known of it.
     """
 
     spark: SparkSession
@@ -55,6 +59,8 @@ class Consumers:
     cluster: Cluster
     settle: timedelta
     looked: int
+    unanswered: dict[str, str] = field(default_factory=dict)
+    _ask_again: dict[str, datetime] = field(default_factory=dict)
     _awaited: dict[Place, _Awaited] = field(default_factory=dict)
     _last_look: datetime | None = None
     _next_look: datetime | None = None
@@ -68,7 +74,7 @@ class Consumers:
         """Asks the groups, if it is time. Returns the places of which more is settled than before, and up to which offset.
 
         now: a moment from which on reports were taken in; complete: whether all that there were have been, and are decided. batch: the
-        last one. Raises ClusterError.
+        last one. A group that can't be asked stops no other: see `unanswered`.
         """
         if self._next_look is not None and now < self._next_look:
             return {}
@@ -76,9 +82,19 @@ class Consumers:
         self._next_look = now + max(self.settle / _LOOKS, timedelta(seconds=_MOST_OFTEN))
         self._add_sends(batch)
         settled: dict[Place, int] = {}
-        for group in {place.consumer_group for place in self._awaited}:
+        groups = {place.consumer_group for place in self._awaited}
+        self.unanswered = {group: why for group, why in self.unanswered.items() if group in groups}
+        for group in groups:
+            if group in self.unanswered and now < self._ask_again[group]:
+                continue
             places = [place for place in self._awaited if place.consumer_group == group]
-            committed = self.cluster.committed(group, [(place.topic, place.partition) for place in places])
+            try:
+                committed = self.cluster.committed(group, [(place.topic, place.partition) for place in places])
+            except ClusterError as error:
+                self.unanswered[group] = str(error)
+                self._ask_again[group] = now + timedelta(seconds=_LEFT_ALONE)
+                continue
+            self.unanswered.pop(group, None)
             for place in places:
                 self._saw(place, committed.get((place.topic, place.partition)), now)
         for place, awaited in list(self._awaited.items()):
@@ -92,8 +108,9 @@ class Consumers:
     def is_silent(self, place: Place, since: datetime) -> bool:
         """Whether the group was asked after a moment, and commits no offsets there: a success would be seen by nothing but silence."""
         awaited = self._awaited.get(place)
-        asked = self._last_look is not None and self._last_look >= since
-        return asked and (awaited is None or awaited.committed is None)
+        if awaited is None:
+            return self._last_look is not None and self._last_look >= since
+        return awaited.asked is not None and awaited.asked >= since and awaited.committed is None
 
     def state(self) -> list[tuple[str, str, int, int, int]]:
         """What is awaited, as a row of `ticks` keeps it. What a group that never commits was sent is not waited for."""
@@ -101,7 +118,7 @@ class Consumers:
 
     def _saw(self, place: Place, committed: int | None, now: datetime) -> None:
         awaited = self._awaited[place]
-        awaited.committed = committed
+        awaited.committed, awaited.asked = committed, now
         if committed is None or (awaited.seen is not None and committed < awaited.seen[0]):
             # set back: what lies behind is processed once more
             awaited.seen = None

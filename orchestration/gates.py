@@ -98,25 +98,32 @@ class Gates:
 
     # ---------- what was decided
 
-    def decided(self, after: int, upto: int, now: datetime, floor: datetime) -> None:
+    def decided(self, after: int, upto: int, now: datetime, floor: datetime) -> datetime | None:
         """Closes the gates of blocking errors that were decided in some batches, and sees which probes were answered.
 
-        floor: nothing that is open was due before.
+        floor: nothing that is open was due before. Returns when the first of what these batches send is due.
         """
         probes = {gate.probe.delivery_id: scope for scope, gate in self._gates.items() if gate.probe is not None}
         blocking = F.col("reason") == "blocking"
         answers = F.col("prior_delivery").isin(*probes) if probes else F.lit(False)
+        matters = blocking | answers
         rows = (
             self.spark.sql(
                 f"""
-                select gate, reason, decision, prior_delivery, due_at, error_class
+                select gate, reason, decision, prior_delivery, due_at, error_class, kind
                 from {self.schema}.deliveries
                 where batch > {after:d} and batch <= {upto:d}
                 """
             )
-            .where(blocking | answers)
-            .groupBy("gate", "reason", "decision", F.when(answers, F.col("prior_delivery")).alias("answered"))
-            .agg(F.min("due_at").alias("due_at"), F.min("error_class").alias("error_class"))
+            .groupBy(
+                *(F.when(matters, F.col(column)).alias(column) for column in ("gate", "reason", "decision")),
+                F.when(answers, F.col("prior_delivery")).alias("answered"),
+            )
+            .agg(
+                F.min("due_at").alias("due_at"),
+                F.min("error_class").alias("error_class"),
+                F.min(F.when(F.col("kind").isNotNull(), F.col("due_at"))).alias("first_due"),
+            )
             .collect()
         )
         for row in rows:
@@ -130,6 +137,7 @@ class Gates:
                 self._close(row, now, floor)
         for gate in self._gates.values():
             gate.waits_for = gate.waits_for if gate.waits_for > upto else 0
+        return min((row["first_due"].astimezone(UTC) for row in rows if row["first_due"] is not None), default=None)
 
     def _close(self, row: Row, now: datetime, floor: datetime) -> None:
         due = row["due_at"].astimezone(UTC)

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 _FIRST_BYTES_PER_ROW = 16_384
 _DISCOVER_SECONDS = 5.0
 
+# How long a partition is left alone that gave no answer: asking costs every tick a timeout.
+_UNANSWERED_SECONDS = 30.0
+
 COMMANDS = "@commands"
 """What the commands topic is called among the sources. The seeds' check allows no source this name."""
 
@@ -54,23 +57,35 @@ class Intake:
     _bytes_per_row: dict[str, float] = field(default_factory=dict)
     _missing: set[str] = field(default_factory=set)
     _shared: set[str] = field(default_factory=set)
+    _unanswered: dict[Partition, float] = field(default_factory=dict)
     _committer: Consumer | None = None
+    begun: int = 0
+    """How many sources were begun from where their topics end: to be kept in `ticks` soon, or a start would begin them further on."""
 
     def available(self, now: float) -> list[Range]:
         """What can be read now: from each partition's position to its last stable offset. Asks Kafka once, topics more rarely.
 
-        now: a monotonic time in seconds. Raises ClusterError when Kafka gives no answer.
+        now: a monotonic time in seconds. A partition that gives no answer stops no other: see `unanswered`. Raises ClusterError when Kafka
+        gives none at all.
         """
         if now - self._discovered >= _DISCOVER_SECONDS:
             self._discover()
             self._discovered = now
         partitions = [(source, partition) for source, found in self._partitions.items() for partition in found]
-        ends = self._ends = self.cluster.ends(partition for _, partition in partitions)
+        self._unanswered = {partition: until for partition, until in self._unanswered.items() if until > now}
+        asked = [partition for _, partition in partitions if partition not in self._unanswered]
+        ends = self._ends = self.cluster.ends(asked)
+        self._unanswered.update({partition: now + _UNANSWERED_SECONDS for partition in asked if partition not in ends})
         return [
             Range(source, partition, self.positions[partition.key], ends[partition])
             for source, partition in partitions
-            if ends[partition] > self.positions[partition.key]
+            if partition.key in self.positions and ends.get(partition, 0) > self.positions[partition.key]
         ]
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Partitions that lately gave no answer, as `topic/number`: what lies there is not known."""
+        return sorted(f"{partition.topic}/{partition.number}" for partition in self._unanswered)
 
     def lag(self) -> dict[str, int]:
         """Records that are not taken in yet, by source: up to the ends that `available` saw last. Markers of transactions count, too."""
@@ -113,12 +128,17 @@ class Intake:
             TopicPartition(partition.topic, partition.number, self.positions[partition.key])
             for found in self._partitions.values()
             for partition in found
+            if partition.key in self.positions
         ]
         if not offsets:
             return
-        if self._committer is None:
-            self._committer = Consumer({**self.settings.kafka_properties, "group.id": self.settings.group})
         try:
+            if self._committer is None:
+                self._committer = Consumer(
+                    {**self.settings.kafka_properties, "group.id": self.settings.group, "enable.auto.commit": "false"}
+                )
+            # the answer to the commit before: each is a copy of the list, and would wait there for ever
+            self._committer.poll(0)
             self._committer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
             log.debug("offsets were not committed: %s", error)
@@ -170,9 +190,17 @@ class Intake:
         """Gives each partition without a position one: the first start of a source as it says, later ones at 0."""
         new = [partition for partition in partitions if partition.key not in self.positions]
         started = f"source:{row['source']}"
-        if new and started not in self.positions:
-            where = self.cluster.ends(new) if row["start"] == "latest" else self.cluster.starts(new)
-            self.positions.update({partition.key: where[partition] for partition in new})
+        if started not in self.positions:
+            try:
+                where = self.cluster.ends(new) if row["start"] == "latest" else self.cluster.starts(new)
+            except ClusterError as error:
+                log.debug("source %s: %s", row["source"], error)
+                where = {}
+            self.positions.update({partition.key: offset for partition, offset in where.items()})
+            if len(where) < len(new):
+                # the source has begun when all have answered
+                return
+            self.begun += row["start"] == "latest"
         else:
             self.positions.update({partition.key: 0 for partition in new})
         # also where there is no topic yet: what is written before the loop finds it must not be taken for the past
@@ -188,7 +216,9 @@ class Intake:
         gaps: list[Gap] = []
         kept: list[Range] = []
         for part in taken:
-            start = starts[part.partition]
+            start = starts.get(part.partition)
+            if start is None:
+                continue
             if start > part.begin:
                 gaps.append(Gap(part.source, part.partition, part.begin, start))
                 log.warning(

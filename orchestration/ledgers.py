@@ -6,6 +6,7 @@ loop's last batch, of which there are none, validated from this loop's last snap
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
@@ -90,21 +91,24 @@ class Ledgers:
         batch = self.batch + 1
         end = self._ends[ledger]
         token = f"{self.generation}/{batch}/{uuid.uuid4()}"
-        writer = (
-            self._completed(ledger, rows, batch, recorded_at)
-            .writeTo(self.name(ledger))
-            .option("isolation-level", "serializable")
-            .option(f"snapshot-property.{APPEND}", token)
-        )
-        if end.snapshot is not None:
-            writer = writer.option("validate-from-snapshot-id", str(end.snapshot))
         try:
+            writer = (
+                self._completed(ledger, rows, batch, recorded_at)
+                .writeTo(self.name(ledger))
+                .option("isolation-level", "serializable")
+                .option(f"snapshot-property.{APPEND}", token)
+            )
+            if end.snapshot is not None:
+                writer = writer.option("validate-from-snapshot-id", str(end.snapshot))
             writer.overwrite(F.expr(f"batch > {end.batch}L"))
         except Exception as error:
             self._refuse_if_taken_over(ledger, batch, error)
             raise AppendError(f"batch {batch} could not be appended to {ledger}: {in_short(error)}") from error
-        self._ends[ledger] = _End(self._snapshot_of(ledger, token), batch)
+        # it is committed, whatever happens from here on: no other append may take its number
+        self._ends[ledger] = _End(end.snapshot, batch)
         self.batch = batch
+        with contextlib.suppress(Exception):  # the snapshot before will do: older is only slower
+            self._ends[ledger] = _End(self._snapshot_of(ledger, token), batch)
         return batch
 
     def _completed(self, ledger: str, rows: DataFrame, batch: int, recorded_at: datetime) -> DataFrame:

@@ -129,6 +129,7 @@ class Loop:
         self._set_aside: dict[str, SetAside] = {}
         self._postponed: list[Postponed] = []
         self._unrecorded: Unrecorded | None = None
+        self._unsure = False
         self._next_due: datetime | None = None
         self._fold_at_once = True
         self._undecided = 0
@@ -182,7 +183,9 @@ class Loop:
         settle = timedelta(seconds=self.settings.settle_seconds)
         self.gates = Gates(self.spark, self.schema, self.ledgers, settle, self.settings.gate_release_rate)
         self.gates.remember(last["gates"] or {} if last else {})
-        self.gates.decided(int(last["watermark"]) if last else 0, self.watermark, self.clock.now(), self._lowest_floor())
+        self._keep_floor_under(
+            self.gates.decided(int(last["watermark"]) if last else 0, self.watermark, self.clock.now(), self._lowest_floor())
+        )
         self.gates.resume(int(last["batch"]) if last else 0)
         self.consumers = Consumers(self.spark, self.schema, self.cluster, settle, self.intake.positions.get(_AWAITED, 0))
         self.consumers.remember(last["awaited"] or [] if last else [])
@@ -225,6 +228,7 @@ class Loop:
             self.floor: datetime = last["floor"].astimezone(UTC) if last else self.clock.now()
             self.watermark = max(int(last["watermark"]) if last else 0, self._max_batch("deliveries"))
             self._set_aside = _set_aside_in(last)
+            self._postponed = self._still_unknown()
             self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
             self._watch(last)
             try:
@@ -262,6 +266,16 @@ class Loop:
             time.sleep(pause)
             # the older loop has appended once more: now it is seen
             self.ledgers.read_end()
+
+    def _still_unknown(self) -> list[Postponed]:
+        """Sends of loops before whose outcome is unknown, and which may not be repeated yet."""
+        row = self.spark.sql(
+            f"""
+            select min(due_at) as since, max(not_before) as until from {self.schema}.publish_results
+            where not_before > timestamp_millis({round(self.clock.now().timestamp() * 1000)})
+            """
+        ).collect()[0]
+        return [Postponed(row["since"].astimezone(UTC), row["until"].astimezone(UTC))] if row["until"] else []
 
     def _last_tick(self) -> SparkRow | None:
         rows = self.spark.sql(f"select * from {self.schema}.ticks order by batch desc limit 1").collect()
@@ -357,9 +371,11 @@ class Loop:
             self.seeds = seeds
             try:
                 self._load_seeds()
-            except DbtError as error:
+            except Exception as error:
                 self.seeds = Seeds(seeds.rows, "")
-                self._say("seeds", f"the seeds could not be loaded: {error}")
+                if _is_gone(error):
+                    raise
+                self._say("seeds", f"the seeds could not be loaded: {error if isinstance(error, DbtError) else in_short(error)}")
 
     # ---------- one tick
 
@@ -369,6 +385,8 @@ class Loop:
         tick = Tick()
         began = self.clock.now()
         self._settled = {}
+        if self._unsure and self._has_paused("ledgers"):
+            self._read_again()
         self._reload_changed_seeds()
         self._take_in(tick)
         if not self.stopping.is_set():
@@ -404,7 +422,14 @@ class Loop:
         except ClusterError as error:
             self._say("kafka", str(error))
             return
-        tick.took_all = not available
+        begun, self.intake.begun = self.intake.begun, 0
+        if begun:
+            tick.counts["begun"] = begun
+        if self.intake.unanswered:
+            self._say("partitions", f"no answer from {', '.join(self.intake.unanswered)}: what is reported there is not read yet")
+        else:
+            self._well("partitions")
+        tick.took_all = not available and not self.intake.unanswered
         if not available:
             return
         self._commands_came = self._commands_came or any(part.source == COMMANDS for part in available)
@@ -417,10 +442,14 @@ class Loop:
         except AppendError as error:
             self._after_failed_append(error)
             return
+        except Exception as error:
+            self._tables_failed(error)
+            return
         if events:
             self._well("ledgers")
             self._await_decision(events, recorded_at)
-        tick.took_all = all(self.intake.positions[part.partition.key] >= part.end for part in available)
+        taken = all(self.intake.positions[part.partition.key] >= part.end for part in available)
+        tick.took_all = taken and not self.intake.unanswered
         tick.counts["events"] = events
         tick.rest = tick.rest or events >= self.settings.intake_max_rows
         tick.step_ms["intake"] = _ms_since(began)
@@ -448,6 +477,12 @@ class Loop:
         """Keeps the floor under what is not decided yet: a decision is due at the earliest when its input was recorded."""
         self._undecided += inputs
         self._undecided_since = min(filter(None, (self._undecided_since, since)))
+        self._keep_floor_under(since)
+
+    def _keep_floor_under(self, since: datetime | None) -> None:
+        """Lets the next look into the wheel begin there at the latest."""
+        if since is None:
+            return
         self.floor = min(self.floor, since)
         for aside in self._set_aside.values():
             aside.floor = min(aside.floor, since)
@@ -485,11 +520,12 @@ class Loop:
             return
         self._well("fold")
         try:
-            self.gates.decided(self.watermark, upto, self.clock.now(), self._lowest_floor())
+            first_due = self.gates.decided(self.watermark, upto, self.clock.now(), self._lowest_floor())
         except Exception as error:
             # nothing is sent before it is known what must be held: the same is decided again, which adds copies
             self._tables_failed(error)
             return
+        self._keep_floor_under(first_due)
         tick.counts["decisions"] = self._undecided
         tick.step_ms["fold"] = _ms_since(began)
         self.watermark = upto
@@ -504,7 +540,11 @@ class Loop:
             return
         if self._next_due is not None and now < self._next_due:
             return
-        if not self._in_charge and not self._take_charge():
+        try:
+            if not self._in_charge and not self._take_charge():
+                return
+        except Exception as error:
+            self._tables_failed(error)
             return
         began = time.monotonic()
         try:
@@ -636,20 +676,20 @@ class Loop:
 
     def _look_at_consumers(self, tick: Tick, began: datetime) -> None:
         """Sees how far groups have got, which gates may open for it, and releases what open ones have held."""
-        if not self._may("consumers") or not self._may("ledgers"):
+        if not self._may("ledgers"):
             return
         # everything that was reported by the beginning of the tick is decided: what is settled is so for good
         complete = tick.took_all and "fold" not in self._trouble
         try:
             self._settled = self.consumers.look(began, self.ledgers.batch, complete=complete)
-            self._well("consumers")
+            if self.consumers.unanswered:
+                self._say("consumers", "; ".join(why for _, why in sorted(self.consumers.unanswered.items())))
+            else:
+                self._well("consumers")
             self.gates.look(self._settled, self.consumers, began, complete=complete)
             tick.counts["settled"] = len(self._settled)
             self.commands.look(self.consumers, began, complete=complete)
             released = self.gates.release(began)
-        except ClusterError as error:
-            self._say("consumers", f"it is not known how far the consumer groups are: {error}")
-            return
         except AppendError as error:
             self._after_failed_append(error)
             return
@@ -768,6 +808,8 @@ class Loop:
             self.ledgers.append("ticks", self._tick_row("tick", tick), self.clock.now())
         except AppendError as error:
             self._after_failed_append(error)
+        except Exception as error:
+            self._tables_failed(error)
 
     def _tick_row(self, kind: str, tick: Tick) -> DataFrame:
         schema = self.spark.table(self.ledgers.name("ticks")).schema
@@ -799,46 +841,59 @@ class Loop:
             self._superseded(error.by)
             return
         self._say("ledgers", str(error))
+        self._read_again()
+
+    def _read_again(self) -> None:
+        """Reads from the tables how far everything is. Until that has succeeded, nothing is read, decided or sent."""
         try:
             self.ledgers.read_end()
             self.intake.positions.update(self._positions(self._last_tick()))
             self._find_undecided()
             self._fold_at_once = True
+            self._unsure = False
         except Exception as reason:
+            self._unsure = True
             self._say("ledgers", f"the ledgers can't be read either: {in_short(reason)}")
 
     def _tables_failed(self, error: Exception) -> None:
         """Waits with growing pauses for tables that can't be read, or for a statement that Spark could not end.
 
-        Raises the error when Spark itself is gone: nothing that this process can do brings it back.
+        What the step has written before it failed is found by reading again. Raises the error when Spark itself is gone: nothing that
+        this process can do brings it back.
         """
-        if isinstance(error, Py4JNetworkError | ConnectionError):
+        if _is_gone(error):
             raise error
+        self._unsure = True
         self._say("ledgers", f"a step could not be ended, and is done again: {in_short(error)}")
 
     def _write_status(self, state: str) -> None:
+        """Writes the status file. A disk that is full stops nothing else here."""
+        try:
+            write_status(self.settings.status_file, self._status(state))
+            self._well("status")
+        except OSError as error:
+            self._say("status", f"{self.settings.status_file} can't be written: {error}")
+
+    def _status(self, state: str) -> Status:
         tick = self._last_status
-        write_status(
-            self.settings.status_file,
-            Status(
-                state=state,
-                generation=self.ledgers.generation,
-                instance=self.settings.instance,
-                pid=os.getpid(),
-                tick=self._tick,
-                at=text(self.clock.now()) or "",
-                watermark=self.watermark,
-                batch=self.ledgers.batch,
-                floor=text(self.floor) or "",
-                next_due=text(self._next_due),
-                counts=tick.counts,
-                step_ms=tick.step_ms,
-                lateness_ms=tick.lateness_ms,
-                trouble={
-                    **{what: pause.why for what, pause in self._trouble.items()},
-                    **{f"destination {topic}": pause.why for topic, pause in self._set_aside.items()},
-                },
-            ),
+        return Status(
+            state=state,
+            generation=self.ledgers.generation,
+            instance=self.settings.instance,
+            pid=os.getpid(),
+            tick=self._tick,
+            at=text(self.clock.now()) or "",
+            watermark=self.watermark,
+            batch=self.ledgers.batch,
+            floor=text(self.floor) or "",
+            next_due=text(self._next_due),
+            counts=tick.counts,
+            step_ms=tick.step_ms,
+            lateness_ms=tick.lateness_ms,
+            trouble={
+                **{what: pause.why for what, pause in self._trouble.items()},
+                **{f"destination {topic}": pause.why for topic, pause in self._set_aside.items()},
+            },
         )
 
     def _measure(self, tick: Tick) -> None:
@@ -863,6 +918,9 @@ class Loop:
     # ---------- trouble
 
     def _may(self, what: str) -> bool:
+        return self._has_paused(what) and not (what == "ledgers" and self._unsure)
+
+    def _has_paused(self, what: str) -> bool:
         pause = self._trouble.get(what)
         return pause is None or pause.until <= self.clock.now()
 
@@ -934,6 +992,11 @@ def _set_aside_in(last: SparkRow | None) -> dict[str, SetAside]:
         )
         for topic, aside in (dict(last["set_aside"] or {}) if last else {}).items()
     }
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether it is Spark itself that is gone."""
+    return isinstance(error, Py4JNetworkError | ConnectionError)
 
 
 def _ms_since(began: float) -> int:

@@ -125,3 +125,35 @@ def test_a_last_snapshot_that_has_expired_is_no_takeover(spark: SparkSession, sc
     ledgers.read_end()
     ledgers.append("events", row(spark, 3), NOW)
     assert ids(spark, schema, "events") == [1, 2, 2, 3]
+
+
+def test_a_catalog_that_is_away_before_an_append_is_a_failed_append(
+    spark: SparkSession, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledgers = loop(spark, schema, 1)
+
+    def away(*_: object) -> DataFrame:
+        raise RuntimeError("503 Service Unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledgers, "_completed", away)
+        with pytest.raises(AppendError, match="503 Service Unavailable"):
+            ledgers.append("events", row(spark, 1), NOW)
+    assert ledgers.append("events", row(spark, 1), NOW) == 1
+
+
+def test_an_append_is_counted_though_its_snapshot_cannot_be_looked_up(
+    spark: SparkSession, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledgers = loop(spark, schema, 1)
+    ledgers.append("events", row(spark, 1), NOW)
+
+    def away(*_: object) -> int:
+        raise RuntimeError("503 Service Unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledgers, "_snapshot_of", away)
+        assert ledgers.append("events", row(spark, 2), NOW) == 2
+    assert ledgers.append("ticks", row(spark, 3), NOW) == 3
+    assert ledgers.append("events", row(spark, 4), NOW) == 4
+    assert ids(spark, schema, "events") == [1, 2, 4]

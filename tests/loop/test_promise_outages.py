@@ -18,9 +18,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from orchestration.broker import Broker
+from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers
+from orchestration.loop import Loop
 from orchestration.publish import PublishStep
 from tests.loop.harness import Redrive, deliveries
 
@@ -341,6 +344,61 @@ def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(redrive: Redri
     redrive.settle()
     assert len(redrive.sql("select 1 from publish_results where original_topic = 'unheard.orders'")) == 1
     assert len(redrive.read("unheard.orders-billing-retry")) == 1
+
+
+def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.domain("halfway")
+    take, tick_row = Intake.take, Loop._tick_row
+    failed: list[str] = []
+
+    def taken_and_failed(self: Intake, *what: Any) -> int:
+        events = take(self, *what)
+        if events and "take" not in failed:
+            failed.append("take")
+            raise RuntimeError("503 Service Unavailable")
+        return events
+
+    def no_row(self: Loop, *what: Any) -> DataFrame:
+        if "take" in failed and "row" not in failed:
+            failed.append("row")
+            raise RuntimeError("503 Service Unavailable")
+        return tick_row(self, *what)
+
+    monkeypatch.setattr(Intake, "take", taken_and_failed)
+    monkeypatch.setattr(Loop, "_tick_row", no_row)
+    redrive.fails("halfway.orders", b"k", b"v")
+    redrive.retries("halfway", 1)
+    redrive.until(lambda: "ledgers" not in redrive.loop._trouble, "the tables are read and written again")
+    assert sorted(failed) == ["row", "take"]
+    assert set(deliveries(redrive.read("halfway.orders-billing-retry")).values()) == {1}
+    assert len(redrive.sql("select 1 from events where topic = 'halfway.reports'")) == 1
+
+
+def test_what_is_not_known_to_be_sent_is_sent_again_by_the_next_loop_when_that_is_safe(
+    redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redrive.domain("unanswered")
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "_publish", lambda *_: None)
+        redrive.fails("unanswered.orders", b"k", b"v")
+        redrive.decided("unanswered", 1)
+    loop = redrive.loop
+    now = loop.clock.now()
+    not_before = now + timedelta(seconds=20)
+    (delivery,) = redrive.sql("select * from deliveries where original_topic = 'unanswered.orders'")
+    result = {**{name: delivery[name] for name in ("delivery_id", "due_at", "kind", "topic", "original_topic")}, "outcome": "unknown"}
+    schema = loop.spark.table(loop.ledgers.name("publish_results")).schema
+    row = {**result, "not_before": not_before}
+    frame = loop.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row]))
+    loop.ledgers.append("publish_results", frame, now)
+
+    redrive.restart()
+    redrive.settle()
+    assert redrive.loop.clock.now() < not_before, "the restart took too long for this test to say anything"
+    assert redrive.read("unanswered.orders-billing-retry") == []
+    (record,) = redrive.retries("unanswered", 1)
+    assert record.timestamp >= not_before.timestamp() * 1000
+    redrive.settle()
 
 
 def test_a_topic_that_was_created_again_is_read_from_its_beginning(redrive: Redrive) -> None:

@@ -17,3 +17,14 @@ def mock_cluster() -> Iterator[MockCluster]:
     cluster = MockCluster()
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+def two_brokers() -> Iterator[MockCluster]:
+    """A mock Kafka cluster of two brokers. The second leads partition 1 of the topic `half`, the first partition 0."""
+    cluster = MockCluster(brokers=2)
+    cluster.create("half", partitions=2)
+    cluster.lead("half", 0, 1)
+    cluster.lead("half", 1, 2)
+    yield cluster
+    cluster.close()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
-from orchestration.cluster import Cluster, ClusterError
+import pytest
+from confluent_kafka import Uuid
+
+from orchestration.cluster import Cluster, ClusterError, Partition
 from orchestration.metrics import error_name
-from tests.unit.publisher_kit.mock_cluster import MockCluster
+from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 
 
 def test_a_refused_login_is_told_by_its_name_and_without_the_password(mock_cluster: MockCluster) -> None:
@@ -27,3 +32,60 @@ def test_nobody_listening_is_told_by_its_name() -> None:
     with pytest.raises(ClusterError) as silent:
         Cluster({"bootstrap.servers": "127.0.0.1:1"}, timeout_seconds=0.5).topic_names()
     assert error_name(str(silent.value)) == "_TRANSPORT"
+
+
+def halves(cluster: Cluster) -> dict[int, Partition]:
+    """The partitions of the topic `half`, by number."""
+    topic = cluster.describe(["half"])["half"]
+    return {number: Partition(topic.name, topic.id, number) for number in range(topic.partitions)}
+
+
+def test_a_group_whose_coordinator_has_moved_is_asked_again_and_ends_no_process(mock_cluster: MockCluster) -> None:
+    mock_cluster.create("orders")
+    mock_cluster.commit("billing", "orders", "")
+    cluster = Cluster({"bootstrap.servers": mock_cluster.bootstrap}, timeout_seconds=5)
+    assert cluster.committed("billing", [("orders", 0)]) == {("orders", 0): 1}
+    mock_cluster.fail(Api.OFFSET_FETCH, 16, 16)
+    assert cluster.committed("billing", [("orders", 0)]) == {("orders", 0): 1}
+    assert cluster.committed("nobody", [("orders", 0)]) == {}
+
+
+def test_a_group_that_may_not_be_read_is_told_and_the_next_is_asked(mock_cluster: MockCluster) -> None:
+    mock_cluster.create("orders")
+    mock_cluster.commit("billing", "orders", "")
+    cluster = Cluster({"bootstrap.servers": mock_cluster.bootstrap}, timeout_seconds=5)
+    mock_cluster.fail(Api.OFFSET_FETCH, 30)
+    with pytest.raises(ClusterError, match="GROUP_AUTHORIZATION_FAILED"):
+        cluster.committed("secret", [("orders", 0)])
+    assert cluster.committed("billing", [("orders", 0)]) == {("orders", 0): 1}
+
+
+def test_partitions_of_a_broker_that_gives_no_answer_have_no_end(two_brokers: MockCluster) -> None:
+    cluster = Cluster({"bootstrap.servers": two_brokers.bootstrap}, timeout_seconds=2)
+    partitions = halves(cluster)
+    with two_brokers.down(2):
+        assert cluster.ends(partitions.values()) == {partitions[0]: 0}
+        with pytest.raises(ClusterError, match="_TIMED_OUT"):
+            cluster.starts([partitions[1]])
+
+
+def test_a_partition_without_a_leader_hides_no_other(two_brokers: MockCluster) -> None:
+    two_brokers.lead("half", 1, -1)
+    cluster = Cluster({"bootstrap.servers": two_brokers.bootstrap}, timeout_seconds=2)
+    partitions = halves(cluster)
+    assert cluster.ends(partitions.values()) == {partitions[0]: 0}
+    with pytest.raises(ClusterError, match="No leaders found"):
+        cluster.ends([partitions[1]])
+
+
+def test_topics_of_a_broker_that_knows_no_ids_are_known_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster({"bootstrap.servers": "127.0.0.1:1"})
+
+    def describe_topics(topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        futures: dict[str, Future[Any]] = {name: Future() for name in ("a", "b")}
+        for future in futures.values():
+            future.set_result(SimpleNamespace(topic_id=Uuid(0, 0), partitions=[None]))
+        return futures
+
+    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(describe_topics=describe_topics))
+    assert {topic.id for topic in cluster.describe(["a", "b"]).values()} == {"name:a", "name:b"}

@@ -42,14 +42,14 @@ def _librdkafka() -> ctypes.CDLL:
 
 
 class MockCluster:
-    """One mock broker. Topics that nobody created are missing, as on a cluster without auto-creation."""
+    """Mock brokers, one unless told otherwise. Topics that nobody created are missing, as on a cluster without auto-creation."""
 
-    def __init__(self) -> None:
+    def __init__(self, brokers: int = 1) -> None:
         self._library = _librdkafka()
         error = ctypes.create_string_buffer(512)
         self._client = ctypes.c_void_p(self._library.rd_kafka_new(_PRODUCER, None, error, ctypes.c_size_t(512)))
         assert self._client, error.value
-        self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._client, 1))
+        self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._client, brokers))
         # Descriptions of topics are asked of the controller, and without this the mock has none.
         self._library.rd_kafka_mock_set_controller_id(self._cluster, _BROKER)
         self.bootstrap: str = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
@@ -82,13 +82,17 @@ class MockCluster:
         """Metadata answers this error for the topic from now on."""
         self._call("rd_kafka_mock_topic_set_error", topic.encode(), code)
 
+    def lead(self, topic: str, partition: int, broker: int) -> None:
+        """Makes a broker the leader of a partition; -1: none is."""
+        self._call("rd_kafka_mock_partition_set_leader", topic.encode(), partition, broker)
+
     @contextmanager
-    def down(self) -> Iterator[None]:
-        self._call("rd_kafka_mock_broker_set_down", _BROKER)
+    def down(self, broker: int = _BROKER) -> Iterator[None]:
+        self._call("rd_kafka_mock_broker_set_down", broker)
         try:
             yield
         finally:
-            self._call("rd_kafka_mock_broker_set_up", _BROKER)
+            self._call("rd_kafka_mock_broker_set_up", broker)
 
     def commit(self, group: str, topic: str, metadata: str) -> None:
         """Commits an offset for partition 0 of the topic, outside any transaction."""

@@ -1,0 +1,77 @@
+"""How far groups are: what is settled, what only silence can tell, and a group that can't be asked. On real groups: tests/loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from orchestration.cluster import ClusterError
+from orchestration.consumers import Consumers, Place
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+SETTLE = timedelta(seconds=30)
+
+
+class Groups:
+    """A cluster that says what groups have committed, and counts how often it was asked; None: no answer."""
+
+    def __init__(self, **committed: int | None) -> None:
+        self.said = committed
+        self.asked: list[str] = []
+
+    def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        self.asked.append(group)
+        offset = self.said.get(group, -1)
+        if offset is None:
+            raise ClusterError(f"Kafka did not say how far the consumer group {group} is")
+        return {where: offset for where in partitions if offset >= 0}
+
+
+def watching(groups: Groups) -> Consumers:
+    """Ten records were sent to each group of `groups`."""
+    consumers = Consumers(cast(Any, None), "redrive", cast(Any, groups), SETTLE, looked=1)
+    consumers.remember(
+        cast(Any, [{"consumer_group": group, "topic": "retries", "partition": 0, "sent": 10, "settled": 0} for group in groups.said])
+    )
+    return consumers
+
+
+def place(group: str) -> Place:
+    return Place(group, "retries", 0)
+
+
+def test_what_is_committed_is_settled_when_no_report_came_for_a_while() -> None:
+    consumers = watching(Groups(billing=10))
+    assert consumers.look(BEGAN, 1, complete=True) == {}
+    assert consumers.look(BEGAN + SETTLE, 1, complete=False) == {}
+    assert consumers.look(BEGAN + SETTLE * 2, 1, complete=True) == {place("billing"): 10}
+    assert consumers.state() == []
+
+
+def test_a_group_that_cannot_be_asked_keeps_no_other_from_being_settled_and_is_left_alone_for_a_while() -> None:
+    groups = Groups(billing=10, secret=None)
+    consumers = watching(groups)
+    consumers.look(BEGAN, 1, complete=True)
+    assert list(consumers.unanswered) == ["secret"]
+    assert consumers.look(BEGAN + SETTLE - timedelta(seconds=1), 1, complete=True) == {}
+    assert groups.asked.count("secret") == 1
+    assert consumers.look(BEGAN + SETTLE * 2, 1, complete=True) == {place("billing"): 10}
+    assert groups.asked.count("secret") == 2
+    groups.said["secret"] = 10
+    consumers.look(BEGAN + SETTLE * 3, 1, complete=True)
+    assert consumers.unanswered == {}
+    assert consumers.look(BEGAN + SETTLE * 4, 1, complete=True) == {place("secret"): 10}
+
+
+def test_a_group_that_gave_no_answer_is_not_silent() -> None:
+    groups = Groups(quiet=-1, away=None)
+    consumers = watching(groups)
+    assert not consumers.is_silent(place("quiet"), BEGAN)
+    consumers.look(BEGAN, 1, complete=True)
+    assert consumers.is_silent(place("quiet"), BEGAN)
+    assert not consumers.is_silent(place("away"), BEGAN)
+    assert not consumers.is_silent(place("quiet"), BEGAN + timedelta(seconds=1)), "it was not asked since"
+    groups.said["away"] = -1
+    consumers.look(BEGAN + SETTLE, 1, complete=True)
+    assert consumers.is_silent(place("away"), BEGAN + SETTLE)
