@@ -10,8 +10,8 @@ from publisher import PublisherSettings
 from tests.dbt.harness import Home, report
 
 
-def step(home: Home) -> PublishStep:
-    settings = PublisherSettings(kafka={}, error_kinds={}, transactional_prefix="", instance="", generation=1)
+def step(home: Home, kafka: dict[str, str] | None = None) -> PublishStep:
+    settings = PublisherSettings(kafka=kafka or {}, error_kinds={}, transactional_prefix="", instance="", generation=1)
     return PublishStep(home.spark, home.schema, Ledgers(home.spark, home.schema), settings, slots=1, max_rows=1000, max_bytes=1_000_000)
 
 
@@ -59,3 +59,17 @@ def test_a_step_with_nothing_due_reads_nothing(home: Home) -> None:
     nothing = publish.waiting(home.now, home.now)
     assert nothing == Waiting(rows=0, size=0, largest=0, next_due=None, batches=())
     assert publish.due(Due(home.now, home.now, home.now), nothing).collect() == []
+
+
+def test_a_task_that_cannot_send_is_told_as_a_stop_of_everything(home: Home) -> None:
+    home.later(hours=24)
+    (cause,) = home.append_reports(report("step-rejected"))
+    home.fold()
+    due = home.decisions()[cause]["due_at"]
+    publish = step(home, kafka={"no.such.property": "x"})
+    published = publish.run(Due(due, due, due), lambda: home.now, publish.waiting(due, due))
+    assert published.sent == 0
+    (stop,) = published.stops
+    assert stop.topic is None
+    assert stop.reason.startswith("RejectedPropertiesError: the Kafka client does not take its properties: ")
+    assert stop.reason.endswith(" (_APPLICATION)")
