@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from orchestration.cluster import Cluster
+from publisher.redaction import redact
+from publisher.trouble import kafka_error, untangled
 
 # Seconds to wait for the brokers.
 _PATIENCE = 20
@@ -28,8 +30,8 @@ class Outlet:
 
     def tell(self, records: Iterable[tuple[str, str]]) -> int:
         """Writes records (key, value) and waits for the brokers; returns how many. Raises OutletError, ClusterError."""
-        if self._producer is None:
-            self._producer = Producer({**self.kafka, "enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": _PATIENCE * 1000})
+        # put back only if all goes well: what is fatal to a producer stays so, and after a failure it keeps no order
+        producer, self._producer = self._producer, None
         problems: list[str] = []
 
         def report(error: KafkaError | None, _: Message) -> None:
@@ -37,24 +39,27 @@ class Outlet:
                 problems.append(error.str())
 
         told = 0
+        # a topic that is missing would be waited for as long as a message may take
+        if self.topic not in self.cluster.topic_names():
+            raise OutletError(f"{self.topic}: there is no such topic")
         try:
-            # a topic that is missing would be waited for as long as a message may take
-            if self.topic not in self.cluster.topic_names():
-                raise OutletError(f"{self.topic}: there is no such topic")
-            for key, value in records:
-                while True:
-                    try:
-                        self._producer.produce(self.topic, value, key, on_delivery=report)
-                        break
-                    except BufferError:
-                        self._producer.poll(0.1)
-                self._producer.poll(0)
-                told += 1
-            left = self._producer.flush(_PATIENCE)
+            if producer is None:
+                producer = Producer({**self.kafka, "enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": _PATIENCE * 1000})
+            with untangled():
+                for key, value in records:
+                    while True:
+                        try:
+                            producer.produce(self.topic, value, key, on_delivery=report)
+                            break
+                        except BufferError:
+                            producer.poll(0.1)
+                    producer.poll(0)
+                    told += 1
+                left = producer.flush(_PATIENCE)
         except KafkaException as error:
-            raise OutletError(f"{self.topic}: {error.args[0].str()}") from error
+            # of a rejected property the text has the value
+            raise OutletError(f"{self.topic}: {redact(kafka_error(error).str(), self.kafka)}") from None
         if problems or left:
-            # an idempotent producer that has failed once gives nothing any more in the right order
-            self._producer = None
             raise OutletError(f"{self.topic}: {problems[0] if problems else f'no answer within {_PATIENCE} s'}")
+        self._producer = producer
         return told

@@ -26,6 +26,13 @@ HORIZON = timedelta(seconds=60)
 _BATCH_ROWS = 50_000
 _BATCH_BYTES = 64 * 1024 * 1024
 
+# What is added to a message, and no part of payload_bytes. With each: which delivery of which message it is (publisher/stamps.py), where
+# names are of ordinary length. With a dead letter: the reason, at most 1,024 bytes, and what else its header profile says; where that is
+# `safi`, the message's own headers once more, which are not counted here. With `+stack`: the stack (macros/dead_letter_stack.sql).
+_STAMPS_BYTES = 400
+_REASON_BYTES = 1_536
+_STACK_BYTES = 8_192
+
 # So many results are written by one task, into one file for each hour that they were due in.
 _SMALL = 100_000
 
@@ -43,6 +50,7 @@ _LISTED = 200
 class Waiting:
     """What the wheel holds between the floor and a minute from now: an upper bound, answered results included.
 
+    size, largest: of all rows and of one, in bytes as they go to Kafka, with what is added to them.
     batches: those of the due ones. A file of the wheel is of few batches, while its dues span most of an hour: by their batches it is
     known which files hold what is due.
     """
@@ -145,7 +153,7 @@ class PublishStep:
         """
         wheel = self.spark.sql(
             f"""
-            select batch, due_at, topic, gate, payload_bytes
+            select batch, due_at, topic, gate, kind, header_profile, payload_bytes
             from {self.schema}.deliveries
             where kind is not null and due_at >= {_time(floor)} and due_at <= {_time(upto + HORIZON)}
             """
@@ -159,8 +167,8 @@ class PublishStep:
             wheel.groupBy("batch")
             .agg(
                 F.count_if(due).alias("rows"),
-                F.coalesce(F.sum(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("size"),
-                F.coalesce(F.max(F.when(due, F.col("payload_bytes"))), F.lit(0)).alias("largest"),
+                F.coalesce(F.sum(F.when(due, _size())), F.lit(0)).alias("size"),
+                F.coalesce(F.max(F.when(due, _size())), F.lit(0)).alias("largest"),
                 F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
             )
             .collect()
@@ -237,7 +245,7 @@ class PublishStep:
         due = (
             self.due(what, waiting)
             .groupBy("due_at")
-            .agg(F.count(F.lit(1)).alias("rows"), F.sum("payload_bytes").alias("size"))
+            .agg(F.count(F.lit(1)).alias("rows"), F.sum(_size()).alias("size"))
             .orderBy("due_at")
             .toLocalIterator()
         )
@@ -298,6 +306,13 @@ def _published(results: DataFrame, seen: dict[str, Any], upto: datetime, *, comp
         stops=stops,
         lateness_ms=(seen["late_p50"], seen["late_p99"]) if seen[DELIVERED] else None,
     )
+
+
+def _size() -> Column:
+    """What a row of the wheel or of `ready` weighs when it goes. An estimate from narrow columns: to measure headers, they must be made."""
+    reason = F.when(F.col("kind") == "dead_letter", _REASON_BYTES).otherwise(0)
+    stack = F.when(F.col("header_profile").endswith("+stack"), _STACK_BYTES).otherwise(0)
+    return F.col("payload_bytes") + _STAMPS_BYTES + reason + stack
 
 
 def _rows_per_batch(largest: int) -> int:

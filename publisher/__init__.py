@@ -2,7 +2,7 @@
 
 It knows Kafka and Arrow, nothing of SQL, Spark or the rules of retrying. The flow of one call:
 
-1. `publishing`   takes batches, gives results, and never raises once something is committed
+1. `publishing`   takes batches, gives results, and never raises: what stops it is told in a row
 2. `ready`        checks the columns and cuts the rows into loads that fit into one transaction
 3. `task`         keeps what is settled: destinations that are stopped, topics that refuse, rows still to be tried
 4. `destinations` asks which topics exist, with how many partitions and which size limit

@@ -113,12 +113,16 @@ def _limits(admin: AdminClient, topics: list[str], settings: PublisherSettings, 
     resources = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in topics}
     asked = admin.describe_configs(list(resources), request_timeout=settings.metadata_timeout_ms / 1000)
     futures = {resources[resource]: future for resource, future in asked.items()}
-    answers = _answers(admin, futures, settings, background)
-    return {
-        topic: int(answer["max.message.bytes"].value)
-        for topic, answer in answers.items()
-        if not isinstance(answer, KafkaError) and "max.message.bytes" in answer
-    }
+    limits = {topic: _limit(answer) for topic, answer in _answers(admin, futures, settings, background).items()}
+    return {topic: limit for topic, limit in limits.items() if limit is not None}
+
+
+def _limit(answer: Any | KafkaError) -> int | None:
+    """The limit among a topic's configs; None where it is not told, or its value is hidden."""
+    try:
+        return None if isinstance(answer, KafkaError) else int(answer["max.message.bytes"].value)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _answers(

@@ -1,7 +1,7 @@
 """What can go wrong, and who should hear of it.
 
 What Kafka does to a send is never an exception of `publish`: it is an outcome in a result row. Exceptions are for what
-only a person can put right.
+only a person can put right; while `publish` sends, a row says even that.
 
 PublisherError
 ├── SettingsError               the settings cannot work; nothing was sent

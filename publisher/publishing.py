@@ -30,7 +30,9 @@ def publish(
     destination partition arrive in their order. One slot must not be used by two calls at the same time: the later one
     fences the earlier.
 
-    Raises SettingsError or ContractError, only before anything was committed. What Kafka does is never raised.
+    Nothing is raised once it is iterated, whatever goes wrong: `stopped` says that, too. A task that failed would take the
+    results of the others with it, and what they had sent would be sent again. Settings that are wrong for every task are
+    refused before: see `PublisherSettings` and `take_charge`.
     """
     return publish_at(map(complete, batches), settings, slot, clock)
 
@@ -39,17 +41,16 @@ def publish_at(
     batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int]
 ) -> Iterator[pa.RecordBatch]:
     """`publish` for rows that are complete already (schema `RECORDS`)."""
-    with Session(settings, slot) as session:
-        task = Task(session, settings, slot, clock)
-        try:
+    session = Session(settings, slot)
+    task = Task(session, settings, slot, clock)
+    try:
+        with session:
             for load in loads(batches, settings.max_rows, settings.max_bytes):
                 task.send(load)
                 yield from task.take_results()
-        except SessionLostError as lost:
-            task.stop(None, lost.trouble)
-        except Exception as error:
-            # Raising would lose the results of what is committed, and it would be sent again.
-            if not task.committed:
-                raise
-            task.stop(None, trouble(KafkaError._APPLICATION, f"{type(error).__name__}: {error}", settings))
-        yield from task.take_results()
+    except SessionLostError as lost:
+        task.stop(None, lost.trouble)
+    except Exception as error:
+        # Raising would lose the results of what is committed, other tasks' too, and it would be sent again.
+        task.stop(None, trouble(KafkaError._APPLICATION, f"{type(error).__name__}: {error}", settings))
+    yield from task.take_results()

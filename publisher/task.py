@@ -35,8 +35,6 @@ class Task:
         self._refused: dict[str, Trouble] = {}
         self._splits_left = settings.max_splits
         self._fenced = False
-        self.committed = False
-        """Whether any commit was asked for: from then on Kafka may hold what only the results tell of."""
 
     def take_results(self) -> Iterator[pa.RecordBatch]:
         """The results since the last time, in one batch; none when there are none."""
@@ -117,12 +115,10 @@ class Task:
                 continue
             match self._attempt(rows, batch_size):
                 case Committed(sent_at, partitions, offsets):
-                    self.committed = True
                     sent = rows.slice(0, len(sent_at))
                     self._results.append(results.delivered(sent, sent_at, partitions, offsets, self._slot))
                     waiting.append(rows.slice(len(sent_at)))
                 case Unanswered(sent_at, trouble):
-                    self.committed = True
                     not_before = self._clock() + self._settings.transaction_timeout_ms
                     sent = rows.slice(0, len(sent_at))
                     self._results.append(results.unknown(sent, sent_at, trouble, not_before, self._slot))
@@ -130,7 +126,6 @@ class Task:
                 case Aborted() as aborted:
                     waiting += self._again(rows, aborted)
                 case Acknowledged() as load:
-                    self.committed = True
                     waiting += self._sorted_out(rows, load)
 
     def _attempt(self, rows: pa.RecordBatch, batch_size: int) -> Verdict | Acknowledged:

@@ -99,6 +99,7 @@ ready as (
         value,
         headers,
         {{ dead_letter_headers() }} as dead_letter_headers,
+        header_profile,
         -- the attempt that a retry starts; of a dead letter, the last one that was made
         case when kind = 'dead_letter' then attempt else attempt + 1 end as attempt,
         publish_charge,

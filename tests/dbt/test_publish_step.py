@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from orchestration.ledgers import Ledgers
 from orchestration.publish import Due, PublishStep, Waiting
-from publisher import PublisherSettings
-from tests.dbt.harness import Home, report
+from publisher import READY, PublisherSettings
+from publisher.ready import complete
+from tests.dbt.harness import Home, Result, report
 
 
-def step(home: Home) -> PublishStep:
-    settings = PublisherSettings(kafka={}, error_kinds={}, transactional_prefix="", instance="", generation=1)
-    return PublishStep(home.spark, home.schema, Ledgers(home.spark, home.schema), settings, slots=1, max_rows=1000, max_bytes=1_000_000)
+def step(home: Home, kafka: dict[str, str] | None = None, max_bytes: int = 1_000_000) -> PublishStep:
+    settings = PublisherSettings(kafka=kafka or {}, error_kinds={}, transactional_prefix="", instance="", generation=1)
+    return PublishStep(home.spark, home.schema, Ledgers(home.spark, home.schema), settings, slots=1, max_rows=1000, max_bytes=max_bytes)
+
+
+def weight(record: dict[str, Any]) -> int:
+    """The bytes of a record that goes to Kafka."""
+    parts = [record["key"], record["value"], *(part for header in record["headers"] for part in (header["key"].encode(), header["value"]))]
+    return sum(len(part) for part in parts if part is not None)
 
 
 @pytest.mark.parametrize("listed", [200, 1], ids=["each batch is named", "too many batches to be named"])
@@ -59,3 +68,54 @@ def test_a_step_with_nothing_due_reads_nothing(home: Home) -> None:
     nothing = publish.waiting(home.now, home.now)
     assert nothing == Waiting(rows=0, size=0, largest=0, next_due=None, batches=())
     assert publish.due(Due(home.now, home.now, home.now), nothing).collect() == []
+
+
+def test_what_is_added_to_a_message_counts_in_a_step(home: Home) -> None:
+    home.later(hours=24)
+    stack = ("redrive-error-stack", b"at a line of code\n" * 1000)
+    causes = home.append_reports(
+        *(report(topic, 700, error="KeyError").with_headers(stack) for topic in ("letter-dlq", "letter-dlq-stack", "letter-safi-stack")),
+    )
+    home.fold()
+    # that of the dead letter's own report is counted with what came; one that is written again has a result for its input
+    failed = [Result(home.decisions()[cause], "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison") for cause in causes]
+    home.later(minutes=1)
+    causes = [*home.append_results(*failed), *home.append_reports(report("step-added", 700))]
+    home.fold()
+    rows = [home.decisions()[cause] for cause in causes]
+    assert [row["kind"] for row in rows] == ["dead_letter"] * 3 + ["retry"]
+    publish = step(home)
+    for row in rows:
+        due = row["due_at"]
+        waiting = publish.waiting(due, due, topic=row["topic"])
+        (batch,) = publish.due(Due(due, due, due, only=row["topic"]), waiting).select(*READY.names).toArrow().to_batches()
+        (record,) = complete(batch).to_pylist()
+        assert row["payload_bytes"] < weight(record) <= waiting.largest == waiting.size < weight(record) + 2_000
+
+
+def test_a_step_is_cut_where_what_is_added_would_be_too_much(home: Home) -> None:
+    home.later(hours=24)
+    due = []
+    for offset in (710, 711, 712):
+        (cause,) = home.append_reports(report("letter-dlq-stack", offset, error="KeyError"))
+        home.fold()
+        due.append(home.decisions()[cause]["due_at"])
+        home.later(minutes=1)
+    publish = step(home, max_bytes=25_000)
+    waiting = publish.waiting(due[0], due[-1])
+    assert waiting.rows == 3
+    assert publish._cut(Due(due[0], due[-1], home.now), waiting) == due[1]
+
+
+def test_a_task_that_cannot_send_is_told_as_a_stop_of_everything(home: Home) -> None:
+    home.later(hours=24)
+    (cause,) = home.append_reports(report("step-rejected"))
+    home.fold()
+    due = home.decisions()[cause]["due_at"]
+    publish = step(home, kafka={"no.such.property": "x"})
+    published = publish.run(Due(due, due, due), lambda: home.now, publish.waiting(due, due))
+    assert published.sent == 0
+    (stop,) = published.stops
+    assert stop.topic is None
+    assert stop.reason.startswith("RejectedPropertiesError: the Kafka client does not take its properties: ")
+    assert stop.reason.endswith(" (_APPLICATION)")

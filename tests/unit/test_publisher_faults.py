@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
 from publisher import destinations, handover
 from publisher.clients import DEFAULT_BATCH_SIZE
@@ -314,13 +316,46 @@ def test_a_source_that_fails_after_a_commit_keeps_the_results_before(mock_cluste
     assert results[-1]["error_message"] == "OSError: the disk is gone"
 
 
-def test_a_source_that_fails_before_any_commit_raises() -> None:
+def test_a_source_that_fails_before_any_commit_is_told_not_raised() -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         raise OSError("the disk is gone")
         yield
 
-    with pytest.raises(OSError, match="the disk is gone"):
-        list(publish_at(batches(), settings_for("127.0.0.1:1"), SLOT, lambda: NOW_MS))
+    (row,) = (row for batch in publish_at(batches(), settings_for("127.0.0.1:1"), SLOT, lambda: NOW_MS) for row in plain(batch))
+
+    assert stops([row]) == [(None, -143, "retriable")]
+    assert row["error_message"] == "OSError: the disk is gone"
+
+
+def test_a_session_that_ends_badly_keeps_the_results(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    mock_cluster.create(A)
+    close = Session.close
+
+    def close_and_fail(session: Session) -> None:
+        close(session)
+        raise SystemError("a callback of librdkafka's")
+
+    monkeypatch.setattr(Session, "__exit__", lambda session, *_: close_and_fail(session))
+
+    results = send([{"topic": A}], settings_for(mock_cluster.bootstrap))
+
+    assert (outcomes(results), stops(results)) == ({"d0": "delivered"}, [(None, -143, "retriable")])
+
+
+@pytest.mark.parametrize("said", [None, "", "unlimited"])
+def test_a_size_limit_that_is_not_shown_is_no_limit(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, said: str | None) -> None:
+    def hidden(_: AdminClient, resources: list[ConfigResource], **__: object) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
+        answer: Future[dict[str, ConfigEntry]] = Future()
+        answer.set_result({"max.message.bytes": ConfigEntry("max.message.bytes", said)})
+        return dict.fromkeys(resources, answer)
+
+    # the mock cluster knows no configs
+    monkeypatch.setattr(AdminClient, "describe_configs", hidden)
+    mock_cluster.create(A)
+
+    results = send([{"topic": A}], settings_for(mock_cluster.bootstrap))
+
+    assert (outcomes(results), stops(results)) == ({"d0": "delivered"}, [])
 
 
 def test_a_stopped_destination_stays_stopped_for_the_rest_of_the_call(mock_cluster: MockCluster) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from publisher import ContradictedPropertyError, PublisherSettings, RejectedPropertiesError, SettingsError
-from publisher.clients import Background, make_producer
+from publisher import ContractError, ContradictedPropertyError, PublisherSettings, RejectedPropertiesError, SettingsError, publish
+from publisher.clients import Background, make_admin, make_producer
+from publisher.ready import as_records
 from publisher.redaction import redact
 from publisher.trouble import trouble
-from tests.unit.publisher_kit.rows import ready, send, settings_for
+from tests.unit.publisher_kit.rows import SLOT, plain, ready, send, settings_for, stops
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 
 SECRET = "hunter2-s3cret"
@@ -77,21 +78,30 @@ def test_a_bound_that_cannot_work_is_refused_by_name(change: dict[str, Any]) -> 
         PublisherSettings(kafka={}, error_kinds={}, **change)
 
 
-@pytest.mark.parametrize(
-    "kafka",
-    [
-        {"no.such.property": SECRET, "sasl.password": SECRET},
-        {"security.protocol": SECRET, "sasl.password": SECRET},
-    ],
-)
+REJECTED = [
+    {"no.such.property": SECRET, "sasl.password": SECRET},
+    {"security.protocol": SECRET, "sasl.password": SECRET},
+]
+
+
+@pytest.mark.parametrize("kafka", REJECTED)
 def test_properties_that_the_client_rejects_raise_and_keep_the_secret(kafka: dict[str, str]) -> None:
     with pytest.raises(RejectedPropertiesError) as raised:
-        send([{"topic": "t"}], settings_for("127.0.0.1:1", kafka=kafka))
+        make_admin(settings_for("127.0.0.1:1", kafka=kafka), Background())
 
     error: BaseException | None = raised.value
     while error is not None:
         assert SECRET not in str(error)
         error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("kafka", REJECTED)
+def test_properties_that_one_node_s_client_rejects_stop_its_task_only(kafka: dict[str, str]) -> None:
+    (row,) = send([{"topic": "t"}], settings_for("127.0.0.1:1", kafka=kafka))
+
+    assert stops([row]) == [(None, -143, "retriable")]
+    assert row["error_message"].startswith("RejectedPropertiesError: the Kafka client does not take its properties: ")
+    assert SECRET not in row["error_message"]
 
 
 def test_settings_travel_pickled() -> None:
@@ -146,12 +156,14 @@ def test_a_long_reason_is_cut() -> None:
 
 
 def test_rows_of_another_shape_are_refused_before_anything_is_sent() -> None:
-    from publisher import ContractError
-
-    batch = ready([{"topic": "t"}])
+    records = ready([{"topic": "t"}])
+    settings = settings_for("127.0.0.1:1")
     for wrong, complaint in [
-        (batch.drop_columns(["headers", "key"]), "lack the columns key, headers"),
-        (batch.set_column(batch.schema.get_field_index("key"), "key", batch["original_offset"]), "other types"),
+        (records.drop_columns(["headers", "key"]), "lack the columns key, headers"),
+        (records.set_column(records.schema.get_field_index("key"), "key", records["original_offset"]), "other types"),
     ]:
         with pytest.raises(ContractError, match=complaint):
-            send([wrong], settings_for("127.0.0.1:1"))
+            as_records(wrong)
+        for results in (send([wrong], settings), [row for batch in publish([wrong], settings, SLOT) for row in plain(batch)]):
+            assert stops(results) == [(None, -143, "retriable")]
+            assert results[0]["error_message"].startswith("ContractError: rows of ready ")
