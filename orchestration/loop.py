@@ -131,7 +131,7 @@ class Loop:
         self._unrecorded: Unrecorded | None = None
         self._unsure = False
         self._next_due: datetime | None = None
-        self._fold_at_once = True
+        self._cold = True
         self._undecided = 0
         self._undecided_since: datetime | None = None
         self._tick = 0
@@ -491,16 +491,20 @@ class Loop:
         """What another loop left in the ledgers without a decision."""
         undecided = " union all ".join(
             f"select recorded_at from {self.ledgers.name(ledger)} where batch > {self.watermark}{which}"
-            for ledger, which in (("events", ""), ("publish_results", " and outcome = 'failed'"))
+            # that a loop took over is noted with whatever comes next: waiting for it would keep everything else waiting
+            for ledger, which in (("events", " and kind <> 'start'"), ("publish_results", " and outcome = 'failed'"))
         )
         row = self.spark.sql(f"select count(*) as inputs, min(recorded_at) as since from ({undecided})").collect()[0]
         if row["inputs"]:
             self._await_decision(int(row["inputs"]) - self._undecided, row["since"].astimezone(UTC))
 
     def _fold(self, tick: Tick) -> None:
-        upto = self.ledgers.batch
-        if (self._undecided == 0 and not self._fold_at_once) or not self._may("fold"):
+        if self._undecided == 0 or not self._may("fold"):
             return
+        self._decide(tick)
+
+    def _decide(self, tick: Tick) -> None:
+        upto = self.ledgers.batch
         try:
             if self._is_superseded():
                 return
@@ -531,7 +535,7 @@ class Loop:
         self.watermark = upto
         self._undecided = 0
         self._undecided_since = None
-        self._fold_at_once = False
+        self._cold = False
         self._next_due = None
 
     def _publish(self, tick: Tick) -> None:
@@ -849,7 +853,6 @@ class Loop:
             self.ledgers.read_end()
             self.intake.positions.update(self._positions(self._last_tick()))
             self._find_undecided()
-            self._fold_at_once = True
             self._unsure = False
         except Exception as reason:
             self._unsure = True
@@ -950,6 +953,9 @@ class Loop:
                     break
                 idle_since = time.monotonic()
             if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
+                if self._cold and not tick.did_something and self._may("fold") and self._may("ledgers"):
+                    # of nothing, while there is nothing to do: the first one takes some seconds more than the others
+                    self._decide(Tick())
                 self.stopping.wait(self._pause())
         self.close()
 

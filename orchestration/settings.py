@@ -187,7 +187,7 @@ class Settings(BaseSettings):
     publish_max_rows: _Count = 200_000
     """Rows sent within one tick."""
     publish_max_bytes: _Size = 256 * 1024 * 1024
-    """Bytes of keys and values sent within one tick."""
+    """Bytes of keys, values and headers sent within one tick: an estimate."""
 
     idle_for_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
     """How long nothing must have come, with nothing waiting, before `run --until-idle` ends."""

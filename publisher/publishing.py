@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from confluent_kafka import KafkaError
@@ -52,5 +54,11 @@ def publish_at(
         task.stop(None, lost.trouble)
     except Exception as error:
         # Raising would lose the results of what is committed, other tasks' too, and it would be sent again.
-        task.stop(None, trouble(KafkaError._APPLICATION, f"{type(error).__name__}: {error}", settings))
+        task.stop(None, trouble(KafkaError._APPLICATION, f"{type(error).__name__}: {error} ({_place(error)})", settings))
     yield from task.take_results()
+
+
+def _place(error: Exception) -> str:
+    """Where in the code an error was raised: nobody sees its traceback."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
