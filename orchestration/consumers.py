@@ -74,7 +74,7 @@ class Consumers:
         """Asks the groups, if it is time. Returns the places of which more is settled than before, and up to which offset.
 
         now: a moment from which on reports were taken in; complete: whether all that there were have been, and are decided. batch: the
-        last one. A group that can't be asked stops no other: see `unanswered`.
+        last one. A group that can't be asked stops no other: see `unanswered`. Those after it are asked with the next look.
         """
         if self._next_look is not None and now < self._next_look:
             return {}
@@ -84,7 +84,9 @@ class Consumers:
         settled: dict[Place, int] = {}
         groups = {place.consumer_group for place in self._awaited}
         self.unanswered = {group: why for group, why in self.unanswered.items() if group in groups}
-        for group in groups:
+        self.cluster.keep_only(groups)
+        # those that gave no answer last, and one of them at a time: each may cost a timeout, while everything else waits
+        for group in sorted(groups, key=lambda group: (group in self.unanswered, group)):
             if group in self.unanswered and now < self._ask_again[group]:
                 continue
             places = [place for place in self._awaited if place.consumer_group == group]
@@ -93,7 +95,7 @@ class Consumers:
             except ClusterError as error:
                 self.unanswered[group] = str(error)
                 self._ask_again[group] = now + timedelta(seconds=_LEFT_ALONE)
-                continue
+                break
             self.unanswered.pop(group, None)
             for place in places:
                 self._saw(place, committed.get((place.topic, place.partition)), now)

@@ -68,18 +68,18 @@ class Intake:
         now: a monotonic time in seconds. A partition that gives no answer stops no other: see `unanswered`. Raises ClusterError when Kafka
         gives none at all.
         """
+        self._unanswered = {partition: until for partition, until in self._unanswered.items() if until > now}
         if now - self._discovered >= _DISCOVER_SECONDS:
-            self._discover()
+            self._discover(now)
             self._discovered = now
         partitions = [(source, partition) for source, found in self._partitions.items() for partition in found]
-        self._unanswered = {partition: until for partition, until in self._unanswered.items() if until > now}
-        asked = [partition for _, partition in partitions if partition not in self._unanswered]
+        asked = [partition for _, partition in partitions if partition.key in self.positions and partition not in self._unanswered]
         ends = self._ends = self.cluster.ends(asked)
         self._unanswered.update({partition: now + _UNANSWERED_SECONDS for partition in asked if partition not in ends})
         return [
             Range(source, partition, self.positions[partition.key], ends[partition])
             for source, partition in partitions
-            if partition.key in self.positions and ends.get(partition, 0) > self.positions[partition.key]
+            if partition in ends and ends[partition] > self.positions[partition.key]
         ]
 
     @property
@@ -156,7 +156,7 @@ class Intake:
             self._committer.close()
             self._committer = None
 
-    def _discover(self) -> None:
+    def _discover(self, now: float) -> None:
         names = self.cluster.topic_names()
         wanted: dict[str, list[str]] = {row["source"]: [] for row in self.sources}
         for name in names:
@@ -173,7 +173,7 @@ class Intake:
             found = [topics[name] for name in wanted[source] if name in topics]
             self._say_what_is_missing(row, found)
             self._partitions[source] = [Partition(topic.name, topic.id, number) for topic in found for number in range(topic.partitions)]
-            self._start(row, self._partitions[source])
+            self._start(row, self._partitions[source], now)
 
     def _say_what_is_missing(self, row: Row, found: list[Topic]) -> None:
         if row["source"] == COMMANDS:
@@ -186,20 +186,25 @@ class Intake:
             self._missing.discard(row["source"])
             log.warning("source %s: %s is there now", row["source"], ", ".join(topic.name for topic in found))
 
-    def _start(self, row: Row, partitions: list[Partition]) -> None:
-        """Gives each partition without a position one: the first start of a source as it says, later ones at 0."""
+    def _start(self, row: Row, partitions: list[Partition], now: float) -> None:
+        """Gives each partition without a position one: the first start of a source as it says, later ones at 0.
+
+        A source starts as a whole: it waits for a partition that gives no answer, as one that is found later is taken for a new one.
+        """
         new = [partition for partition in partitions if partition.key not in self.positions]
         started = f"source:{row['source']}"
         if started not in self.positions:
+            if self._unanswered.keys() & set(new):
+                return
             try:
                 where = self.cluster.ends(new) if row["start"] == "latest" else self.cluster.starts(new)
             except ClusterError as error:
                 log.debug("source %s: %s", row["source"], error)
                 where = {}
-            self.positions.update({partition.key: offset for partition, offset in where.items()})
             if len(where) < len(new):
-                # the source has begun when all have answered
+                self._unanswered.update({partition: now + _UNANSWERED_SECONDS for partition in new if partition not in where})
                 return
+            self.positions.update({partition.key: offset for partition, offset in where.items()})
             self.begun += row["start"] == "latest"
         else:
             self.positions.update({partition.key: 0 for partition in new})

@@ -39,6 +39,7 @@ from orchestration.spark import in_short, start_session
 from orchestration.spark import schema as schema_of
 from orchestration.status import Status, text, write_status
 from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, take_charge
+from publisher import SettingsError as PublisherSettingsError
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +229,6 @@ class Loop:
             self.floor: datetime = last["floor"].astimezone(UTC) if last else self.clock.now()
             self.watermark = max(int(last["watermark"]) if last else 0, self._max_batch("deliveries"))
             self._set_aside = _set_aside_in(last)
-            self._postponed = self._still_unknown()
             self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
             self._watch(last)
             try:
@@ -241,6 +241,8 @@ class Loop:
             time.sleep(pause)
         for ledger in ("events", "publish_results"):
             self._append_start(ledger)
+        # only now, as the older loop could still tell of such sends until then
+        self._postponed = self._still_unknown()
         self.intake.positions.update(self._positions(last))
 
     def _append_start(self, ledger: str) -> None:
@@ -401,7 +403,9 @@ class Loop:
             self._announce(tick)
             self._tell_gates()
         if tick.did_something and self.superseded_by is None:
-            self._append_tick(tick)
+            # while it is not known how far everything is, a row would say what isn't so
+            if not self._unsure:
+                self._append_tick(tick)
             _log_tick(self._tick, tick)
         self._last_status = tick
         self._write_status("running")
@@ -422,9 +426,8 @@ class Loop:
         except ClusterError as error:
             self._say("kafka", str(error))
             return
-        begun, self.intake.begun = self.intake.begun, 0
-        if begun:
-            tick.counts["begun"] = begun
+        if self.intake.begun:
+            tick.counts["begun"] = self.intake.begun
         if self.intake.unanswered:
             self._say("partitions", f"no answer from {', '.join(self.intake.unanswered)}: what is reported there is not read yet")
         else:
@@ -499,7 +502,7 @@ class Loop:
             self._await_decision(int(row["inputs"]) - self._undecided, row["since"].astimezone(UTC))
 
     def _fold(self, tick: Tick) -> None:
-        if self._undecided == 0 or not self._may("fold"):
+        if self._undecided == 0 or not self._may("fold") or self._unsure:
             return
         self._decide(tick)
 
@@ -547,6 +550,8 @@ class Loop:
         try:
             if not self._in_charge and not self._take_charge():
                 return
+        except PublisherSettingsError:
+            raise
         except Exception as error:
             self._tables_failed(error)
             return
@@ -628,6 +633,8 @@ class Loop:
             self._forget_postponed(now)
         self._postpone(published)
         if stops is None:
+            # tried again as soon as the pause of "sends" is over
+            self._next_due = None
             return
         for topic, reason in stops.items():
             self._set_aside[topic] = SetAside(reason, now + _PAUSE, floor=what.floor)
@@ -662,7 +669,7 @@ class Loop:
     def _announce(self, tick: Tick) -> None:
         """Announces what was decided since the last time, where somebody wants to hear of it."""
         after = self.intake.positions.get(_ANNOUNCED)
-        if self.announcer is None or after is None or after >= self.watermark or not self._may("announcements"):
+        if self.announcer is None or after is None or after >= self.watermark or not self._may("announcements") or self._unsure:
             return
         began = time.monotonic()
         try:
@@ -680,7 +687,7 @@ class Loop:
 
     def _look_at_consumers(self, tick: Tick, began: datetime) -> None:
         """Sees how far groups have got, which gates may open for it, and releases what open ones have held."""
-        if not self._may("ledgers"):
+        if not self._may("ledgers") or "kafka" in self._trouble:
             return
         # everything that was reported by the beginning of the tick is decided: what is settled is so for good
         complete = tick.took_all and "fold" not in self._trouble
@@ -810,6 +817,7 @@ class Loop:
     def _append_tick(self, tick: Tick) -> None:
         try:
             self.ledgers.append("ticks", self._tick_row("tick", tick), self.clock.now())
+            self.intake.begun = 0
         except AppendError as error:
             self._after_failed_append(error)
         except Exception as error:
@@ -855,6 +863,8 @@ class Loop:
             self._find_undecided()
             self._unsure = False
         except Exception as reason:
+            if _is_gone(reason):
+                raise
             self._unsure = True
             self._say("ledgers", f"the ledgers can't be read either: {in_short(reason)}")
 

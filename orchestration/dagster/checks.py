@@ -263,7 +263,7 @@ def _undecided(redrive: Redrive) -> int:
     (row,) = redrive.sql(
         f"""
         select
-            (select count(*) from events where batch > {watermark})
+            (select count(*) from events where batch > {watermark} and kind is distinct from 'start')
             + (select count(*) from publish_results where batch > {watermark} and outcome = 'failed') as undecided
         """
     )

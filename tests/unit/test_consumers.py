@@ -20,6 +20,9 @@ class Groups:
         self.said = committed
         self.asked: list[str] = []
 
+    def keep_only(self, groups: object) -> None:
+        """Nothing is kept."""
+
     def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         self.asked.append(group)
         offset = self.said.get(group, -1)
@@ -64,14 +67,28 @@ def test_a_group_that_cannot_be_asked_keeps_no_other_from_being_settled_and_is_l
     assert consumers.look(BEGAN + SETTLE * 4, 1, complete=True) == {place("secret"): 10}
 
 
+def test_a_look_waits_for_one_silent_group_at_most_and_asks_those_that_answer_first() -> None:
+    groups = Groups(a=None, b=10, c=None, d=10)
+    consumers = watching(groups)
+    looks = [BEGAN + SETTLE * n for n in range(4)]
+    for now in looks:
+        groups.asked.clear()
+        consumers.look(now, 1, complete=False)
+        assert len([group for group in groups.asked if groups.said[group] is None]) <= 1
+    assert groups.asked == ["b", "d", "a"]
+    assert sorted(consumers.unanswered) == ["a", "c"]
+
+
 def test_a_group_that_gave_no_answer_is_not_silent() -> None:
     groups = Groups(quiet=-1, away=None)
     consumers = watching(groups)
     assert not consumers.is_silent(place("quiet"), BEGAN)
-    consumers.look(BEGAN, 1, complete=True)
-    assert consumers.is_silent(place("quiet"), BEGAN)
-    assert not consumers.is_silent(place("away"), BEGAN)
-    assert not consumers.is_silent(place("quiet"), BEGAN + timedelta(seconds=1)), "it was not asked since"
+    later = BEGAN + SETTLE / 2
+    for now in (BEGAN, later):
+        consumers.look(now, 1, complete=True)
+    assert consumers.is_silent(place("quiet"), later)
+    assert not consumers.is_silent(place("away"), later)
+    assert not consumers.is_silent(place("quiet"), later + timedelta(seconds=1)), "it was not asked since"
     groups.said["away"] = -1
-    consumers.look(BEGAN + SETTLE, 1, complete=True)
-    assert consumers.is_silent(place("away"), BEGAN + SETTLE)
+    consumers.look(BEGAN + SETTLE * 2, 1, complete=True)
+    assert consumers.is_silent(place("away"), BEGAN + SETTLE * 2)

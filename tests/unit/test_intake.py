@@ -56,7 +56,7 @@ def test_a_source_that_begins_at_the_end_waits_for_the_ends_of_all_its_partition
     report(two_brokers, "half", 1)
     with two_brokers.down(2):
         assert read(one, 0) == []
-        assert (len(one.positions), one.begun) == (1, 0)
+        assert (one.positions, one.begun, one.unanswered) == ({}, 0, ["half/1"])
     assert read(one, 40) == []
     assert one.begun == 1
     report(two_brokers, "half", 1)
