@@ -52,6 +52,9 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redr
 def test_an_installation_whose_name_is_taken_is_told_so(
     redrive: Redrive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # in charge, at the latest from here on
+    redrive.domain("named")
+    redrive.settle()
     # as if the tables had been deleted, and their generations with them: Kafka remembers a higher one
     stranger = Loop(redrive.loop.settings)
     for name in ("spark", "schema", "seeds", "cluster", "clock", "intake", "ledgers"):
