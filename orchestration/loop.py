@@ -852,6 +852,7 @@ class Loop:
         if isinstance(error, TakenOverError):
             self._superseded(error.by)
             return
+        self._next_due = None
         self._say("ledgers", str(error))
         self._read_again()
 
@@ -877,6 +878,8 @@ class Loop:
         if _is_gone(error):
             raise error
         self._unsure = True
+        # a look tells whether they are well again, however far away the next due time is
+        self._next_due = None
         self._say("ledgers", f"a step could not be ended, and is done again: {in_short(error)}")
 
     def _write_status(self, state: str) -> None:
