@@ -617,6 +617,7 @@ def _who(who: str | None) -> str:
 def _give(home: Path | None, wish: Wish, chosen: _Chosen | None, *, asks: bool = False) -> None:
     """Gives a command, or shows what it would do. asks: whether people at a terminal are asked first."""
     from orchestration.operators import CommandError, check_wish, kept, select_deliveries, send
+    from orchestration.query import first_of
     from orchestration.seeds import read_seeds
 
     settings = _settings(home=home)
@@ -639,14 +640,10 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None, *, asks: bool =
         _errors.print(f"no message is like that{'' if state == 'all' else f', of those that are {state} (--state)'}: nothing is done")
         raise typer.Exit(1)
     if (missing := set(chosen.ids or ()) - {one.message_id for one in listed}) and not (chosen.listed or chosen.most):
-        _errors.print(f"{len(missing)} of these ids are left out, as what is asked doesn't hold for them: {escape(_some(sorted(missing)))}")
+        _errors.print(
+            f"{len(missing)} of these ids are left out, as what is asked doesn't hold for them: {escape(first_of(sorted(missing)))}"
+        )
     _carry_out(settings, seeds, wish, listed, dry_run=chosen.dry_run, asks=asks)
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first three, and how many more there are."""
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more} more" if more > 0 else "")
 
 
 def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], *, dry_run: bool, asks: bool = False) -> None:

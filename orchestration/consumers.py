@@ -47,11 +47,18 @@ class _Awaited:
     seen: tuple[int, datetime] | None = None
 
 
+class Unanswered(NamedTuple):
+    """A group that can't be asked: why, and until when it is left alone."""
+
+    why: str
+    until: datetime
+
+
 @dataclass
 class Consumers:
     """Watches the places that something was sent to, until it is settled.
 
-    looked: the last batch of results that was looked at. unanswered: by group that can't be asked, why: nothing is known of it.
+    looked: the last batch of results that was looked at. unanswered: the groups that can't be asked: nothing is known of them.
     """
 
     spark: SparkSession
@@ -59,8 +66,7 @@ class Consumers:
     cluster: Cluster
     settle: timedelta
     looked: int
-    unanswered: dict[str, str] = field(default_factory=dict)
-    _ask_again: dict[str, datetime] = field(default_factory=dict)
+    unanswered: dict[str, Unanswered] = field(default_factory=dict)
     _awaited: dict[Place, _Awaited] = field(default_factory=dict)
     _last_look: datetime | None = None
     _next_look: datetime | None = None
@@ -83,18 +89,17 @@ class Consumers:
         self._add_sends(batch)
         settled: dict[Place, int] = {}
         groups = {place.consumer_group for place in self._awaited}
-        self.unanswered = {group: why for group, why in self.unanswered.items() if group in groups}
+        self.unanswered = {group: silent for group, silent in self.unanswered.items() if group in groups}
         self.cluster.keep_only(groups)
         # those that gave no answer last, and one of them at a time: each may cost a timeout, while everything else waits
         for group in sorted(groups, key=lambda group: (group in self.unanswered, group)):
-            if group in self.unanswered and now < self._ask_again[group]:
+            if group in self.unanswered and now < self.unanswered[group].until:
                 continue
             places = [place for place in self._awaited if place.consumer_group == group]
             try:
                 committed = self.cluster.committed(group, [(place.topic, place.partition) for place in places])
             except ClusterError as error:
-                self.unanswered[group] = str(error)
-                self._ask_again[group] = now + timedelta(seconds=_LEFT_ALONE)
+                self.unanswered[group] = Unanswered(str(error), now + timedelta(seconds=_LEFT_ALONE))
                 break
             self.unanswered.pop(group, None)
             for place in places:

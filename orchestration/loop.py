@@ -694,7 +694,7 @@ class Loop:
         try:
             self._settled = self.consumers.look(began, self.ledgers.batch, complete=complete)
             if self.consumers.unanswered:
-                self._say("consumers", "; ".join(why for _, why in sorted(self.consumers.unanswered.items())))
+                self._say("consumers", "; ".join(sorted(silent.why for silent in self.consumers.unanswered.values())))
             else:
                 self._well("consumers")
             self.gates.look(self._settled, self.consumers, began, complete=complete)

@@ -119,4 +119,9 @@ def _schema(settings: Settings) -> str:
     return schema(settings.project)
 
 
-__all__: Sequence[str] = ("QueryError", "Rows", "print_rows", "printable", "query", "say_more", "select")
+def first_of(names: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+__all__: Sequence[str] = ("QueryError", "Rows", "first_of", "print_rows", "printable", "query", "say_more", "select")

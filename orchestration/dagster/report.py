@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from orchestration.query import first_of
+
 # What the report is about.
 _OPEN = "dead_letters where state = 'open'"
 # How many error classes and topics are shown by name.
@@ -156,7 +158,7 @@ def page(found: DeadLetters) -> str:
     if not found.dead:
         return f"### Nothing is dead\n\n{when}.{waiting}{_unusual(found.unusual)}"
     rows = "\n".join(
-        f"| {_text(_listed(group.topics))} | {_text(group.error_class)} | {_text(group.pattern)} | {group.dead} "
+        f"| {_text(first_of(group.topics))} | {_text(group.error_class)} | {_text(group.pattern)} | {group.dead} "
         f"| {group.last:%Y-%m-%d %H:%M:%S} | {_text(group.example)} |"
         for group in found.groups
     )
@@ -177,10 +179,6 @@ def _unusual(hours: Sequence[Unusual]) -> str:
         f"\n\n**Unusual:** {hour.dead} of {_text(hour.topic)} died in the hour from {hour.hour:%Y-%m-%d %H:%M}; usual are {hour.usual:g}."
         for hour in hours
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def plots(found: DeadLetters) -> bytes:
