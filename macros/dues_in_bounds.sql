@@ -4,6 +4,6 @@
     {%- if bounds.due_from is none -%}
         false
     {%- else -%}
-        {{ due_at }} between timestamp '{{ bounds.due_from }}' and timestamp '{{ bounds.due_to }}'
+        {{ due_at }} between timestamp_micros({{ bounds.due_from }}) and timestamp_micros({{ bounds.due_to }})
     {%- endif -%}
 {%- endmacro %}

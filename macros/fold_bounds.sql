@@ -1,11 +1,10 @@
 {#- What this fold looks up, as literals, so that Iceberg skips the files of everything else: how much waits makes no difference then.
 
     Returns a dictionary:
-    - due_from, due_to: the dues of all deliveries that the inputs may answer, or null;
+    - due_from, due_to: the dues of all deliveries that the inputs may answer, in microseconds since 1970, or null;
     - named, origin: where the inputs say they failed, and where their messages came from: least and greatest offset per topic.
 
-    Read once per invocation. Everything in it is a number, a time, or a topic's name that
-    passed kafka_topic. -#}
+    Read once per invocation. Everything in it is a number, or a topic's name that passed kafka_topic. -#}
 {% macro fold_bounds() %}
     {%- set nothing = {'inputs': 0, 'due_from': none, 'due_to': none, 'named': [], 'origin': []} -%}
     {#- named here, in every model's parsing, so that dbt knows what is read once the fold runs -#}

@@ -41,15 +41,15 @@
             coordinate.topic,
             min(coordinate.offset) as offset_from,
             max(coordinate.offset) as offset_to,
-            min(pointer_due) as due_from,
-            max(pointer_due) as due_to,
+            unix_micros(min(pointer_due)) as due_from,
+            unix_micros(max(pointer_due)) as due_to,
             count(*) as inputs
         from coordinates
         group by coordinate.role, coordinate.topic
 
         union all
 
-        select 'send', null, null, null, min(pointer_due), max(pointer_due), count(*)
+        select 'send', null, null, null, unix_micros(min(pointer_due)), unix_micros(max(pointer_due)), count(*)
         from failed_sends
     {%- endset -%}
     {%- for row in run_query(inputs) -%}
@@ -65,7 +65,7 @@
     {#- deliveries that are recognised by where their copy lies, though the report names none: when were they due? -#}
     {%- if bounds.named -%}
         {%- set recognised -%}
-            select min(due_at) as due_from, max(due_at) as due_to
+            select unix_micros(min(due_at)) as due_from, unix_micros(max(due_at)) as due_to
             from {{ ref('publish_results') }}
             where outcome = 'delivered' and {{ coordinates_in_bounds('topic', 'offset', bounds.named) }}
         {%- endset -%}

@@ -1,11 +1,13 @@
-"""Time: UTC, aware. The loop's clock never runs backwards, and has whole milliseconds."""
+"""Time: UTC, aware. The loop's clock never runs backwards, and has whole milliseconds. Between Python and SQL, times are numbers."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -18,6 +20,27 @@ def whole_ms(moment: datetime) -> datetime:
 def wall_clock() -> datetime:
     """The machine's time, UTC, whole milliseconds."""
     return whole_ms(datetime.now(UTC))
+
+
+def moment_of(micros: int) -> datetime:
+    """The moment so many microseconds after 1970 began; the nearest that Python can hold, where it can't hold that one."""
+    try:
+        return EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if micros > 0 else datetime.min.replace(tzinfo=UTC)
+
+
+def date_of(days: int) -> date:
+    """The day so many days after 1970 began; the nearest that Python can hold, where it can't hold that one."""
+    try:
+        return EPOCH.date() + timedelta(days=days)
+    except OverflowError:
+        return date.max if days > 0 else date.min
+
+
+def literal(moment: datetime) -> str:
+    """A moment in SQL: as a number, which is the same in every time zone."""
+    return f"timestamp_micros({(moment - EPOCH) // timedelta(microseconds=1)})"
 
 
 def parse_moment(text: str) -> datetime:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from orchestration.consumers import Consumers, Place
 from orchestration.ledgers import Ledgers
+from orchestration.rows import collected
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ class Commands:
         ).collect()
         if came:
             commands = self.spark.table(f"{self.schema}.operator_commands").where(F.col("command").isin(*(row["command"] for row in came)))
-            for row in commands.orderBy("closed_batch", "partition", "offset").collect():
+            for row in collected(commands.orderBy("closed_batch", "partition", "offset")):
                 self._take_up(row, since)
         self._read_upto = upto
 
@@ -196,7 +197,7 @@ class Commands:
             closed_batch=row["closed_batch"],
             destination=row["destination"],
             rate=row["rate_per_second"],
-            start_at=row["start_at"].astimezone(UTC) if row["start_at"] else None,
+            start_at=row["start_at"],
             canary=canary,
             assume_after=ASSUME_AFTER if row["assume_after_ms"] is None else timedelta(milliseconds=row["assume_after_ms"]),
             passed=canary is not None and self._issued(row["command"]) > canary,
@@ -278,7 +279,7 @@ class Commands:
             return held
         listed = self.spark.table(f"{self.schema}.commanded_deliveries")
         page = listed.where((F.col("command") == each.command) & F.col("place").between(done, done + _PAGE - 1)).orderBy("place")
-        each.page = [(row["delivery_id"], row["due_at"].astimezone(UTC), row["place"]) for row in page.collect()]
+        each.page = [(row["delivery_id"], row["due_at"], row["place"]) for row in collected(page)]
         each.page_from = done
         return each.page
 
@@ -299,7 +300,7 @@ class Commands:
     def _told_again(self, orders: DataFrame, dues: list[datetime]) -> DataFrame:
         """The orders; of messages that were refused, the report itself, to be decided like the first time: as long as it is there."""
         names = ["delivery_id", "due_at"]
-        refusals = (
+        refusals = collected(
             self.spark.table(f"{self.schema}.deliveries")
             .where(F.col("due_at").between(F.lit(min(dues)), F.lit(max(dues))) & (F.col("decision") == "refused"))
             .join(F.broadcast(orders.where("coalesce(detail, 'retry') = 'retry'").select(*names)), names)
@@ -307,7 +308,6 @@ class Commands:
             .where("purged_life is null or life > purged_life")
             .select(*names, "cause", "batch")
             .distinct()
-            .collect()
         )
         if not refusals:
             return orders
@@ -356,7 +356,7 @@ class Commands:
 
     def _canaries(self, each: _Open) -> list[Row]:
         """What became of the canaries of a command that are decided. One that was on its way already says nothing."""
-        return self.spark.sql(
+        rows = self.spark.sql(
             f"""
             with
 
@@ -400,7 +400,8 @@ class Commands:
                     and sent.sent.topic = settled.topic
                     and sent.sent.partition = settled.partition
             """
-        ).collect()
+        )
+        return collected(rows)
 
 
 def _succeeded(canary: Row, each: _Open, consumers: Consumers, now: datetime, *, complete: bool) -> bool:
@@ -409,7 +410,7 @@ def _succeeded(canary: Row, each: _Open, consumers: Consumers, now: datetime, *,
     sent = canary["sent"]
     if sent is None or not complete:
         return False
-    sent_at = sent["sent_at"].astimezone(UTC)
+    sent_at = sent["sent_at"]
     place = None if sent["consumer_group"] is None else Place(sent["consumer_group"], sent["topic"], sent["partition"])
     return sent_at + each.assume_after <= now and (place is None or consumers.is_silent(place, sent_at))
 

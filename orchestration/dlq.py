@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from rich.text import Text
 
-from orchestration.clock import parse_moment
+from orchestration.clock import literal, parse_moment
 from orchestration.explain import history
 from orchestration.query import Rows, printable, query
+from orchestration.rows import as_dicts, collected, iterated
 from orchestration.settings import Settings
 from orchestration.spark import schema, session_to_ask
 
@@ -82,7 +83,7 @@ class Selection:
             _matches("error_class", self.error_class, also_after=".$"),
             _matches("consumer_group", self.group),
             None if self.fingerprint is None else f"fingerprint = {_literal(self.fingerprint)}",
-            None if self.since is None else f"{since_column} >= timestamp '{self.since.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'",
+            None if self.since is None else f"{since_column} >= {literal(self.since)}",
             # the line's end ends a comment that may stand there
             None if self.where is None else f"({self.where}\n)",
         ]
@@ -158,7 +159,7 @@ class DeadLetters:
     def stats(self, now: datetime, topic: str | None, limit: int) -> Rows:
         """By topic: how many died in the present hour, in the last 24 and in the last week, and what is usual; the unusual first."""
         hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-        past, this = (f"timestamp '{moment:%Y-%m-%d %H:%M:%S}'" for moment in (hour - timedelta(days=7), hour))
+        past, this = (literal(moment) for moment in (hour - timedelta(days=7), hour))
         return query(
             self._spark,
             self._schema,
@@ -249,11 +250,10 @@ class DeadLetters:
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
         """All rows of a statement of ours, with the tables under their own names. As Arrow: a list may have a million."""
-        rows: list[dict[str, Any]] = self._frame(statement).toArrow().to_pylist()
-        return rows
+        return as_dicts(self._frame(statement))
 
     def _rows(self, mart: str, message_id: str) -> list[dict[str, Any]]:
-        return [row.asDict() for row in self._frame(f"select * from {mart} where {_named(message_id)} limit 1").collect()]
+        return [row.asDict() for row in collected(self._frame(f"select * from {mart} where {_named(message_id)}"), 1)]
 
     def _query(self, select: str, selection: Selection, rest: str, limit: int) -> Rows:
         return query(self._spark, self._schema, f"{select} where {selection.condition()} {rest}", limit)
@@ -291,7 +291,7 @@ def _nodes(expression: Any) -> Iterator[Any]:
 def _write_jsonl(frame: DataFrame, to: Path) -> int:
     written = 0
     with to.open("w", encoding="utf-8") as file:
-        for row in frame.toLocalIterator():
+        for row in iterated(frame):
             line = {name: _exported(value) for name, value in row.asDict(recursive=True).items()}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
             written += 1
@@ -320,10 +320,9 @@ def _write_parquet(frame: DataFrame, to: Path) -> int:
     )
     count = 0
     with pq.ParquetWriter(to, columns) as writer:
-        for rows in _batches(row.asDict(recursive=True) for row in frame.toLocalIterator()):
+        for rows in _batches(row.asDict(recursive=True) for row in iterated(frame)):
             count += len(rows)
-            aware = [{name: value.astimezone(UTC) if isinstance(value, datetime) else value for name, value in row.items()} for row in rows]
-            writer.write_table(pa.Table.from_pylist(aware, columns))
+            writer.write_table(pa.Table.from_pylist(rows, columns))
     return count
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from orchestration.dbt import Dbt
+from orchestration.rows import collected
 from orchestration.settings import Settings
 from orchestration.spark import schema, session_to_ask
 
@@ -204,7 +205,7 @@ def _view(frame: DataFrame, name: str) -> Iterator[None]:
 def history(spark: SparkSession, tables: str, message_id: str) -> list[dict[str, Any]]:
     """A message's life in order, as `message_history` has it; empty if no message is called so. tables: the schema they live in."""
     steps = spark.table(f"{tables}.message_history")
-    return [row.asDict() for row in steps.where(steps["message_id"] == message_id).orderBy("batch", "what", "at").collect()]
+    return [row.asDict() for row in collected(steps.where(steps["message_id"] == message_id).orderBy("batch", "what", "at"))]
 
 
 def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

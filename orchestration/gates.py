@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from orchestration.consumers import Consumers, Place
 from orchestration.ledgers import Ledgers
 from orchestration.publish import Due, PublishStep, Waiting
+from orchestration.rows import collected
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class Gates:
         blocking = F.col("reason") == "blocking"
         answers = F.col("prior_delivery").isin(*probes) if probes else F.lit(False)
         matters = blocking | answers
-        rows = (
+        rows = collected(
             self.spark.sql(
                 f"""
                 select gate, reason, decision, prior_delivery, due_at, error_class, kind
@@ -124,7 +125,6 @@ class Gates:
                 F.min("error_class").alias("error_class"),
                 F.min(F.when(F.col("kind").isNotNull(), F.col("due_at"))).alias("first_due"),
             )
-            .collect()
         )
         for row in rows:
             scope = probes.get(row["answered"])
@@ -132,19 +132,18 @@ class Gates:
                 gate = self._gates[scope]
                 gate.probe = None
                 gate.picks_anew = row["decision"] != "retry"
-                gate.next_probe = row["due_at"].astimezone(UTC) if row["decision"] == "retry" else now
+                gate.next_probe = row["due_at"] if row["decision"] == "retry" else now
             if row["reason"] == "blocking" and row["gate"] is not None:
                 self._close(row, now, floor)
         for gate in self._gates.values():
             gate.waits_for = gate.waits_for if gate.waits_for > upto else 0
-        return min((row["first_due"].astimezone(UTC) for row in rows if row["first_due"] is not None), default=None)
+        return min((row["first_due"] for row in rows if row["first_due"] is not None), default=None)
 
     def _close(self, row: Row, now: datetime, floor: datetime) -> None:
-        due = row["due_at"].astimezone(UTC)
         gate = self._gates.get(row["gate"])
         if gate is not None and gate.opened_at is None:
             return
-        self._gates[row["gate"]] = Gate(now, row["error_class"], due, min(floor, gate.floor) if gate else floor)
+        self._gates[row["gate"]] = Gate(now, row["error_class"], row["due_at"], min(floor, gate.floor) if gate else floor)
         self.untold.add(row["gate"])
         self.changes += 1
         log.warning("gate %s is closed: %s", row["gate"], row["error_class"])
@@ -162,7 +161,8 @@ class Gates:
         due: dict[str, Row] = {}
         if waiting is not None:
             oldest = F.min_by(F.struct("delivery_id", "due_at", *_AGE), F.struct(*_AGE)).alias("oldest")
-            due = {row["gate"]: row for row in waiting.groupBy("gate").agg(oldest, F.count(F.lit(1)).alias("rows")).collect()}
+            by_gate = waiting.groupBy("gate").agg(oldest, F.count(F.lit(1)).alias("rows"))
+            due = {row["gate"]: row for row in collected(by_gate)}
         asked = 0
         for scope in self.closed:
             gate = self._gates[scope]
@@ -184,7 +184,7 @@ class Gates:
             return 0
         gate.picks_anew = False
         oldest = self._held_by(scope).orderBy(*_AGE).limit(1)
-        found = oldest.collect()
+        found = collected(oldest)
         if found and (due is None or _age(found[0]) < _age(due["oldest"])):
             return self._order("probe", scope, oldest, now)
         if due is not None:
@@ -196,8 +196,7 @@ class Gates:
     def _held(self, waiting: DataFrame) -> DataFrame:
         probes = F.lit(False)
         for row in self._candidates.values():
-            due_at = F.lit(row["due_at"].astimezone(UTC))
-            probes = probes | ((F.col("delivery_id") == row["delivery_id"]) & (F.col("due_at") == due_at))
+            probes = probes | ((F.col("delivery_id") == row["delivery_id"]) & (F.col("due_at") == F.lit(row["due_at"])))
         return waiting.where(~probes).select(
             *("delivery_id", "due_at", "kind", "message_id", "consumer_group", "topic"),
             F.lit("held").alias("outcome"),
@@ -213,7 +212,7 @@ class Gates:
         results = self.spark.sql(f"select * from {self.schema}.publish_results where batch > {after:d}").where(
             F.col("delivery_id").isin(*ids)
         )
-        outcomes = {row["delivery_id"]: row for row in results.collect()}
+        outcomes = {row["delivery_id"]: row for row in collected(results)}
         for scope, candidate in self._candidates.items():
             gate, row = self._gates[scope], outcomes.get(candidate["delivery_id"])
             if row is None:
@@ -222,7 +221,7 @@ class Gates:
                 self._is_under_way(scope, row)
             elif row["outcome"] == "unknown":
                 # it may be sent then, and nothing else before
-                gate.next_probe = row["not_before"].astimezone(UTC)
+                gate.next_probe = row["not_before"]
             else:
                 gate.picks_anew, gate.next_probe = True, now
         self._candidates = {}
@@ -282,7 +281,7 @@ class Gates:
     def _order(self, kind: str, scope: str, deliveries: DataFrame, now: datetime) -> int:
         """Writes one event for each delivery; returns how many."""
         batch = self.ledgers.batch + 1
-        rows = [(row["delivery_id"], row["due_at"].astimezone(UTC), place) for place, row in enumerate(deliveries.collect())]
+        rows = [(row["delivery_id"], row["due_at"], place) for place, row in enumerate(collected(deliveries))]
         if not rows:
             return 0
         said: dict[str, Column] = {
@@ -302,11 +301,11 @@ class Gates:
         """Goes on with what the last row of `ticks` says."""
         for scope, row in gates.items():
             self._gates[scope] = Gate(
-                closed_at=row["closed_at"].astimezone(UTC),
+                closed_at=row["closed_at"],
                 error_class=row["error_class"],
-                next_probe=row["next_probe"].astimezone(UTC),
-                floor=row["floor"].astimezone(UTC),
-                opened_at=row["opened_at"].astimezone(UTC) if row["opened_at"] else None,
+                next_probe=row["next_probe"],
+                floor=row["floor"],
+                opened_at=row["opened_at"],
                 probes=row["probes"],
                 probe=_probe(row["probe"]) if row["probe"] else None,
             )
@@ -319,7 +318,7 @@ class Gates:
         gated = self.spark.table(f"{self.schema}.deliveries").where(F.col("gate").isin(*self.closed))
         sent = self._results_after(after).where("outcome = 'delivered' and kind <> 'dead_letter'")
         probes = sent.join(gated.select("delivery_id", "due_at", "gate"), ["delivery_id", "due_at"])
-        for row in probes.dropDuplicates(["delivery_id"]).collect():
+        for row in collected(probes.dropDuplicates(["delivery_id"])):
             self._is_under_way(row["gate"], row)
 
     def _results_after(self, batch: int) -> DataFrame:
@@ -338,12 +337,7 @@ class Gates:
 
 
 def _probe(row: Row) -> Probe:
-    return Probe(
-        row["delivery_id"],
-        row["due_at"].astimezone(UTC),
-        row["sent_at"].astimezone(UTC),
-        *(row[name] for name in ("consumer_group", "topic", "partition", "offset")),
-    )
+    return Probe(*(row[name] for name in ("delivery_id", "due_at", "sent_at", "consumer_group", "topic", "partition", "offset")))
 
 
 def _as_row(probe: Probe | None) -> tuple[object, ...] | None:

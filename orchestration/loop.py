@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
@@ -22,7 +22,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.types import StructType
 
 from orchestration.announce import Announcer
-from orchestration.clock import LoopClock
+from orchestration.clock import LoopClock, literal
 from orchestration.cluster import Cluster, ClusterError
 from orchestration.commands import ISSUED_AT_ONCE, Commands, issued_in
 from orchestration.consumers import Consumers, Place
@@ -33,6 +33,7 @@ from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
+from orchestration.rows import collected
 from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
 from orchestration.settings import Settings
 from orchestration.spark import in_short, start_session
@@ -225,8 +226,8 @@ class Loop:
             self.ledgers.read_end()
             last = self._last_tick()
             self.ledgers.generation = (last["generation"] if last else 0) + 1
-            self.clock = LoopClock(last["loop_time"].astimezone(UTC) if last else None)
-            self.floor: datetime = last["floor"].astimezone(UTC) if last else self.clock.now()
+            self.clock = LoopClock(last["loop_time"] if last else None)
+            self.floor: datetime = last["floor"] if last else self.clock.now()
             self.watermark = max(int(last["watermark"]) if last else 0, self._max_batch("deliveries"))
             self._set_aside = _set_aside_in(last)
             self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
@@ -271,16 +272,17 @@ class Loop:
 
     def _still_unknown(self) -> list[Postponed]:
         """Sends of loops before whose outcome is unknown, and which may not be repeated yet."""
-        row = self.spark.sql(
+        still = self.spark.sql(
             f"""
             select min(due_at) as since, max(not_before) as until from {self.schema}.publish_results
-            where not_before > timestamp_millis({round(self.clock.now().timestamp() * 1000)})
+            where not_before > {literal(self.clock.now())}
             """
-        ).collect()[0]
-        return [Postponed(row["since"].astimezone(UTC), row["until"].astimezone(UTC))] if row["until"] else []
+        )
+        (row,) = collected(still)
+        return [Postponed(row["since"], row["until"])] if row["until"] else []
 
     def _last_tick(self) -> SparkRow | None:
-        rows = self.spark.sql(f"select * from {self.schema}.ticks order by batch desc limit 1").collect()
+        rows = collected(self.spark.sql(f"select * from {self.schema}.ticks order by batch desc limit 1"))
         return rows[0] if rows else None
 
     def _positions(self, last: SparkRow | None) -> dict[str, int]:
@@ -497,9 +499,9 @@ class Loop:
             # that a loop took over is noted with whatever comes next: waiting for it would keep everything else waiting
             for ledger, which in (("events", " and kind <> 'start'"), ("publish_results", " and outcome = 'failed'"))
         )
-        row = self.spark.sql(f"select count(*) as inputs, min(recorded_at) as since from ({undecided})").collect()[0]
+        (row,) = collected(self.spark.sql(f"select count(*) as inputs, min(recorded_at) as since from ({undecided})"))
         if row["inputs"]:
-            self._await_decision(int(row["inputs"]) - self._undecided, row["since"].astimezone(UTC))
+            self._await_decision(int(row["inputs"]) - self._undecided, row["since"])
 
     def _fold(self, tick: Tick) -> None:
         if self._undecided == 0 or not self._may("fold") or self._unsure:
@@ -1006,9 +1008,7 @@ class Loop:
 def _set_aside_in(last: SparkRow | None) -> dict[str, SetAside]:
     """The destinations that were set aside when a row of `ticks` was written."""
     return {
-        topic: SetAside(
-            aside["why"], aside["until"].astimezone(UTC), timedelta(milliseconds=aside["pause_ms"]), floor=aside["floor"].astimezone(UTC)
-        )
+        topic: SetAside(aside["why"], aside["until"], timedelta(milliseconds=aside["pause_ms"]), floor=aside["floor"])
         for topic, aside in (dict(last["set_aside"] or {}) if last else {}).items()
     }
 

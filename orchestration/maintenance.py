@@ -24,7 +24,9 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from orchestration.clock import literal
 from orchestration.ledgers import APPEND
+from orchestration.rows import collected
 from orchestration.settings import Settings
 from orchestration.spark import schema as schema_of
 from orchestration.spark import start_session
@@ -347,31 +349,27 @@ class _Table:
         """Expires old snapshots but the last `keep`, and never the last one that the loop appended: the guard of its appends looks from
         there on.
         """
-        snapshots = self.spark.sql(
+        listed = self.spark.sql(
             f"""
             select snapshot_id, committed_at, summary['{APPEND}'] is not null as is_own from {self.name}.snapshots
             order by committed_at desc
             """
-        ).collect()
-        own = next((row["committed_at"].astimezone(UTC) for row in snapshots if row["is_own"]), None)
+        )
+        snapshots = collected(listed)
+        own = next((row["committed_at"] for row in snapshots if row["is_own"]), None)
         until = min(older_than, own or older_than)
-        if not any(row["committed_at"].astimezone(UTC) < until for row in snapshots[keep:]):
+        if not any(row["committed_at"] < until for row in snapshots[keep:]):
             return 0
-        self._call("expire_snapshots", f"older_than => {_time(until)}, retain_last => {keep}, stream_results => true")
+        self._call("expire_snapshots", f"older_than => {literal(until)}, retain_last => {keep}, stream_results => true")
         left = {row["snapshot_id"] for row in self.spark.sql(f"select snapshot_id from {self.name}.snapshots").collect()}
         return len({row["snapshot_id"] for row in snapshots} - left)
 
     def remove_orphans(self, older_than: datetime) -> int:
         """Removes files under the table's directory that no snapshot refers to: what a process that was killed had written."""
-        return len(self._calls("remove_orphan_files", f"older_than => {_time(older_than)}"))
+        return len(self._calls("remove_orphan_files", f"older_than => {literal(older_than)}"))
 
     def _call(self, procedure: str, arguments: str = "") -> Row:
         return self._calls(procedure, arguments)[0]
 
     def _calls(self, procedure: str, arguments: str = "") -> list[Row]:
         return self.spark.sql(f"call system.{procedure}(table => '{self.name}'{', ' if arguments else ''}{arguments})").collect()
-
-
-def _time(moment: datetime) -> str:
-    """A moment as a SQL literal, UTC: the session's time zone."""
-    return f"timestamp '{moment:%Y-%m-%d %H:%M:%S.%f}'"

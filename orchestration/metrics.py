@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
@@ -29,6 +29,8 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 from pyspark.sql import Row, SparkSession
 
+from orchestration.clock import literal
+from orchestration.rows import collected
 from orchestration.settings import Settings
 from orchestration.spark import in_short
 
@@ -288,7 +290,7 @@ class Metrics(Collector):
             return False
         counted = _Counts(WAITING, self._limit)
         try:
-            upto, beyond = _reach(self._spark.sql(_rows_by_hour(self._schema, turn.low)).collect(), turn.floor)
+            upto, beyond = _reach(collected(self._spark.sql(_rows_by_hour(self._schema, turn.low))), turn.floor)
             if upto is not None:
                 for row in self._spark.sql(_open(self._schema, turn.low, upto)).collect():
                     counted.add((row["topic"], row["kind"]), row["rows"])
@@ -428,7 +430,7 @@ def _rows_by_hour(schema: str, low: datetime) -> str:
     return f"""
         select timestamp_seconds(partition.due_at_hour * 3600) as due_hour, sum(record_count) as rows
         from {schema}.deliveries.files
-        where readable_metrics.due_at.upper_bound >= {_time(low)}
+        where readable_metrics.due_at.upper_bound >= {literal(low)}
         group by due_hour
         order by due_hour
     """
@@ -442,9 +444,9 @@ def _reach(hours: Sequence[Row], floor: datetime) -> tuple[datetime | None, int]
         seen += hour["rows"]
         if seen > _WAITING_ROWS:
             # of hours that the floor has passed, most of the rows are closed
-            later = [other["rows"] for other in hours[place:] if other["due_hour"].astimezone(UTC) + _HOUR > floor]
+            later = [other["rows"] for other in hours[place:] if other["due_hour"] + _HOUR > floor]
             return upto, sum(later)
-        upto = hour["due_hour"].astimezone(UTC) + _HOUR
+        upto = hour["due_hour"] + _HOUR
     return upto, 0
 
 
@@ -456,8 +458,8 @@ def _open(schema: str, low: datetime, upto: datetime) -> str:
         counted as (
             select original_topic as topic, kind, count(*) as rows
             from {schema}.ready
-            where due_at >= {_time(low)} and due_at < {_time(upto)}
-                and due_hour >= date_trunc('hour', {_time(low)}) and due_hour < {_time(upto)}
+            where due_at >= {literal(low)} and due_at < {literal(upto)}
+                and due_hour >= date_trunc('hour', {literal(low)}) and due_hour < {literal(upto)}
             group by original_topic, kind
         ),
 
@@ -469,10 +471,6 @@ def _open(schema: str, low: datetime, upto: datetime) -> str:
         from ranked
         group by all
     """
-
-
-def _time(moment: datetime) -> str:
-    return f"timestamp '{moment:%Y-%m-%d %H:%M:%S.%f}'"
 
 
 # ---------- who asks

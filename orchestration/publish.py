@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from orchestration.clock import literal, moment_of
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.rows import collected, iterated
 from orchestration.spark import in_short
 from publisher import READY, RESULTS, PublisherSettings, publish, superseded_by
 from publisher.contract import DELIVERED, FAILED, STOPPED, SUPERSEDED, UNKNOWN
@@ -155,7 +157,7 @@ class PublishStep:
             f"""
             select batch, due_at, topic, gate, kind, header_profile, payload_bytes
             from {self.schema}.deliveries
-            where kind is not null and due_at >= {_time(floor)} and due_at <= {_time(upto + HORIZON)}
+            where kind is not null and due_at >= {literal(floor)} and due_at <= {literal(upto + HORIZON)}
             """
         )
         if topic is not None:
@@ -163,21 +165,19 @@ class PublishStep:
         if gates is not None:
             wheel = wheel.where(F.col("gate").isin(*gates))
         due = F.col("due_at") <= F.lit(upto)
-        batches = (
-            wheel.groupBy("batch")
-            .agg(
+        batches = collected(
+            wheel.groupBy("batch").agg(
                 F.count_if(due).alias("rows"),
                 F.coalesce(F.sum(F.when(due, _size())), F.lit(0)).alias("size"),
                 F.coalesce(F.max(F.when(due, _size())), F.lit(0)).alias("largest"),
                 F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
             )
-            .collect()
         )
         return Waiting(
             rows=sum(int(batch["rows"]) for batch in batches),
             size=sum(int(batch["size"]) for batch in batches),
             largest=max((int(batch["largest"]) for batch in batches), default=0),
-            next_due=_aware(min((batch["next_due"] for batch in batches if batch["next_due"]), default=None)),
+            next_due=min((batch["next_due"] for batch in batches if batch["next_due"]), default=None),
             batches=tuple(sorted(int(batch["batch"]) for batch in batches if batch["rows"])),
         )
 
@@ -229,10 +229,10 @@ class PublishStep:
         ready = self.spark.sql(
             f"""
             select * from {self.schema}.ready
-            where due_at >= {_time(what.floor)} and due_at <= {_time(what.upto)}
-                and due_hour >= date_trunc('hour', {_time(what.floor)}) and due_hour <= {_time(what.upto)}
+            where due_at >= {literal(what.floor)} and due_at <= {literal(what.upto)}
+                and due_hour >= date_trunc('hour', {literal(what.floor)}) and due_hour <= {literal(what.upto)}
                 and {_of_batches(waiting.batches)}
-                and (not_before is null or not_before <= {_time(what.now)})
+                and (not_before is null or not_before <= {literal(what.now)})
             """
         )
         # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
@@ -242,20 +242,14 @@ class PublishStep:
 
     def _cut(self, what: Due, waiting: Waiting) -> datetime:
         """The latest due time up to which what is ready fits into one step, by whole milliseconds; at least one of them."""
-        due = (
-            self.due(what, waiting)
-            .groupBy("due_at")
-            .agg(F.count(F.lit(1)).alias("rows"), F.sum(_size()).alias("size"))
-            .orderBy("due_at")
-            .toLocalIterator()
-        )
+        due = self.due(what, waiting).groupBy("due_at").agg(F.count(F.lit(1)).alias("rows"), F.sum(_size()).alias("size")).orderBy("due_at")
         rows = size = 0
         cut: datetime | None = None
-        for slot in due:
+        for slot in iterated(due):
             rows, size = rows + slot["rows"], size + slot["size"]
             if cut is not None and (rows > self.max_rows or size > self.max_bytes):
                 return cut
-            cut = _aware(slot["due_at"])
+            cut = slot["due_at"]
         return what.upto
 
     def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation) -> DataFrame:
@@ -301,8 +295,8 @@ def _published(results: DataFrame, seen: dict[str, Any], upto: datetime, *, comp
         dead_letters=seen["dead_letters"],
         failed=seen[FAILED],
         unknown=seen[UNKNOWN],
-        open_since=_aware(seen["open_since"]),
-        open_until=_aware(seen["open_until"]),
+        open_since=_moment(seen["open_since"]),
+        open_until=_moment(seen["open_until"]),
         stops=stops,
         lateness_ms=(seen["late_p50"], seen["late_p99"]) if seen[DELIVERED] else None,
     )
@@ -331,8 +325,8 @@ def _measures() -> list[Column]:
     return [
         *(F.count_if(outcome == name).alias(name) for name in (DELIVERED, FAILED, UNKNOWN, STOPPED)),
         F.count_if(delivered & (F.col("kind") == "dead_letter")).alias("dead_letters"),
-        F.min(F.when(outcome == UNKNOWN, F.col("due_at"))).alias("open_since"),
-        F.max("not_before").alias("open_until"),
+        F.unix_micros(F.min(F.when(outcome == UNKNOWN, F.col("due_at")))).alias("open_since"),
+        F.unix_micros(F.max("not_before")).alias("open_until"),
         # to a five-hundredth of the ranks: the default is a ten-thousandth, which sorts for nothing that anybody would see
         F.percentile_approx(lateness, 0.5, _RANKS).alias("late_p50"),
         F.percentile_approx(lateness, 0.99, _RANKS).alias("late_p99"),
@@ -348,11 +342,5 @@ def _of_batches(batches: Sequence[int]) -> str:
     return f"batch in ({', '.join(map(str, batches))})"
 
 
-def _time(moment: datetime) -> str:
-    """A moment as a SQL literal, UTC: the session's time zone."""
-    return f"timestamp '{moment:%Y-%m-%d %H:%M:%S.%f}'"
-
-
-def _aware(moment: datetime | None) -> datetime | None:
-    """What Spark gives back for a timestamp, in the driver's local time without saying so, as UTC."""
-    return moment.astimezone(UTC) if moment is not None else None
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else moment_of(micros)

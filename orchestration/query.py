@@ -50,10 +50,12 @@ def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     """Runs a select in a session, with the schema's tables under their own names."""
     from pyspark.errors import PySparkException
 
+    from orchestration.rows import collected
+
     try:
         spark.sql(f"use {schema}")
         frame = spark.sql(statement)
-        rows = frame.limit(limit + 1).collect()
+        rows = collected(frame, limit + 1)
     except PySparkException as error:
         raise QueryError(str(error).split("\n\nJVM")[0].split("; line")[0].strip()) from error
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)

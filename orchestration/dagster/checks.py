@@ -3,11 +3,11 @@
 They look at tables, so they hold for any loop, whoever runs it, and may run beside it.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import dagster as dg
 
-from orchestration.clock import wall_clock
+from orchestration.clock import literal, wall_clock
 from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
 from orchestration.status import read_status
@@ -139,7 +139,7 @@ def no_dead_message_is_without_its_copy(redrive: Redrive) -> dg.AssetCheckResult
         select count(*) as pending, min(since) as since, min_by(message_id, since) as longest from pending
         """
     )
-    waits = wall_clock() - row["since"].astimezone(UTC) if row["since"] else timedelta()
+    waits = wall_clock() - row["since"] if row["since"] else timedelta()
     return dg.AssetCheckResult(
         passed=waits <= PENDING_WARNS,
         severity=dg.AssetCheckSeverity.ERROR if waits > PENDING_FAILS else dg.AssetCheckSeverity.WARN,
@@ -161,8 +161,8 @@ def no_report_was_missed(redrive: Redrive) -> dg.AssetCheckResult:
         f"""
         select
             count(*) as gaps,
-            count_if(recorded_at >= {_literal(since)}) as recent,
-            coalesce(sum(case when recorded_at >= {_literal(since)} then rows_missing end), 0) as missing,
+            count_if(recorded_at >= {literal(since)}) as recent,
+            coalesce(sum(case when recorded_at >= {literal(since)} then rows_missing end), 0) as missing,
             max_by(concat(topic, '/', partition, ' ', first_offset, '-', last_offset), recorded_at) as last
         from gaps
         """
@@ -275,11 +275,11 @@ def _overdue(redrive: Redrive, before: datetime) -> int:
     floors = redrive.sql(
         "select least(floor, array_min(transform(map_values(set_aside), s -> s.floor))) as floor from ticks order by batch desc limit 1"
     )
-    floor = f"and due_at >= {_literal(floors[0]['floor'].astimezone(UTC))}" if floors else ""
+    floor = f"and due_at >= {literal(floors[0]['floor'])}" if floors else ""
     (row,) = redrive.sql(
         f"""
         select count(*) as overdue from ready
-        where due_at < {_literal(before)} and coalesce(not_before, due_at) < {_literal(before)} {floor}
+        where due_at < {literal(before)} and coalesce(not_before, due_at) < {literal(before)} {floor}
         """
     )
     return int(row["overdue"])
@@ -289,9 +289,5 @@ def _last_sign(redrive: Redrive) -> datetime | None:
     """When the loop last said something: the last row of `ticks`, or the status file, which an idle loop writes, too."""
     (row,) = redrive.sql("select max(recorded_at) as at from ticks")
     status = read_status(redrive.settings.status_file)
-    signs = [row["at"].astimezone(UTC) if row["at"] else None, datetime.fromisoformat(status.at) if status and status.at else None]
+    signs = [row["at"], datetime.fromisoformat(status.at) if status and status.at else None]
     return max((sign for sign in signs if sign), default=None)
-
-
-def _literal(moment: datetime) -> str:
-    return f"timestamp '{moment:%Y-%m-%d %H:%M:%S.%f}'"

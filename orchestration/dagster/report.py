@@ -8,9 +8,10 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from orchestration.clock import literal
 from orchestration.query import first_of
 
 # What the report is about.
@@ -89,7 +90,7 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
         """
     )
     unusual = read_unusual(query, now - _UNUSUAL_SINCE)
-    oldest, newest = _utc(total["oldest"]), _utc(total["newest"])
+    oldest, newest = total["oldest"], total["newest"]
     step = _step(newest - oldest) if oldest and newest else "hour"
     over_time = query(f"select date_trunc('{step}', dead_at) as since, count(*) as dead from {_OPEN} group by all order by since")
     return DeadLetters(
@@ -103,7 +104,7 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
                 error_class=row["error_class"],
                 pattern=row["error_pattern"],
                 dead=int(row["open"]),
-                last=row["last_seen"].astimezone(UTC),
+                last=row["last_seen"],
                 example=row["sample_message_id"],
             )
             for row in groups
@@ -112,7 +113,7 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
         by_class=_counted(query, "coalesce(error_class, '(none)')"),
         by_topic=_counted(query, "topic"),
         by_age=_by_age(query, now),
-        over_time=tuple((row["since"].astimezone(UTC), int(row["dead"])) for row in over_time),
+        over_time=tuple((row["since"], int(row["dead"])) for row in over_time),
         step=step,
     )
 
@@ -123,12 +124,12 @@ def read_unusual(query: Query, since: datetime) -> tuple[Unusual, ...]:
         f"""
         select original_topic, hour, dead, greatest(usual_of_the_day, usual_at_this_hour) as usual
         from dead_letter_rate
-        where is_unusual and hour >= timestamp '{since.astimezone(UTC):%Y-%m-%d %H:%M:%S}'
+        where is_unusual and hour >= {literal(since)}
         order by hour desc, dead desc, original_topic
         limit {_SHOWN}
         """
     )
-    return tuple(Unusual(row["original_topic"], row["hour"].astimezone(UTC), int(row["dead"]), float(row["usual"])) for row in rows)
+    return tuple(Unusual(row["original_topic"], row["hour"], int(row["dead"]), float(row["usual"])) for row in rows)
 
 
 def _counted(query: Query, what: str) -> tuple[tuple[str, int], ...]:
@@ -137,7 +138,7 @@ def _counted(query: Query, what: str) -> tuple[tuple[str, int], ...]:
 
 
 def _by_age(query: Query, now: datetime) -> tuple[tuple[str, int], ...]:
-    moments = [f"timestamp '{now - age:%Y-%m-%d %H:%M:%S.%f}'" for _, age in _AGES]
+    moments = [literal(now - age) for _, age in _AGES]
     younger = ", ".join(f"count_if(dead_at > {moment}) as n{number}" for number, moment in enumerate(moments))
     (row,) = query(f"select {younger}, count(*) as n{len(_AGES)} from {_OPEN}")
     names = [*(f"under {name}" for name, _ in _AGES), "older"]
@@ -241,7 +242,3 @@ def _text(name: str) -> str:
 
 def _printable(name: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in name)
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    return moment.astimezone(UTC) if moment else None

@@ -63,11 +63,12 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def sql(self, statement: str) -> list[Row]:
         """Asks the tables, which need no schema in the statement."""
+        from orchestration.rows import collected
         from orchestration.spark import schema, session_to_ask
 
         spark = session_to_ask(self.settings)
         spark.sql(f"use {schema(self.settings.project)}")
-        return spark.sql(statement).collect()
+        return collected(spark.sql(statement))
 
     def rows(self, table: str) -> int:
         """How many rows a table or view has."""

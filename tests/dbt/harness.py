@@ -19,6 +19,7 @@ from pyspark.sql import Row
 
 from orchestration.dbt import Dbt
 from orchestration.ledgers import Ledgers
+from orchestration.rows import collected
 from orchestration.settings import load_settings
 from orchestration.spark import schema, start_session
 
@@ -245,9 +246,7 @@ class Home:
 
     def read(self, table: str) -> list[Row]:
         """All rows of a table or view; times are aware, in UTC."""
-        frame = self.spark.table(f"{self.schema}.{table}")
-        times = [name for name, kind in frame.dtypes if kind == "timestamp"]
-        return [_with_zone(row, times) for row in frame.collect()]
+        return collected(self.spark.table(f"{self.schema}.{table}"))
 
     def decisions(self) -> dict[str, Row]:
         """All decisions by their cause."""
@@ -255,9 +254,3 @@ class Home:
 
     def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str) -> int:
         return self._ledgers.append(ledger, self.spark.createDataFrame(rows, columns), self.now)
-
-
-def _with_zone(row: Row, times: Sequence[str]) -> Row:
-    # Spark gives the local time of this process, without a zone
-    changed = {name: row[name].astimezone(UTC) for name in times if row[name] is not None}
-    return Row(**{**row.asDict(), **changed})

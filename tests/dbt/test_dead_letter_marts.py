@@ -12,6 +12,7 @@ from pyspark.sql import Row
 
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.operators import Listed, Wish, records, select_deliveries
+from orchestration.rows import collected
 from tests.dbt.harness import Home, Report, Result, order, report
 
 NULL_POINTER = "java.lang.NullPointerException"
@@ -50,7 +51,7 @@ def of(home: Home, mart: str, **where: Any) -> list[Row]:
     """Rows of a mart with these values."""
     # in one statement: each step of a frame would be analysed, and these marts take a second
     conditions = [f"{name} = {value!r}" for name, value in where.items()]
-    return home.spark.sql(f"select * from {home.schema}.{mart} where {' and '.join(['true', *conditions])}").collect()
+    return collected(home.spark.sql(f"select * from {home.schema}.{mart} where {' and '.join(['true', *conditions])}"))
 
 
 def one(home: Home, death: Row) -> Row:

@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from orchestration.loop import Loop
+from orchestration.rows import collected
 from orchestration.settings import load_settings
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -271,4 +272,4 @@ class Redrive(Topics):
     def sql(self, statement: str) -> list[Any]:
         """Asks the tables."""
         self.loop.spark.sql(f"use {self.loop.schema}")
-        return self.loop.spark.sql(statement).collect()
+        return collected(self.loop.spark.sql(statement))

@@ -1,0 +1,87 @@
+"""Times: the same on a host in any time zone, and whatever a report says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from pyspark.sql import Row
+
+from orchestration.rows import as_dicts, collected, iterated
+from tests.dbt.harness import Home, Result, failed_again, pointer, report
+from tests.zones import local_zone
+
+# the hour that New York has twice, and the half hour that Lord Howe has
+REPEATED = {
+    "America/New_York": [datetime(2026, 11, 1, hour, minute, tzinfo=UTC) for hour, minute in ((5, 10), (5, 50), (6, 10), (6, 50))],
+    "Australia/Lord_Howe": [datetime(2026, 4, 4, hour, minute, tzinfo=UTC) for hour, minute in ((14, 35), (14, 55), (15, 5), (15, 25))],
+    "Asia/Kathmandu": [datetime(2026, 4, 4, hour, tzinfo=UTC) for hour in (0, 12)],
+}
+
+
+@pytest.fixture(params=["Asia/Kathmandu", "America/St_Johns"])
+def zone(request: pytest.FixtureRequest) -> Iterator[str]:
+    with local_zone(request.param):
+        yield request.param
+
+
+def test_what_answers_a_delivery_is_recognised_on_a_host_in_any_zone(home: Home, zone: str) -> None:
+    topic = f"zoned-{zone.replace('/', '-')}"
+    home.later(hours=24)
+    causes = home.append_reports(*(report(topic, offset) for offset in range(3)))
+    home.fold()
+    lies, points, refused = (home.decisions()[cause] for cause in causes)
+    home.append_results(Result(lies, offset=70), Result(points, offset=71))
+    home.later(minutes=2)
+    again = home.append_reports(failed_again(lies, 70), failed_again(points, 71).with_headers(*pointer(points)))
+    again += home.append_results(Result(refused, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison"))
+    home.fold()
+    decided = [home.decisions()[cause] for cause in again]
+    assert [(row["decision"], row["attempt"]) for row in decided] == [("retry", 2), ("retry", 2), ("dead_letter", 1)]
+    assert [row["message_id"] for row in decided] == [f"billing:{topic}/0/{offset}" for offset in range(3)]
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_times_come_from_spark_as_they_are(home: Home, name: str) -> None:
+    moments = REPEATED[name]
+    frame = home.spark.createDataFrame([(moment,) for moment in moments], "at timestamp").orderBy("at")
+    with local_zone(name):
+        assert [row["at"] for row in collected(frame)] == [row["at"] for row in iterated(frame)] == moments
+        assert [row["at"] for row in as_dicts(frame)] == moments
+        assert [row["at"].utcoffset() for row in collected(frame, 1)] == [timedelta()]
+        assert collected(home.spark.createDataFrame(collected(frame), "at timestamp").orderBy("at")) == collected(frame)
+
+
+def test_times_are_found_as_deep_as_they_are(home: Home) -> None:
+    at = "timestamp '2026-11-01 06:10:00'"
+    (row,) = collected(
+        home.spark.sql(
+            f"""
+            select
+                1 as twice, {at} as twice, cast(null as timestamp) as nothing, array({at}, null) as some,
+                map('a', struct({at} as at, 7 as n)) as by_name, map({at}, 'b') as by_time,
+                cast(null as struct<at: timestamp>) as no_struct, timestamp_ntz '2026-11-01 06:10:00' as naive,
+                date '2026-11-01' as day, struct(struct(array({at}) as inner) as middle) as outer, x'00ff' as bytes
+            """
+        )
+    )
+    expected = datetime(2026, 11, 1, 6, 10, tzinfo=UTC)
+    assert tuple(row[:9]) == (
+        *(1, expected, None, [expected, None], {"a": Row(at=expected, n=7)}, {expected: "b"}, None),
+        *(expected.replace(tzinfo=None), date(2026, 11, 1)),
+    )
+    assert row["by_name"]["a"]["at"] == expected
+    assert row.asDict(recursive=True)["outer"] == {"middle": {"inner": [expected]}}
+    assert row["bytes"] == b"\x00\xff"
+
+
+def test_times_that_python_cannot_hold_are_the_nearest_that_it_can(home: Home) -> None:
+    micros = (-(2**63), -62_135_596_800_000_000, 253_402_300_799_999_999, 2**63 - 1)
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    asked = ", ".join(f"timestamp_micros({number}) as c{place}" for place, number in enumerate(micros))
+    days = "date '-0001-01-01' as early, date '+12026-01-01' as late"
+    for zone in ("America/St_Johns", "UTC", "Asia/Tokyo"):
+        with local_zone(zone):
+            (row,) = collected(home.spark.sql(f"select {asked}, {days}".replace(str(-(2**63)), "-9223372036854775807 - 1")))
+            assert tuple(row) == (first, first, last, last, date.min, date.max)
