@@ -32,7 +32,8 @@ declared as (
 attributed as (
 
     select
-        * except (declared),
+        * except (declared, record_timestamp),
+        {{ plausible_time('record_timestamp') }} as record_timestamp,
         declared.dialect,
         declared.speaks_for,
         nullif(declared.consumer_group, '') as declared_group,
@@ -71,7 +72,7 @@ decoded as (
             cast({{ dialect_number('said.' ~ hop ~ '_partition', 'partition') }} as int) as {{ hop }}_partition,
             {{ dialect_number('said.' ~ hop ~ '_offset', 'offset') }} as {{ hop }}_offset,
             {%- endfor %}
-            timestamp_millis({{ dialect_number('said.origin_timestamp', 'epoch_ms') }}) as origin_timestamp,
+            timestamp_millis({{ dialect_number('said.origin_timestamp', 'moment_ms') }}) as origin_timestamp,
             {{ known_group(utf8_text('said.consumer_group')) }} as consumer_group,
             {{ point_in_time(utf8_text('said.failed_at')) }} as failed_at
         ) as read,
@@ -85,11 +86,24 @@ decoded as (
 
 ),
 
+believed as (
+
+    -- a clock that is wrong by years (seconds taken for milliseconds, a device that was switched on just now) says nothing. Of what waits for
+    -- nothing any more, any time will do
+    select
+        *,
+        case
+            when adopts or is_told_again or read.failed_at >= recorded_at - interval {{ var('max_stated_age_days') }} days then read.failed_at
+        end as stated_at
+    from decoded
+
+),
+
 reports as (
 
     select
         ---------- which
-        {{ event_cause('decoded') }} as cause,
+        {{ event_cause('believed') }} as cause,
         batch,
         recorded_at,
         kind as input_kind,
@@ -134,18 +148,18 @@ reports as (
         transform(header_names, n -> make_valid_utf8(cast(substring(try_element_at(filter(headers, h -> h.key = n), -1).value, 1, 256) as string))) as rule_headers,
         array_compact(array(
             {%- for field in fields if not field.startswith('error_') %}
-            case when said.{{ field }} is not null and read.{{ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}
+            case when said.{{ field }} is not null and {{ 'stated_at' if field == 'failed_at' else 'read.' ~ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}
             {%- endfor %}
         )) as problems,
-        read.failed_at as stated_at,
+        stated_at,
         -- of what is told again, the delay and the time that the policy gives it count from then; by the time of what was adopted nothing
         -- waits: any clock will do
         case
             when is_told_again then recorded_at
-            else coalesce(read.failed_at, case when stamped_by_broker or adopts then record_timestamp end, recorded_at)
+            else coalesce(stated_at, case when stamped_by_broker or adopts then record_timestamp end, recorded_at)
         end as failed_at,
-        coalesce(read.failed_at, record_timestamp, recorded_at) as happened_at
-    from decoded
+        coalesce(stated_at, record_timestamp, recorded_at) as happened_at
+    from believed
 
 )
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Row
 
+from orchestration.dlq import DeadLetters, Selection, facts
+from orchestration.explain import told
+from orchestration.gates import Gates
+from orchestration.publish import Due
+from orchestration.query import print_rows, select
 from orchestration.rows import as_dicts, collected, iterated
-from tests.dbt.harness import Home, Result, failed_again, pointer, report
+from orchestration.settings import load_settings
+from tests.dbt.harness import PROJECT, Home, Result, failed_again, pointer, report
+from tests.dbt.test_dead_letter_marts import die
+from tests.dbt.test_publish_step import step
 from tests.zones import local_zone
 
 # the hour that New York has twice, and the half hour that Lord Howe has
@@ -85,3 +94,44 @@ def test_times_that_python_cannot_hold_are_the_nearest_that_it_can(home: Home) -
         with local_zone(zone):
             (row,) = collected(home.spark.sql(f"select {asked}, {days}".replace(str(-(2**63)), "-9223372036854775807 - 1")))
             assert tuple(row) == (first, first, last, last, date.min, date.max)
+
+
+def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home.later(hours=24)
+    said = (("redrive-failed-at", b"0001-01-01T00:00:00Z"), ("redrive-error-kind", b"blocking"))
+    failed = [report("long-ago", offset) for offset in range(2)]
+    before = home.batch
+    causes = home.append_reports(*(one.but(headers=(*(one.headers or ()), *said)) for one in failed))
+    home.fold()
+    decided = [home.decisions()[cause] for cause in causes]
+    assert [(row["reason"], row["failed_at"], row["problems"]) for row in decided] == [("blocking", home.now, ["failed_at"])] * 2
+    (death,) = die(home, report("long-ago", 2, error="java.lang.NullPointerException"))
+    # as versions before have written it
+    home.spark.sql(
+        f"""
+        update {home.schema}.deliveries set first_failed_at = timestamp '0001-01-01 00:00:00', failed_at = timestamp '-0001-01-01 00:00:00'
+        where original_topic = 'long-ago'
+        """
+    )
+    first = datetime.min.replace(tzinfo=UTC)
+
+    later = max(row["due_at"] for row in decided)
+    gates = Gates(home.spark, home.schema, home._ledgers, timedelta(seconds=1), 100)
+    gates.decided(before, home.batch, later, home.now)
+    publish = step(home)
+    # one is let out, as a probe: the one that failed first
+    assert gates.hold(publish, Due(home.now, later, later), publish.waiting(home.now, later, gates=gates.closed)) == (1, 0)
+
+    settings = load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT)
+    dead = DeadLetters(settings)
+    selection = Selection(topic="long-ago")
+    assert len(dead.find(selection, 10).rows) == 1
+    letter = dead.get(death["message_id"])
+    assert (letter["first_failed_at"], letter["failed_at"]) == (first, first)
+    assert dict(facts(letter))["died"].endswith("the first at 1-01-01 00:00:00")
+    for name in ("letters.jsonl", "letters.parquet"):
+        assert dead.export(selection, tmp_path / name) == 1
+    found = select(settings, "select failed_at, first_failed_at from deliveries where original_topic = 'long-ago'", 10)
+    print_rows(found, "json")
+    assert capsys.readouterr().out.count("0001-01-01T00:00:00.000+00:00") == 6
+    assert next(at for at, _ in told(dead.history_of(death["message_id"]))) == f"{home.now:%Y-%m-%d %H:%M:%S}.000"
