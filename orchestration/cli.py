@@ -20,6 +20,7 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from orchestration.errors import is_ours
+from orchestration.log_lines import JsonLines, LogLines
 from orchestration.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -824,9 +825,8 @@ def broker(
 def _settings(**options: object) -> Settings:
     settings = load_settings(**options)
     level = getattr(logging, settings.log_level.upper())
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s", force=True)
-    if settings.log_format == "json":
-        logging.getLogger().handlers[0].setFormatter(_JsonLines())
+    logging.basicConfig(level=level, stream=sys.stderr, force=True)
+    logging.getLogger().handlers[0].setFormatter(JsonLines() if settings.log_format == "json" else LogLines())
     for noisy in ("py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     return settings
@@ -850,15 +850,6 @@ def _loop(make: type[Loop], settings: Settings) -> Loop:
     _stop_on_signals(loop.stopping.set)
     loop.start()
     return loop
-
-
-class _JsonLines(logging.Formatter):
-    """One JSON object a line; `tick=3 sent=5` becomes fields of it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {"at": self.formatTime(record), "level": record.levelname.lower(), "message": record.getMessage()}
-        line.update(getattr(record, "fields", {}))
-        return json.dumps(line, ensure_ascii=False)
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:

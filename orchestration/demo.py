@@ -20,6 +20,7 @@ from rich.table import Table
 from orchestration.broker import Broker, BrokerSettings
 from orchestration.check import HEADER_ROOM_BYTES
 from orchestration.cluster import Cluster, Partition
+from orchestration.log_lines import LogLines
 from orchestration.loop import Loop, Tick
 from orchestration.query import print_rows, query
 from orchestration.settings import Settings, load_settings
@@ -301,4 +302,4 @@ def _quiet(home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     root = logging.getLogger()
     root.handlers = [logging.FileHandler(home / "demo.log")]
-    root.handlers[0].setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    root.handlers[0].setFormatter(LogLines())

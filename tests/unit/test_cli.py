@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from orchestration import cli
 from orchestration.dlq import DlqError
+from orchestration.log_lines import JsonLines, LogLines
 from publisher import SettingsError
+from tests.zones import local_zone
 
 
 @pytest.mark.parametrize(
@@ -29,3 +33,11 @@ def test_what_is_wrong_is_said_in_a_line(
     assert ended.value.code == getattr(raised, "exit_code", 1)
     told = capsys.readouterr()
     assert (told.out, told.err.rstrip()) == ("", said)
+
+
+@pytest.mark.parametrize("formatter", [LogLines(), JsonLines()])
+def test_log_lines_have_times_in_utc(formatter: logging.Formatter) -> None:
+    record = logging.LogRecord("redrive", logging.INFO, "", 0, "said", None, None)
+    record.created, record.msecs = 1_793_513_400.005, 5
+    with local_zone("America/New_York"):
+        assert "2026-11-01T06:10:00.005Z" in formatter.format(record)

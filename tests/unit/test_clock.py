@@ -1,10 +1,13 @@
-"""Loop time never runs backwards, whatever the wall clock does."""
+"""Loop time never runs backwards, whatever the wall clock does; and times are the same in every time zone."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
-from orchestration.clock import LoopClock
+import pytest
+
+from orchestration.clock import LoopClock, date_of, literal, moment_of
+from tests.zones import local_zone
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -42,3 +45,35 @@ def test_times_are_whole_milliseconds() -> None:
     clocks = Clocks()
     clocks.wall = NOON + timedelta(microseconds=1999)
     assert clocks.loop_clock().now().microsecond in (1000,)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/New_York", "Australia/Lord_Howe"])
+@pytest.mark.parametrize(
+    ("micros", "moment"),
+    [
+        # twice ten past one in New York
+        (1_793_509_800_000_005, datetime(2026, 11, 1, 5, 10, 0, 5, tzinfo=UTC)),
+        (1_793_513_400_000_005, datetime(2026, 11, 1, 6, 10, 0, 5, tzinfo=UTC)),
+        # twice twenty-five to two on Lord Howe, where the clocks go back by half an hour
+        (1_775_313_300_000_000, datetime(2026, 4, 4, 14, 35, tzinfo=UTC)),
+        (1_775_315_100_000_000, datetime(2026, 4, 4, 15, 5, tzinfo=UTC)),
+        (0, datetime(1970, 1, 1, tzinfo=UTC)),
+        (-62_135_596_800_000_000, datetime(1, 1, 1, tzinfo=UTC)),
+        (253_402_300_799_999_999, datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+    ],
+)
+def test_a_number_and_a_moment_are_the_same_in_every_zone(zone: str, micros: int, moment: datetime) -> None:
+    with local_zone(zone):
+        assert moment_of(micros) == moment
+        assert literal(moment) == f"timestamp_micros({micros})"
+
+
+def test_what_python_cannot_hold_is_the_nearest_that_it_can() -> None:
+    assert moment_of(-62_135_596_800_000_001) == moment_of(-(2**63)) == datetime(1, 1, 1, tzinfo=UTC)
+    assert moment_of(253_402_300_800_000_000) == moment_of(2**63 - 1) == datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    assert (date_of(0), date_of(2**31 - 1), date_of(-(2**31))) == (date(1970, 1, 1), date.max, date.min)
+
+
+def test_a_time_without_a_zone_is_no_moment() -> None:
+    with pytest.raises(TypeError):
+        literal(datetime(2026, 1, 1))  # noqa: DTZ001
