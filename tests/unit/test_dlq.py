@@ -31,7 +31,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
         (Selection(error_class="Boo"), "(error_class = 'Boo' or endswith(error_class, '.Boo') or endswith(error_class, '$Boo'))"),
         (Selection(group="it's \\"), "(consumer_group = 'it\\'s \\\\')"),
         (Selection(ids=("a", "b'")), "message_id in ('a', 'b\\'')"),
-        (Selection(since=NOW, fingerprint="f"), "fingerprint = 'f' and dead_at >= timestamp '2026-03-01 12:00:00.000000'"),
+        (Selection(since=NOW, fingerprint="f"), "fingerprint = 'f' and dead_at >= timestamp_micros(1772366400000000)"),
         (Selection(state="open", where="attempts > 3 -- so"), "state = 'open' and (attempts > 3 -- so\n)"),
     ],
 )
