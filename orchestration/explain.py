@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from orchestration.catalog import missing_tables
 from orchestration.dbt import Dbt
 from orchestration.settings import Settings
 from orchestration.spark import schema, session_to_ask
@@ -174,9 +175,7 @@ class Rulebook:
         """One column of the rules that are loaded. Raises ExplainError where there are none."""
         name = f"{schema(self._settings.project)}.rules"
         if not self._spark.catalog.tableExists(name):
-            raise ExplainError(
-                f"there are no tables yet under {self._settings.home}: `redrive run`, `redrive tick` or `dbt build` makes them"
-            )
+            raise ExplainError(missing_tables(self._settings))
         return self._spark.table(name).select(column).collect()[0][column]
 
     def _ask(self, policies: Mapping[str, str], statement: str, **delay: str) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -96,33 +96,30 @@ def in_short(error: BaseException | str) -> str:
     return "; ".join([*first, *causes[-1:]]) or repr(error)
 
 
-def session_configuration(project: Path) -> dict[str, str]:
+def session_configuration(project: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The server_side_parameters of profiles.yml's target, with its env_var calls filled in."""
-    return {str(name): str(value) for name, value in _target(project)["server_side_parameters"].items()}
+    return {str(name): str(value) for name, value in _target(project, environment)["server_side_parameters"].items()}
 
 
 def schema(project: Path) -> str:
     """The schema that the tables live in."""
-    return str(_target(project)["schema"])
+    return str(_target(project, os.environ)["schema"])
 
 
-def _target(project: Path) -> dict[str, Any]:
-    profile = yaml.safe_load((project / "profiles.yml").read_text(encoding="utf-8"))["redrive"]
-    rendered: dict[str, Any] = _rendered(profile)
-    target: dict[str, Any] = rendered["outputs"][rendered["target"]]
+def _target(project: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    def env_var(name: str, default: str | None = None) -> str:
+        value = environment.get(name, default)
+        if value is None:
+            raise KeyError(f"profiles.yml needs the environment variable {name}, which is not set")
+        return value
+
+    def rendered(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: rendered(inner) for name, inner in value.items()}
+        if isinstance(value, str):
+            return Environment(undefined=StrictUndefined, autoescape=False).from_string(value).render(env_var=env_var)
+        return value
+
+    profile = rendered(yaml.safe_load((project / "profiles.yml").read_text(encoding="utf-8"))["redrive"])
+    target: dict[str, Any] = profile["outputs"][profile["target"]]
     return target
-
-
-def _rendered(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _rendered(inner) for name, inner in value.items()}
-    if isinstance(value, str):
-        return Environment(undefined=StrictUndefined, autoescape=False).from_string(value).render(env_var=_env_var)
-    return value
-
-
-def _env_var(name: str, default: str | None = None) -> str:
-    value = os.environ.get(name, default)
-    if value is None:
-        raise KeyError(f"profiles.yml needs the environment variable {name}, which is not set")
-    return value

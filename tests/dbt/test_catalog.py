@@ -1,0 +1,157 @@
+"""Where the tables lie: under names that every Iceberg reader understands, also those that version 0.1.0 made under others."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from orchestration import catalog
+from orchestration.catalog import CatalogError, default_catalog, left_behind, missing_tables, move_tables
+from orchestration.settings import Settings, load_settings
+from orchestration.spark import schema
+from orchestration.status import Status
+from tests.dbt.harness import PROJECT, Home
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Of a home of this test's own."""
+    return load_settings(home=tmp_path, project=PROJECT)
+
+
+def _session(home: Home, settings: Settings, name: str) -> SparkSession:
+    """A session on a home whose catalog has a name: with `redrive`, as version 0.1.0 configured it."""
+    session = home.spark.newSession()
+    own = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "jdbc",
+        ".uri": f"jdbc:sqlite:{settings.catalog}?busy_timeout=60000",
+        ".jdbc.schema-version": "V1",
+        ".warehouse": str(settings.warehouse),
+        ".cache-enabled": "false",
+    }
+    for option, value in own.items():
+        session.conf.set(f"spark.sql.catalog.{name}{option}", value)
+    session.conf.set("spark.sql.defaultCatalog", name)
+    return session
+
+
+@pytest.fixture
+def before(home: Home, settings: Settings) -> Iterator[SparkSession]:
+    """A program of version 0.1.0 with its tables: it still runs."""
+    session = _session(home, settings, "redrive")
+    session.sql("create namespace if not exists redrive")
+    for table in ("ticks", "events"):
+        session.sql(f"create table redrive.{table} (batch bigint) using iceberg")
+        session.sql(f"insert into redrive.{table} values (1)")
+    session.sql("create view redrive.seen as select batch from redrive.events")
+    session.sql("create namespace redrive.staging")
+    session.sql("create table redrive.staging.other (number int) using iceberg")
+    yield session
+
+
+def _entries(settings: Settings) -> set[tuple[str, ...]]:
+    with sqlite3.connect(settings.catalog) as file:
+        return set(file.execute("select catalog_name, table_namespace, table_name from iceberg_tables"))
+
+
+def test_the_catalog_is_not_called_like_the_schema(home: Home) -> None:
+    assert default_catalog(PROJECT) != schema(PROJECT)
+    listed = home.spark.sql("select current_catalog() as name").collect()[0]["name"]
+    assert [row["namespace"] for row in home.spark.sql(f"show namespaces in {listed}").collect()] == [schema(PROJECT)]
+
+
+def test_tables_of_before_are_moved_whole_and_programs_of_before_write_no_more(
+    home: Home, settings: Settings, before: SparkSession
+) -> None:
+    assert left_behind(settings)
+    assert "0.1.0" in missing_tables(settings)
+    assert move_tables(settings)
+    assert _entries(settings) == {
+        ("lake", "redrive", "ticks"),
+        ("lake", "redrive", "events"),
+        ("lake", "redrive", "seen"),
+        ("lake", "staging", "other"),
+    }
+    with pytest.raises(PySparkException):
+        before.sql("insert into redrive.events values (2)")
+    now = _session(home, settings, "lake")
+    now.sql("insert into redrive.events values (3)")
+    assert sorted(row["batch"] for row in now.table("redrive.events").collect()) == [1, 3]
+    assert {row["namespace"] for row in now.sql("show namespaces in lake").collect()} == {"redrive", "staging"}
+    # a view of before names the catalog of before, until it is made anew under its name
+    now.sql("create or replace view redrive.seen as select batch from redrive.events")
+    assert now.table("redrive.seen").count() == 2
+    assert not left_behind(settings)
+    assert not move_tables(settings)
+
+
+def test_an_append_that_has_begun_before_the_move_fails_after_it(settings: Settings, before: SparkSession) -> None:
+    table = before._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(before._jsparkSession, "redrive.events")  # type: ignore[union-attr]
+    append = table.newAppend()
+    assert move_tables(settings)
+    with pytest.raises(Exception, match="CommitFailedException|NoSuchTableException"):
+        append.commit()
+
+
+def test_a_move_that_ends_halfway_has_not_begun(settings: Settings, before: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = _entries(settings)
+    rename = catalog._rename
+
+    def dies(file: sqlite3.Connection, name: str) -> None:
+        rename(file, name)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(catalog, "_rename", dies)
+        move_tables(settings)
+    assert _entries(settings) == entries
+    assert move_tables(settings)
+
+
+def test_nothing_is_moved_under_a_running_loop(settings: Settings, before: SparkSession) -> None:
+    entries = _entries(settings)
+    of_another = Status(
+        state="running", generation=1, instance="default", pid=os.getppid(), tick=1, at="", watermark=1, batch=1, floor="", next_due=None
+    )
+    settings.status_file.write_text(json.dumps(asdict(of_another)))
+    with pytest.raises(CatalogError, match=str(os.getppid())):
+        move_tables(settings)
+    assert _entries(settings) == entries
+    settings.status_file.write_text(json.dumps({**asdict(of_another), "state": "stopped"}))
+    assert move_tables(settings)
+
+
+def test_tables_that_nothing_was_written_to_give_way_and_others_do_not(
+    home: Home, settings: Settings, before: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = _session(home, settings, "lake")
+    now.sql("create namespace redrive")
+    now.sql("create table redrive.ticks (batch bigint) using iceberg")
+    assert move_tables(settings)
+    again = _session(home, settings, "lake")
+    assert [row["batch"] for row in again.table("redrive.ticks").collect()] == [1]
+    # the program of before is started once more, and makes its tables anew
+    before.sql("create table redrive.ticks (batch bigint) using iceberg")
+    before.sql("insert into redrive.ticks values (7)")
+    assert not left_behind(settings)
+    assert not move_tables(settings)
+    assert "0.1.0" in caplog.text
+    assert [row["batch"] for row in again.table("redrive.ticks").collect()] == [1]
+
+
+def test_a_home_without_tables_has_none_to_move(settings: Settings) -> None:
+    assert not left_behind(settings)
+    assert not move_tables(settings)
+    assert not settings.catalog.exists()
+    settings.catalog.touch()
+    assert not move_tables(settings)
+    assert "no tables yet" in missing_tables(settings)
