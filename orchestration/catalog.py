@@ -1,22 +1,21 @@
 """The catalog's file on a laptop, and the move of its entries to their present names.
 
-Up to version 0.1.0 the catalog and the schema were both called `redrive` in profiles.yml. Spark reads `redrive.deliveries` as a catalog and a
-table then: the tables lay in the empty namespace, which PyIceberg and most other readers can neither list nor name. A JDBC catalog keeps its
-own name in each of its rows, so both names are changed there, in one transaction. The files of the tables stay where they are.
+Up to version 0.1.0 the catalog and the schema were both called `redrive` in profiles.yml. Spark reads `redrive.deliveries` as a catalog
+and a table then: the tables lay in the empty namespace, which PyIceberg and most other readers can neither list nor name. A JDBC catalog
+keeps its own name in each of its rows, so both names are changed there, in one transaction. The files of the tables stay where they are.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from orchestration.settings import Settings
-from orchestration.spark import session_configuration
+from orchestration.spark import catalog_file, session_configuration
 from orchestration.status import is_alive, read_status
 
 log = logging.getLogger(__name__)
@@ -40,12 +39,22 @@ def default_catalog(project: Path) -> str:
 
 def left_behind(settings: Settings) -> bool:
     """Whether the catalog's file has tables under the names of version 0.1.0, and none that are in use under the present ones."""
-    file = _file(settings)
-    if file is None:
+    file = catalog_file(settings)
+    if file is None or not file.is_file():
         return False
-    # `ro` opens no file that isn't there, and writes to none
-    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=_LOCKED_SECONDS)) as catalog:
-        return _is_left_behind(catalog, default_catalog(settings.project))
+    try:
+        # `ro` writes nothing. Where it can't read, as after a crash in a commit, Spark repairs the file, or says what is wrong with it
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=_LOCKED_SECONDS)) as catalog:
+            return _is_left_behind(catalog, default_catalog(settings.project))
+    except sqlite3.Error:
+        return False
+
+
+def without_tables(settings: Settings) -> str | None:
+    """Why there are no tables, where that is known without Spark."""
+    file = catalog_file(settings)
+    missing = file is not None and not file.is_file()
+    return missing_tables(settings) if missing or left_behind(settings) else None
 
 
 def missing_tables(settings: Settings) -> str:
@@ -64,8 +73,8 @@ def move_tables(settings: Settings) -> bool:
     All of them or none: a crash leaves the one or the other. A program of that version finds them no longer, so that whatever it still
     wants to append fails. Raises CatalogError while its loop runs: it would go on without an end, and never see that it was replaced.
     """
-    file = _file(settings)
-    if file is None:
+    file = catalog_file(settings)
+    if file is None or not file.is_file():
         return False
     name = default_catalog(settings.project)
     with closing(sqlite3.connect(file, timeout=_LOCKED_SECONDS, isolation_level=None)) as catalog:
@@ -78,6 +87,8 @@ def move_tables(settings: Settings) -> bool:
                 )
             return False
         _refuse_beside_a_loop(settings)
+        # views name the catalog that they were made in: a start makes them anew, also if this process ends before it does
+        settings.project_digest.unlink(missing_ok=True)
         catalog.execute("begin immediate")
         try:
             _rename(catalog, name)
@@ -85,23 +96,14 @@ def move_tables(settings: Settings) -> bool:
         except sqlite3.IntegrityError as error:
             catalog.execute("rollback")
             raise CatalogError(
-                f"{file} has a table of one name both in the empty namespace and in the namespace {_BEFORE} of the catalog {_BEFORE}: drop or "
-                "rename the one that redrive doesn't use, and start again"
+                f"{file} has a table of one name both in the empty namespace and in the namespace {_BEFORE} of the catalog {_BEFORE}: "
+                "drop or rename the one that redrive doesn't use, and start again"
             ) from error
         except BaseException:
             catalog.execute("rollback")
             raise
     log.info("the tables in %s are now in the namespace %s of catalog %s", file, _BEFORE, name)
     return True
-
-
-def _file(settings: Settings) -> Path | None:
-    """The file of a SQLite catalog that is there. None for any other catalog: its tables are moved by hand, as docs/tables.md says."""
-    configuration = session_configuration(settings.project, {**os.environ, **settings.dbt_environment})
-    address = configuration.get(f"spark.sql.catalog.{default_catalog(settings.project)}.uri", "")
-    found = re.fullmatch(r"jdbc:sqlite:([^?]+)(?:\?.*)?", address)
-    file = Path(found[1]).absolute() if found else None
-    return file if file is not None and file.is_file() else None
 
 
 def _is_left_behind(catalog: sqlite3.Connection, name: str) -> bool:
@@ -138,6 +140,6 @@ def _refuse_beside_a_loop(settings: Settings) -> None:
     status = read_status(settings.status_file)
     if status is not None and status.pid != os.getpid() and is_alive(status):
         raise CatalogError(
-            f"a loop of version 0.1.0 is running with its state under {settings.home} (process {status.pid}, last tick at {status.at}), and "
-            f"its tables are to be moved: stop it, and start again. If that process is no loop, remove {settings.status_file}"
+            f"a loop of version 0.1.0 is running with its state under {settings.home} (process {status.pid}, last tick at {status.at}), "
+            f"and its tables are to be moved: stop it, and start again. If that process is no loop, remove {settings.status_file}"
         )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from rich.text import Text
 
-from orchestration.catalog import missing_tables
+from orchestration.catalog import missing_tables, without_tables
 from orchestration.clock import parse_moment
 from orchestration.explain import history
 from orchestration.query import Rows, printable, query
@@ -126,6 +126,8 @@ class DeadLetters:
     """The dead letters of an installation, to be asked. Starts Spark where there is none yet."""
 
     def __init__(self, settings: Settings) -> None:
+        if missing := without_tables(settings):
+            raise DlqError(missing)
         self._spark: SparkSession = session_to_ask(settings)
         self._schema = schema(settings.project)
         if not self._spark.catalog.tableExists(f"{self._schema}.deliveries"):

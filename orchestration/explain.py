@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from orchestration.catalog import missing_tables
-from orchestration.dbt import Dbt
+from orchestration.dbt import dbt_to_ask
 from orchestration.settings import Settings
 from orchestration.spark import schema, session_to_ask
 
@@ -89,7 +89,7 @@ class Rulebook:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._spark: SparkSession = session_to_ask(settings)
-        self._dbt = Dbt(settings)
+        self._dbt = dbt_to_ask(settings)
 
     def problems_of(self, policies: Mapping[str, str]) -> list[PolicyProblem]:
         """The policies, by name, that the SQL doesn't understand."""

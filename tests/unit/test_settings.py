@@ -98,7 +98,9 @@ def test_kafka_properties_pass_through(
 ) -> None:
     (project / "redrive.toml").write_text(file)
     set_all(monkeypatch, environment)
-    assert load_settings().kafka_properties == expected
+    settings = load_settings()
+    assert settings.kafka == expected
+    assert settings.kafka_properties == {"log_level": "0", **expected}
 
 
 @pytest.mark.parametrize(
