@@ -29,9 +29,9 @@ def remember(home: Path, rows: Rows) -> None:
             shown = [row[place] for row in rows.rows if row[place] and row[place].isprintable()]
             known[name] = list(dict.fromkeys([*shown, *known.get(name, ())]))[:_REMEMBERED_EACH]
     with suppress(OSError):
-        place = remembered_in(home)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
+        file = remembered_in(home)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
 
 
 def recall(home: Path) -> dict[str, list[str]]:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from orchestration import catalog
 from orchestration.catalog import CatalogError, default_catalog, left_behind, missing_tables, move_tables
+from orchestration.check import _catalog
+from orchestration.cli import app
+from orchestration.dbt import DbtError
 from orchestration.settings import Settings, load_settings
 from orchestration.spark import schema
 from orchestration.status import Status
-from tests.dbt.harness import PROJECT, Home
+from tests.dbt.harness import PROJECT, Home, report
 
 
 @pytest.fixture
@@ -155,3 +163,132 @@ def test_a_home_without_tables_has_none_to_move(settings: Settings) -> None:
     settings.catalog.touch()
     assert not move_tables(settings)
     assert "no tables yet" in missing_tables(settings)
+
+
+def test_check_warns_of_a_catalog_that_is_called_like_the_schema(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = home._settings
+    assert (_catalog(settings).ok, _catalog(settings).warns) == (True, False)
+    monkeypatch.setattr(catalog, "session_configuration", lambda *_: {"spark.sql.defaultCatalog": schema(PROJECT)})
+    finding = _catalog(settings)
+    assert (finding.ok, finding.warns) == (True, True)
+    assert "empty namespace" in finding.found
+
+
+# ---------- other readers
+
+
+def test_what_the_page_about_tables_shows_works(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.append_reports(report("read-by-others", error="KeyError"))
+    home.fold()
+    monkeypatch.setenv("REDRIVE_HOME", str(home.path))
+    page = (PROJECT / "docs" / "tables.md").read_text(encoding="utf-8")
+    shown = re.findall(r"(?ms)^```python\n(.*?)^```", page)
+    assert len(shown) == 2
+    said: dict[str, Any] = {}
+    for code in shown:
+        exec(code, said)
+    assert {"events", "publish_results", "ticks", "deliveries", "routes"} <= set(said["tables"])
+    dead = [row for row in home.decisions().values() if row["kind"] == "dead_letter"]
+    assert {row["message_id"] for row in dead} == set(said["dead"]["message_id"].to_pylist())
+    assert sum(count for _, count in said["by_class"]) == len(dead) > 0
+
+
+def test_the_statements_on_the_page_move_a_catalog_as_a_start_does(settings: Settings, before: SparkSession) -> None:
+    page = (PROJECT / "docs" / "tables.md").read_text(encoding="utf-8")
+    (statements,) = re.findall(r"(?ms)^```sql\n(.*?)^```", page)
+    copy = settings.home / "copy.db"
+    with sqlite3.connect(settings.catalog) as file, sqlite3.connect(copy) as other:
+        file.backup(other)
+    sqlite3.connect(copy, isolation_level=None).executescript(statements)
+    assert move_tables(settings)
+    for table in ("iceberg_tables", "iceberg_namespace_properties"):
+        with sqlite3.connect(copy) as by_hand, sqlite3.connect(settings.catalog) as moved:
+            assert set(by_hand.execute(f"select * from {table}")) == set(moved.execute(f"select * from {table}"))
+
+
+# ---------- a bare dbt
+
+
+@pytest.mark.parametrize(
+    ("of_before", "command", "said"),
+    [
+        (False, "run", "dbt seed"),
+        (False, "test", "dbt seed"),
+        (True, "run", "0.1.0"),
+        (True, "build", "0.1.0"),
+        (True, "seed", "0.1.0"),
+    ],
+)
+def test_where_dbt_can_do_nothing_it_says_in_a_line_what_comes_first(
+    home: Home, monkeypatch: pytest.MonkeyPatch, of_before: bool, command: str, said: str
+) -> None:
+    monkeypatch.setenv("REDRIVE_SCHEMA", "nothing_here")
+    with sqlite3.connect(home.path / "catalog.db") as file:
+        if of_before:
+            file.execute("insert into iceberg_tables values ('redrive', '', 'ticks', 'x', 'y', 'TABLE')")
+    try:
+        with pytest.raises(DbtError, match=re.escape(said)) as stopped:
+            home.run(command, "ticks" if command != "seed" else "routes")
+    finally:
+        with sqlite3.connect(home.path / "catalog.db") as file:
+            file.execute("delete from iceberg_tables where catalog_name = 'redrive'")
+    assert "Exception" not in str(stopped.value)
+
+
+# ---------- asked by who may only read
+
+ASKING = """
+import sys
+from typer.testing import CliRunner
+from orchestration.cli import app
+home, message = sys.argv[1:]
+for asked in (
+    ["sql", "select count(*) from messages"],
+    ["dlq", "list", "--state", "all"],
+    ["explain", message],
+    ["classify", "--class", "KeyError"],
+):
+    done = CliRunner().invoke(app, [*asked, "--home", home])
+    if done.exception is not None:
+        raise done.exception
+"""
+
+
+def _state(home: Path) -> dict[str, tuple[int, int]]:
+    return {str(path.relative_to(home)): (path.stat().st_size, path.stat().st_mtime_ns) for path in home.rglob("*")}
+
+
+@pytest.mark.long
+def test_a_home_that_can_only_be_read_can_be_asked_and_is_left_as_it_is(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.append_reports(report("asked-only", error="KeyError"))
+    home.fold()
+    (message,) = (row["message_id"] for row in home.decisions().values() if row["original_topic"] == "asked-only")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = _state(home.path)
+    for path in (home.path, *home.path.rglob("*")):
+        # root may write all the same: what was written is looked at, too
+        path.chmod(path.stat().st_mode & ~0o222)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ASKING, str(home.path), message],
+            cwd=PROJECT,
+            env={**os.environ, "REDRIVE_SPARK_MEMORY": "1g", "REDRIVE_SEEDS": str(home.path / "seeds")},
+            capture_output=True,
+            text=True,
+            timeout=250,
+            check=False,
+        )
+    finally:
+        for path in (home.path, *home.path.rglob("*")):
+            path.chmod(path.stat().st_mode | 0o200)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert _state(home.path) == before
+
+
+@pytest.mark.parametrize("asked", [["sql", "select 1"], ["dlq", "list"]])
+def test_a_home_that_is_not_there_is_not_made_by_a_question(tmp_path: Path, asked: list[str]) -> None:
+    result = CliRunner().invoke(app, [*asked, "--home", str(tmp_path / "nowhere")])
+    assert "no tables yet" in str(result.exception)
+    assert not (tmp_path / "nowhere").exists()
