@@ -76,7 +76,7 @@ def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
             "allowed": 1024 + 2 * _VALUE_BYTES,
             "rewritten_per_retry": round(written.by_maintenance / sent),
             "data_files": written.files(),
-            "metadata_bytes": sum(_size(home / "state" / "warehouse" / table / "metadata") for table in TABLES),
+            "metadata_bytes": sum(_size(home / "state" / "warehouse" / "redrive" / table / "metadata") for table in TABLES),
             "maintenance_s": statistics.median(maintained) / 1000,
         }
     ]

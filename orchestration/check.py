@@ -262,6 +262,7 @@ def _room(sizes: dict[str, int], original: str) -> int:
 
 
 def _catalog(settings: Settings) -> Finding:
+    from orchestration.catalog import default_catalog, left_behind
     from orchestration.spark import in_short, schema, start_session
 
     probe = f"{schema(settings.project)}.check_writes"
@@ -272,4 +273,15 @@ def _catalog(settings: Settings) -> Finding:
         spark.sql(f"drop table {probe} purge")
     except Exception as error:
         return Finding(False, "catalog", f"can't be written to: {in_short(error)}")
-    return Finding(True, "catalog", f"schema {schema(settings.project)} can be written to")
+    found = f"schema {schema(settings.project)} can be written to"
+    if left_behind(settings):
+        return Finding(True, "catalog", f"{found}; the tables have the names of version 0.1.0: the next start moves them", warns=True)
+    if default_catalog(settings.project) == schema(settings.project):
+        return Finding(
+            True,
+            "catalog",
+            f"{found}, but the catalog has its name: the tables lie in the empty namespace, which most other readers can't name; "
+            "docs/tables.md",
+            warns=True,
+        )
+    return Finding(True, "catalog", found)

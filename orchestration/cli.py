@@ -653,7 +653,11 @@ def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
 
     if dry_run:
         _show_list(seeds, wish, listed)
-        _errors.print(f"nothing was done. This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that")
+        try:
+            kept_as = f"This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that"
+        except OSError as error:
+            kept_as = f"This list is not kept for --list, as {settings.home} can't be written to: {error.strerror}"
+        _errors.print(f"nothing was done. {escape(kept_as)}")
         return
     if asks and sys.stdin.isatty():
         _show_list(seeds, wish, listed)
@@ -809,6 +813,14 @@ def demo(
     from orchestration.demo import run_demo
 
     raise typer.Exit(run_demo(_settings(home=home), port=port, seconds=seconds))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def dagster(ctx: typer.Context, home: _Home = None) -> None:
+    """Start Dagster on the project: `dagster dev`, with its options, and with DAGSTER_HOME in the state, unless it is set already."""
+    from orchestration.dagster.dev import serve
+
+    serve(_settings(home=home), ctx.args)
 
 
 @app.command()

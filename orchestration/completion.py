@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
+from orchestration.broker import cache_directory
 from orchestration.query import Rows
 
 _REMEMBERED = ("message_id", "original_topic", "error_class", "consumer_group", "fingerprint")
 _REMEMBERED_EACH = 200
+
+
+def remembered_in(home: Path) -> Path:
+    """The file for a home, among the user's caches: in the home itself only the loop writes."""
+    return cache_directory() / "completion" / f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}.json"
 
 
 def remember(home: Path, rows: Rows) -> None:
@@ -21,13 +29,15 @@ def remember(home: Path, rows: Rows) -> None:
             shown = [row[place] for row in rows.rows if row[place] and row[place].isprintable()]
             known[name] = list(dict.fromkeys([*shown, *known.get(name, ())]))[:_REMEMBERED_EACH]
     with suppress(OSError):
-        (home / "completion.json").write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
+        file = remembered_in(home)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
 
 
 def recall(home: Path) -> dict[str, list[str]]:
     """What was shown last, by column; nothing where that can't be read."""
     try:
-        known = json.loads((home / "completion.json").read_text(encoding="utf-8"))
+        known = json.loads(remembered_in(home).read_text(encoding="utf-8"))
         return {name: [text for text in known[name] if isinstance(text, str)] for name in _REMEMBERED if name in known}
     except (OSError, ValueError, TypeError):
         return {}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import dbt.compilation
 from dbt.artifacts.resources.v1.components import InjectedCTE
 from dbt.cli.main import dbtRunner, dbtRunnerResult
 
 from orchestration.settings import Settings
-from orchestration.spark import in_short
+from orchestration.spark import in_short, scratch, to_ask
 
 # Where a model's SQL begins, when it begins with a name for a subquery, as ours do: after comments.
 _BEGINNING = re.compile(r"(?is)(?:\s|--[^\n]*\n|/\*.*?\*/)*with\s+(?!recursive\b)")
@@ -40,18 +43,26 @@ class DbtError(Exception):
     """A dbt command failed: its message is what the failed nodes said."""
 
 
-def dbt_args(command: str, settings: Settings, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> list[str]:
+def dbt_args(
+    command: str,
+    settings: Settings,
+    *,
+    select: Sequence[str] = (),
+    variables: Mapping[str, object] | None = None,
+    writes_to: Path | None = None,
+) -> list[str]:
     """The arguments of a dbt command, as data.
 
     Nothing is cached or written that a later command in this process would not need, so that a fold's time is the fold's. Target and logs
-    lie in the loop's home: a `dbt run` in the project beside it has its own.
+    lie in the loop's home, or where `writes_to` says: a `dbt run` in the project beside it has its own.
     """
+    place = writes_to or settings.home
     return [
         command,
         *("--project-dir", str(settings.project)),
         *("--profiles-dir", str(settings.project)),
-        *("--target-path", str(settings.home / "dbt")),
-        *("--log-path", str(settings.home / "logs")),
+        *("--target-path", str(place / "dbt")),
+        *("--log-path", str(place / "logs")),
         *("--log-level-file", "none", "--quiet", "--no-use-colors"),
         *(() if command == "parse" else ("--no-populate-cache", "--no-write-json")),
         *(("--select", *select) if select else ()),
@@ -59,27 +70,42 @@ def dbt_args(command: str, settings: Settings, *, select: Sequence[str] = (), va
     ]
 
 
+def dbt_to_ask(settings: Settings) -> Dbt:
+    """dbt that writes nothing to the home. What the loop's dbt has parsed spares it most of the parsing."""
+    place = scratch()
+    parsed = settings.home / "dbt" / "partial_parse.msgpack"
+    with contextlib.suppress(OSError):
+        (place / "dbt").mkdir(exist_ok=True)
+        shutil.copyfile(parsed, place / "dbt" / parsed.name)
+    return Dbt(to_ask(settings), place)
+
+
 @dataclass
 class Dbt:
     """dbt for one project. Not for two commands at once."""
 
     settings: Settings
+    writes_to: Path | None = None
+    """Where its files go, if not into the home."""
     _parsed: bytes | None = None
 
     def run(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> None:
         """Runs a command. Raises DbtError with what went wrong, in one text."""
-        self._invoke(self._runner(), dbt_args(command, self.settings, select=select, variables=variables))
+        self._invoke(self._runner(), self._args(command, select=select, variables=variables))
 
     def compiled(self, inline: str, variables: Mapping[str, object] | None = None) -> str:
         """The SQL that a piece of Jinja becomes in this project."""
-        arguments = [*dbt_args("compile", self.settings, variables=variables), "--log-level", "none", "--inline", inline]
+        arguments = [*self._args("compile", variables=variables), "--log-level", "none", "--inline", inline]
         outcome = self._invoke(self._runner(), arguments)
         return str(outcome.result.results[0].node.compiled_code)
+
+    def _args(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> list[str]:
+        return dbt_args(command, self.settings, select=select, variables=variables, writes_to=self.writes_to)
 
     def _runner(self) -> dbtRunner:
         if self._parsed is None:
             os.environ.update(self.settings.dbt_environment)
-            self._parsed = pickle.dumps(self._invoke(dbtRunner(), dbt_args("parse", self.settings)).result)
+            self._parsed = pickle.dumps(self._invoke(dbtRunner(), self._args("parse")).result)
         # dbt changes the manifest that it is given: each command has a fresh one, which pickle makes several times as fast as a deep copy
         return dbtRunner(manifest=pickle.loads(self._parsed))
 

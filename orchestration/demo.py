@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import statistics
 import sys
 import threading
 import time
@@ -15,21 +16,31 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from orchestration.broker import Broker, BrokerSettings
 from orchestration.check import HEADER_ROOM_BYTES
+from orchestration.clock import wall_clock
 from orchestration.cluster import Cluster, Partition
+from orchestration.dlq import DeadLetters, Selection
 from orchestration.log_lines import LogLines
 from orchestration.loop import Loop, Tick
-from orchestration.query import print_rows, query
+from orchestration.operators import Wish, keep, select_deliveries, shown
+from orchestration.query import print_rows, printable, query
 from orchestration.settings import Settings, load_settings
 
 _TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
+# One partition, as a command's records are read in the order in which they were written.
+_PARTITIONS_OF_COMMANDS = 1
 _PARTITIONS = 3
 _LARGEST = 2 * 1024 * 1024
 _ORDERS = 240
 _SETTLE_SECONDS = 60
+# A message has recovered when its consumer has committed its retry, and has reported nothing for so long: the one here reports at once.
+_RECOVERED_AFTER_SECONDS = 3
+# How long the demo waits for that, at most.
+_RECOVERY_SECONDS = 60
 
 _say = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -45,6 +56,8 @@ class Progress:
     counts: Counter[str] = field(default_factory=Counter)
     last: Tick = field(default_factory=Tick)
     ticks: int = 0
+    tick_ms: list[int] = field(default_factory=list)
+    processed: set[str] = field(default_factory=set)
 
     def table(self) -> Table:
         """The state of things, as a table."""
@@ -71,18 +84,19 @@ def run_demo(settings: Settings, *, port: int | None, seconds: int) -> int:
     examples = settings.project
     if str(examples) not in sys.path:
         sys.path.insert(0, str(examples))
-    _quiet(settings.home)
+    _quiet(settings.make_home())
     _say.print(f"state goes to {settings.home}")
     with Broker(BrokerSettings(settings.broker_directory, port=port)) as broker:
         _say.print(f"a Kafka broker is up at {broker.bootstrap_servers}")
-        kafka = {"bootstrap.servers": broker.bootstrap_servers}
-        begins = _make_topics(kafka)
-        loop = Loop(load_settings(home=settings.home, kafka=kafka))
+        # what the client library would print is no news between the lines here
+        kafka = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
+        begins = _make_topics(kafka, settings.commands_topic)
+        loop = Loop(load_settings(home=settings.home, kafka=kafka, settle_seconds=min(settings.settle_seconds, _RECOVERED_AFTER_SECONDS)))
         _say.print("Spark starts, and dbt makes tables and views (the first time it downloads jars) ...")
         loop.start()
         progress = Progress(time.monotonic(), seconds)
         orders = _turn(loop, kafka, progress)
-        _settle(loop)
+        _settle(loop, progress.processed)
         findings = _audit(loop, kafka, begins, orders)
         loop.close()
         clean = _tell(loop, findings, progress)
@@ -101,6 +115,8 @@ def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[st
 
     def on_outcome(outcome: Outcome) -> None:
         progress.outcomes[outcome.outcome] += 1
+        if outcome.outcome == "processed":
+            progress.processed.add(outcome.message_id)
 
     def write() -> None:
         rounds = 12
@@ -149,6 +165,8 @@ def _show(loop: Loop, progress: Progress) -> None:
         progress.ticks += 1
         progress.counts.update(tick.counts)
         progress.last = tick if tick.did_something else progress.last
+        if tick.step_ms:
+            progress.tick_ms.append(sum(tick.step_ms.values()))
 
     loop.on_tick = on_tick
     if console.is_terminal:
@@ -171,12 +189,22 @@ def _show(loop: Loop, progress: Progress) -> None:
     loop.run()
 
 
-def _settle(loop: Loop) -> None:
-    """Decides what the consumer has reported last; what is due later waits."""
+def _settle(loop: Loop, processed: set[str]) -> None:
+    """Decides what the consumer has reported last, and waits until what it has processed counts as recovered; what is due later waits."""
     loop.stopping.clear()
-    for _ in range(10):
-        if not loop.tick().did_something:
+    deadline = time.monotonic() + _RECOVERY_SECONDS
+    while time.monotonic() < deadline:
+        busy = loop.tick().did_something
+        if not busy and not (processed & _sent(loop)):
             break
+        if not busy:
+            time.sleep(loop.settings.poll_seconds)
+
+
+def _sent(loop: Loop) -> set[str]:
+    """The messages whose last retry was sent, and of which it is not known yet that it was processed."""
+    rows = loop.spark.sql(f"select message_id from {loop.schema}.messages where state = 'sent'").collect()
+    return {row["message_id"] for row in rows}
 
 
 @dataclass(frozen=True)
@@ -232,10 +260,12 @@ def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
         print_rows(rows, "table", console)
         if analysis == "what_went_wrong":
             clean = clean and all(int(count) == 0 for what, count in rows.rows if what != "dead without a dead letter")
+    console.print(_lateness(loop, progress))
     console.print(
         f"\nIn the topics themselves: {findings.orders} orders, {findings.retries} retries, {findings.dead} dead letters; "
         f"lost {len(findings.lost)}, early {findings.early}, twice {findings.twice}."
     )
+    kept_as = _dry_run(loop, console)
     elsewhere = settings.home != Path.cwd() / ".redrive"
     home = f" --home {settings.home}" if elsewhere else ""
     environment = f"REDRIVE_HOME={settings.home} " if elsewhere else ""
@@ -245,8 +275,10 @@ def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
   uv run redrive sql{home} "select state, count(*) from messages group by state"
   uv run redrive explain{home} billing:orders/0/0    why it was sent again, or died
   uv run redrive dlq groups{home}    what died of the same
+  uv run redrive dlq show{home} ID    one of them: its payload, its stack, and whom to ask (`dlq list` has the ids)
   uv run redrive broker{home}        starts this broker again; then, beside it:
   uv run redrive run{home}           goes on where the demo stopped (REDRIVE_KAFKA__BOOTSTRAP_SERVERS as it says)
+  uv run redrive dlq redrive{home} --list {kept_as} --reason "fixed"    sends what the dry run showed, by the loop that runs
   {environment}uv run dbt build            tests and views, on the same tables"""
     )
     if not clean:
@@ -254,10 +286,46 @@ def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
     return clean
 
 
-def _make_topics(kafka: dict[str, str]) -> dict[TopicPartition, int]:
-    """Makes the topics that are missing; returns where each partition ends now: what the demo writes comes after that."""
+def _lateness(loop: Loop, progress: Progress) -> str:
+    """How late retries were sent, and why."""
+    (row,) = loop.spark.sql(
+        f"select percentile_approx(lateness_ms, array(0.5, 0.99)) as late from {loop.schema}.attempts where lateness_ms is not null"
+    ).collect()
+    if not row["late"] or not progress.tick_ms:
+        return "\nNothing was sent that could have been late."
+    median, most = (f"{ms / 1000:.1f} s" for ms in row["late"])
+    tick = f"{statistics.median(progress.tick_ms) / 1000:.1f} s"
+    return (
+        f"\nSent p50 {median}, p99 {most} after it was due, never before. A tick takes reports in, decides, and sends what is due, in "
+        "this order: what falls due meanwhile is sent with the next. Here, with broker, consumer and loop on one machine, half of the "
+        f"ticks that had something to do took more than {tick}; the first decisions of a process take seconds longer."
+    )
+
+
+def _dry_run(loop: Loop, console: Console) -> str:
+    """Shows what it would be to send the dead letters of a bug again once it is mended; returns the name that the list is kept by."""
+    dead = DeadLetters(loop.settings)
+    listed = select_deliveries(dead, "redrive", Selection(state="open", error_class="KeyError"), None)
+    wish = Wish("redrive", "the demo", "demo")
+    console.print("\n[bold]What would be sent again, if the bug behind KeyError were mended?[/bold]  (a dry run: nothing is sent)")
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for what, counts in shown(loop.seeds, wish, listed, wall_clock()):
+        for place, (name, count) in enumerate(counts):
+            table.add_row("" if place else what, str(count), escape(printable(name)))
+    console.print(table)
+    return keep(loop.settings.home, listed)
+
+
+def _make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, int]:
+    """Makes the topics that are missing; returns where each partition ends now: what the demo writes comes after that.
+
+    commands: the topic of operators' commands, if any, so that they can be given on the state that the demo leaves.
+    """
     cluster = Cluster(kafka)
-    there = cluster.describe(set(_TOPICS) & set(cluster.topic_names()))
+    names = set(cluster.topic_names())
+    if commands and commands not in names:
+        cluster.create([NewTopic(commands, num_partitions=_PARTITIONS_OF_COMMANDS, replication_factor=1)])
+    there = cluster.describe(set(_TOPICS) & names)
     ends = cluster.ends(Partition(topic.name, topic.id, number) for topic in there.values() for number in range(topic.partitions))
     missing = sorted(set(_TOPICS) - there.keys())
     cluster.create(
@@ -299,7 +367,6 @@ def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tupl
 
 def _quiet(home: Path) -> None:
     """The loop's own lines go to a file: the terminal belongs to the table."""
-    home.mkdir(parents=True, exist_ok=True)
     root = logging.getLogger()
     root.handlers = [logging.FileHandler(home / "demo.log")]
     root.handlers[0].setFormatter(LogLines())

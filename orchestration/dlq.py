@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from rich.text import Text
 
+from orchestration.catalog import missing_tables, without_tables
 from orchestration.clock import literal, parse_moment
 from orchestration.explain import history
 from orchestration.query import Rows, printable, query
@@ -126,10 +127,12 @@ class DeadLetters:
     """The dead letters of an installation, to be asked. Starts Spark where there is none yet."""
 
     def __init__(self, settings: Settings) -> None:
+        if missing := without_tables(settings):
+            raise DlqError(missing)
         self._spark: SparkSession = session_to_ask(settings)
         self._schema = schema(settings.project)
         if not self._spark.catalog.tableExists(f"{self._schema}.deliveries"):
-            raise DlqError(f"there are no tables yet under {settings.home}: `redrive run`, `redrive tick` or `dbt build` makes them")
+            raise DlqError(missing_tables(settings))
 
     def checked(self, where: str | None) -> str | None:
         """A condition that can do nothing but filter, as it came. Raises DlqError for anything else, and for what can't be parsed."""

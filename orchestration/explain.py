@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from orchestration.dbt import Dbt
+from orchestration.catalog import missing_tables
+from orchestration.dbt import dbt_to_ask
 from orchestration.rows import collected
 from orchestration.settings import Settings
 from orchestration.spark import schema, session_to_ask
@@ -89,7 +90,7 @@ class Rulebook:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._spark: SparkSession = session_to_ask(settings)
-        self._dbt = Dbt(settings)
+        self._dbt = dbt_to_ask(settings)
 
     def problems_of(self, policies: Mapping[str, str]) -> list[PolicyProblem]:
         """The policies, by name, that the SQL doesn't understand."""
@@ -175,9 +176,7 @@ class Rulebook:
         """One column of the rules that are loaded. Raises ExplainError where there are none."""
         name = f"{schema(self._settings.project)}.rules"
         if not self._spark.catalog.tableExists(name):
-            raise ExplainError(
-                f"there are no tables yet under {self._settings.home}: `redrive run`, `redrive tick` or `dbt build` makes them"
-            )
+            raise ExplainError(missing_tables(self._settings))
         return self._spark.table(name).select(column).collect()[0][column]
 
     def _ask(self, policies: Mapping[str, str], statement: str, **delay: str) -> list[Row]:

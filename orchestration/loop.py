@@ -22,6 +22,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.types import StructType
 
 from orchestration.announce import Announcer
+from orchestration.catalog import move_tables
 from orchestration.clock import LoopClock, literal
 from orchestration.cluster import Cluster, ClusterError
 from orchestration.commands import ISSUED_AT_ONCE, Commands, issued_in
@@ -203,7 +204,8 @@ class Loop:
 
     def _prepare_tables(self) -> None:
         """Makes tables and views where they are missing or the project has changed since they were made."""
-        stamp = self.settings.home / "project.digest"
+        move_tables(self.settings)
+        stamp = self.settings.project_digest
         digest = _digest(self.settings.project)
         made = stamp.read_text(encoding="utf-8") if stamp.exists() else ""
         self.spark.sql(f"create namespace if not exists {self.schema}")

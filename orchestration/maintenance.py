@@ -24,6 +24,7 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from orchestration.catalog import left_behind, missing_tables
 from orchestration.clock import literal
 from orchestration.ledgers import APPEND
 from orchestration.rows import collected
@@ -178,6 +179,8 @@ def _must_exist(spark: SparkSession, schema: str, settings: Settings) -> None:
     spark.sql(f"create namespace if not exists {schema}")
     exist = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
     missing = [table for table in TABLES if table not in exist]
+    if missing and left_behind(settings):
+        raise MaintenanceError(missing_tables(settings))
     if missing:
         raise MaintenanceError(
             f"nothing to maintain: {', '.join(missing)} {'does' if len(missing) == 1 else 'do'} not exist in the schema {schema} "

@@ -34,12 +34,17 @@ class Rows:
 
 def select(settings: Settings, statement: str, limit: int) -> Rows:
     """Runs one select. Raises QueryError for anything else, and for what Spark refuses."""
+    from orchestration.catalog import missing_tables, without_tables
     from orchestration.spark import session_to_ask
 
     text = statement.strip().rstrip(";")
     if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
         raise QueryError("one select, please (or with, show, describe, explain)")
+    if missing := without_tables(settings):
+        raise QueryError(missing)
     spark = session_to_ask(settings)
+    if not spark.catalog.tableExists(f"{_schema(settings)}.deliveries"):
+        raise QueryError(missing_tables(settings))
     parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
     if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
         raise QueryError("one select, please: this would write")

@@ -229,9 +229,26 @@ class Settings(BaseSettings):
         return self.home / "status.json"
 
     @property
+    def project_digest(self) -> Path:
+        """Which version of the project made the tables and views."""
+        return self.home / "project.digest"
+
+    @property
     def broker_directory(self) -> Path:
         """The state of the demo's broker."""
         return self.home / "broker"
+
+    def make_home(self) -> Path:
+        """Makes the directory of the state where there is none, for the loop and whatever else writes; returns it. Raises SettingsError."""
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"can't be made: {error.strerror}"
+        else:
+            if os.access(self.home, os.W_OK | os.X_OK):
+                return self.home
+            reason = "can't be written to by this user"
+        raise SettingsError([f"home is {self.home}, which {reason}. --home or REDRIVE_HOME names the directory of the state"])
 
     @property
     def dbt_environment(self) -> dict[str, str]:
@@ -265,8 +282,11 @@ class Settings(BaseSettings):
 
     @property
     def kafka_properties(self) -> Properties:
-        """For confluent-kafka (librdkafka), untouched: producers, consumers, admin clients."""
-        return Properties(self.kafka)
+        """For confluent-kafka (librdkafka), as they were set: producers, consumers, admin clients.
+
+        What the library itself would print to standard error, between a command's own lines, is off unless somebody sets `log_level`.
+        """
+        return Properties({"log_level": "0", **self.kafka})
 
     @property
     def kafka_java_properties(self) -> Properties:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -34,10 +35,14 @@ def start_session(settings: Settings) -> SparkSession:
 
     What Spark prints goes to `spark.log` in the home's logs: sixty lines at each start, among which nobody would find ours.
     """
+    settings.make_home()
+    return _session(settings, settings.home / "logs" / "spark.log")
+
+
+def _session(settings: Settings, log: Path) -> SparkSession:
     os.environ.update(settings.dbt_environment)
     # the publisher runs in Spark's Python workers: they need what is installed here, not what `python3` happens to be
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings.home.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder
     for name, value in session_configuration(settings.project).items():
         builder = builder.config(name, value)
@@ -45,7 +50,7 @@ def start_session(settings: Settings) -> SparkSession:
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     if SparkContext._gateway is not None:
         return builder.getOrCreate()
-    with _printing_to(settings.home / "logs" / "spark.log"):
+    with _printing_to(log):
         return builder.getOrCreate()
 
 
@@ -53,9 +58,33 @@ def session_to_ask(settings: Settings) -> SparkSession:
     """A session beside that of the loop, for what people ask: what there is to be read isn't known beforehand, and may be much.
 
     With adaptive execution, which a fold is better off without: what turns out to be empty is joined with nothing, what is small isn't
-    sorted.
+    sorted. Nothing is written to the home, which this user may have no right to.
     """
-    return _asking(start_session(settings))
+    return _asking(_session(to_ask(settings), scratch() / "spark.log"))
+
+
+def to_ask(settings: Settings) -> Settings:
+    """The settings by which a home is asked. One without a catalog is left as it is: a SQLite catalog makes its file when it is opened."""
+    file = catalog_file(settings)
+    return settings if file is None or file.is_file() else settings.model_copy(update={"home": scratch()})
+
+
+@lru_cache(maxsize=1)
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="redrive-")
+
+
+def scratch() -> Path:
+    """A directory of this process, removed when it ends: for what asking writes."""
+    return Path(_scratch().name)
+
+
+def catalog_file(settings: Settings) -> Path | None:
+    """The file of the catalog in profiles.yml, there or not; None for one that isn't SQLite's."""
+    configuration = session_configuration(settings.project, {**os.environ, **settings.dbt_environment})
+    name = configuration.get("spark.sql.defaultCatalog", "")
+    found = re.fullmatch(r"jdbc:sqlite:([^?]+)(?:\?.*)?", configuration.get(f"spark.sql.catalog.{name}.uri", ""))
+    return Path(found[1]).absolute() if found else None
 
 
 @lru_cache(maxsize=1)
@@ -96,33 +125,30 @@ def in_short(error: BaseException | str) -> str:
     return "; ".join([*first, *causes[-1:]]) or repr(error)
 
 
-def session_configuration(project: Path) -> dict[str, str]:
+def session_configuration(project: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The server_side_parameters of profiles.yml's target, with its env_var calls filled in."""
-    return {str(name): str(value) for name, value in _target(project)["server_side_parameters"].items()}
+    return {str(name): str(value) for name, value in _target(project, environment)["server_side_parameters"].items()}
 
 
 def schema(project: Path) -> str:
     """The schema that the tables live in."""
-    return str(_target(project)["schema"])
+    return str(_target(project, os.environ)["schema"])
 
 
-def _target(project: Path) -> dict[str, Any]:
-    profile = yaml.safe_load((project / "profiles.yml").read_text(encoding="utf-8"))["redrive"]
-    rendered: dict[str, Any] = _rendered(profile)
-    target: dict[str, Any] = rendered["outputs"][rendered["target"]]
+def _target(project: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    def env_var(name: str, default: str | None = None) -> str:
+        value = environment.get(name, default)
+        if value is None:
+            raise KeyError(f"profiles.yml needs the environment variable {name}, which is not set")
+        return value
+
+    def rendered(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: rendered(inner) for name, inner in value.items()}
+        if isinstance(value, str):
+            return Environment(undefined=StrictUndefined, autoescape=False).from_string(value).render(env_var=env_var)
+        return value
+
+    profile = rendered(yaml.safe_load((project / "profiles.yml").read_text(encoding="utf-8"))["redrive"])
+    target: dict[str, Any] = profile["outputs"][profile["target"]]
     return target
-
-
-def _rendered(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _rendered(inner) for name, inner in value.items()}
-    if isinstance(value, str):
-        return Environment(undefined=StrictUndefined, autoescape=False).from_string(value).render(env_var=_env_var)
-    return value
-
-
-def _env_var(name: str, default: str | None = None) -> str:
-    value = os.environ.get(name, default)
-    if value is None:
-        raise KeyError(f"profiles.yml needs the environment variable {name}, which is not set")
-    return value

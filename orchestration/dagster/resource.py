@@ -76,13 +76,12 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def require_tables(self) -> None:
         """Raises NothingYetError where no loop has made the tables."""
+        from orchestration.catalog import missing_tables
         from orchestration.spark import schema
 
         name = f"{schema(self.settings.project)}.deliveries"
         if not self.spark.catalog.tableExists(name):
-            raise NothingYetError(
-                f"there are no tables yet under {self.settings.home}: materialise `events` (a tick makes them), or run the loop once"
-            )
+            raise NothingYetError(f"{missing_tables(self.settings)}. In Dagster: materialise `events`, which is a tick")
 
     def new_loop(self, *, take_over: bool, on_tick: Callable[[Tick], None] | None = None) -> Loop:
         """A loop that has not started yet. Raises BusyError, SettingsError."""

@@ -206,7 +206,7 @@ def lock_catalog(state: Path) -> Callable[[], None]:
 
 def lose_directory(state: Path) -> Callable[[], None]:
     """A warehouse that can neither be written to nor read; returns how to end that."""
-    directory = state / "warehouse" / "publish_results" / "data"
+    directory = state / "warehouse" / "redrive" / "publish_results" / "data"
     moved = directory.rename(directory.with_name("gone"))
     directory.touch()
 

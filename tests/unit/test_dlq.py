@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -197,7 +196,10 @@ finally:
         ("dlq redrive m", ["m1"]),
     ],
 )
-def test_the_shell_completes_options_and_what_is_known_without_asking_spark(tmp_path: Path, typed: str, offered: list[str]) -> None:
+def test_the_shell_completes_options_and_what_is_known_without_asking_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, offered: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     completion.remember(tmp_path, Rows(("message_id", "error_class"), (("m1", "com.acme.A"),), more=False))
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "0123456789ab.jsonl").touch()
@@ -214,7 +216,8 @@ def test_the_shell_completes_options_and_what_is_known_without_asking_spark(tmp_
     assert (done.stdout.split(), done.stderr) == (offered, "")
 
 
-def test_what_was_shown_is_remembered_and_what_is_broken_is_nothing(tmp_path: Path) -> None:
+def test_what_was_shown_is_remembered_and_what_is_broken_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert completion.recall(tmp_path) == {}
     completion.remember(
         tmp_path, Rows(("message_id", "error_class", "attempts"), (("m1", "E", 1), ("m2", None, 2), ("m\x1b", "E", 3)), more=False)
@@ -222,7 +225,9 @@ def test_what_was_shown_is_remembered_and_what_is_broken_is_nothing(tmp_path: Pa
     completion.remember(tmp_path, Rows(("message_id",), (("m3",), ("m1",)), more=False))
     assert completion.recall(tmp_path) == {"message_id": ["m3", "m1", "m2"], "error_class": ["E"]}
     for broken in ("", "[]", '{"message_id": 7}', "\xff"):
-        (tmp_path / "completion.json").write_text(broken, encoding="latin-1")
+        completion.remembered_in(tmp_path).write_text(broken, encoding="latin-1")
         assert completion.recall(tmp_path) == {}
-    completion.remember(tmp_path / "absent", Rows(("message_id",), (("m",),), more=False))
-    assert json.dumps(completion.recall(tmp_path / "absent")) == "{}"
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nope")
+    completion.remember(tmp_path, Rows(("message_id",), (("m",),), more=False))
+    assert completion.recall(tmp_path) == {}

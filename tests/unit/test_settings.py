@@ -98,7 +98,9 @@ def test_kafka_properties_pass_through(
 ) -> None:
     (project / "redrive.toml").write_text(file)
     set_all(monkeypatch, environment)
-    assert load_settings().kafka_properties == expected
+    settings = load_settings()
+    assert settings.kafka == expected
+    assert settings.kafka_properties == {"log_level": "0", **expected}
 
 
 @pytest.mark.parametrize(
@@ -352,3 +354,18 @@ def test_every_setting_says_what_is_allowed() -> None:
 
     for name in Settings.model_fields:
         assert "None" not in _allowed(name)
+
+
+@pytest.mark.parametrize("home", ["/proc/nope", "/proc/nope/deeper"])
+def test_a_home_that_can_not_be_made_or_written_says_so_in_a_line(home: str) -> None:
+    with pytest.raises(SettingsError) as wrong:
+        load_settings(home=home).make_home()
+    (problem,) = wrong.value.problems
+    assert home in problem
+    assert "--home or REDRIVE_HOME" in problem
+
+
+def test_a_home_is_made_once(tmp_path: Path) -> None:
+    settings = load_settings(home=tmp_path / "a" / "b")
+    assert settings.make_home() == settings.make_home() == tmp_path / "a" / "b"
+    assert settings.home.is_dir()

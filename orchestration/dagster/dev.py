@@ -1,0 +1,42 @@
+"""`redrive dagster`: `dagster dev` with an instance that keeps what happened, and asks and tells nobody anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestration.settings import Settings
+
+_INSTANCE = Path(__file__).with_name("dagster.yaml")
+
+
+def serve(settings: Settings, arguments: Sequence[str]) -> None:
+    """Becomes `dagster dev`, so that signals and the exit code are its own."""
+    environment = environment_of(settings)
+    print(f"DAGSTER_HOME is {environment['DAGSTER_HOME']}", file=sys.stderr, flush=True)
+    # where pyproject.toml says what to load
+    os.chdir(settings.project)
+    os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *arguments], environment)
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """What Dagster needs to know: the settings that paths depend on, as it starts elsewhere, and where it keeps its own state.
+
+    A home of the user's own is left as it is. Ours gets the project's dagster.yaml, once: a copy that was changed stays.
+    """
+    paths = {"REDRIVE_HOME": settings.home, "REDRIVE_PROJECT": settings.project, "REDRIVE_SEEDS": settings.seeds}
+    environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
+    if config := os.environ.get("REDRIVE_CONFIG"):
+        environment["REDRIVE_CONFIG"] = str(Path(config).absolute())
+    elif (file := Path("redrive.toml").absolute()).is_file():
+        environment["REDRIVE_CONFIG"] = str(file)
+    if not os.environ.get("DAGSTER_HOME"):
+        home = settings.make_home() / "dagster"
+        home.mkdir(exist_ok=True)
+        if not (home / _INSTANCE.name).exists():
+            shutil.copyfile(_INSTANCE, home / _INSTANCE.name)
+        environment["DAGSTER_HOME"] = str(home)
+    return environment

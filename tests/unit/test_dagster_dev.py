@@ -1,0 +1,74 @@
+"""`redrive dagster` runs `dagster dev` with a home of its own, in which telemetry and the dialog are off."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from orchestration.cli import app
+
+PROJECT = Path(__file__).parents[2]
+
+
+class Replaced(Exception):  # noqa: N818 - no error: this process would be another program now
+    """The process became another program."""
+
+
+@pytest.fixture
+def became(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str], Path]]:
+    """What this process was replaced by: arguments, environment, directory."""
+    found: list[tuple[list[str], dict[str, str], Path]] = []
+
+    def execve(program: str, arguments: list[str], environment: dict[str, str]) -> None:
+        assert program == arguments[0] == sys.executable
+        found.append((arguments[1:], environment, Path.cwd()))
+        raise Replaced
+
+    monkeypatch.setattr(os, "execve", execve)
+    monkeypatch.setenv("REDRIVE_PROJECT", str(PROJECT))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def _call(*arguments: str) -> None:
+    assert isinstance(CliRunner().invoke(app, ["dagster", *arguments]).exception, Replaced)
+
+
+def test_dagster_has_a_home_in_the_state_with_telemetry_and_the_dialog_off(
+    tmp_path: Path, became: list[tuple[list[str], dict[str, str], Path]]
+) -> None:
+    (tmp_path / "redrive.toml").write_text("slots = 3\n")
+    _call("--home", "state", "--port", "3333", "--verbose")
+    ((arguments, environment, directory),) = became
+    assert (arguments, directory) == (["-m", "dagster", "dev", "--port", "3333", "--verbose"], PROJECT)
+    home = Path(environment["DAGSTER_HOME"])
+    assert home == tmp_path / "state" / "dagster"
+    said = yaml.safe_load((home / "dagster.yaml").read_text(encoding="utf-8"))
+    assert (said["telemetry"]["enabled"], said["nux"]["enabled"]) == (False, False)
+    # it starts in the project: what was found from here is named in full
+    assert environment["REDRIVE_HOME"] == str(tmp_path / "state")
+    assert environment["REDRIVE_CONFIG"] == str(tmp_path / "redrive.toml")
+
+
+def test_what_a_user_has_changed_or_chosen_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, became: list[tuple[list[str], dict[str, str], Path]]
+) -> None:
+    _call("--home", "state")
+    own = tmp_path / "state" / "dagster" / "dagster.yaml"
+    own.write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    _call("--home", "state")
+    assert own.read_text(encoding="utf-8") == "telemetry: {enabled: false}\n"
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "elsewhere"))
+    _call("--home", "other")
+    assert became[-1][1]["DAGSTER_HOME"] == str(tmp_path / "elsewhere")
+    assert not (tmp_path / "other").exists()
+
+
+def test_dagsters_temporary_folders_are_no_part_of_the_project() -> None:
+    assert ".tmp_dagster_home_*/" in (PROJECT / ".gitignore").read_text(encoding="utf-8").splitlines()
