@@ -7,7 +7,10 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from orchestration.query import Rows
     from orchestration.seeds import Seeds
 
+log = logging.getLogger(__name__)
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
 _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -55,11 +59,17 @@ def main() -> None:
 def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing waits and nothing came for --idle-for.")] = False,
     idle_for: Annotated[int | None, typer.Option("--idle-for", help="Seconds.")] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(
+            "--at-most", min=1, help="End after so many seconds in any case; with --until-idle with code 1, if it isn't idle then."
+        ),
+    ] = None,
     home: _Home = None,
 ) -> None:
-    """Turn the loop until it is stopped: intake, fold, publish. SIGTERM and Ctrl-C end it after the current step."""
+    """Turn the loop until it is stopped: intake, fold, publish. SIGTERM and Ctrl-C end it; what is being sent is written down."""
     settings = _settings(home=home, idle_for_seconds=idle_for)
-    _with_loop(settings, until_idle=until_idle)
+    _with_loop(settings, until_idle=until_idle, at_most=at_most)
 
 
 @app.command()
@@ -70,6 +80,8 @@ def tick(home: _Home = None) -> None:
     loop = _loop(Loop, _settings(home=home))
     done = loop.tick()
     loop.close()
+    if loop.superseded_by is not None:
+        raise SystemExit(SUPERSEDED_EXIT)
     print(json.dumps({"counts": done.counts, "step_ms": done.step_ms}))
 
 
@@ -844,26 +856,76 @@ def _settings(**options: object) -> Settings:
     return settings
 
 
-def _with_loop(settings: Settings, *, until_idle: bool) -> None:
+def _with_loop(settings: Settings, *, until_idle: bool, at_most: int | None) -> None:
     from orchestration.loop import Loop
 
     loop = _loop(Loop, settings)
-    loop.run(until_idle=until_idle)
+    idle = loop.run(until_idle=until_idle, at_most=at_most)
     if loop.superseded_by is not None:
         # said already; a code of its own, so that a supervisor doesn't start what would take over in turn
         raise SystemExit(SUPERSEDED_EXIT)
+    if until_idle and not idle and not loop.stopping.is_set():
+        # said already, with what it waits for
+        raise SystemExit(1)
 
 
 def _loop(make: type[Loop], settings: Settings) -> Loop:
-    """A loop that has started, and that SIGTERM and Ctrl-C end after the current step."""
+    """A loop that has started, and that SIGTERM and Ctrl-C end."""
     if not settings.kafka_properties.get("bootstrap.servers"):
         raise SettingsError(["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"])
     loop = make(settings)
-    _stop_on_signals(loop.stopping.set)
+    end_on_signals(loop)
     loop.start()
     return loop
 
 
-def _stop_on_signals(stop: Callable[[], None]) -> None:
+# How long a loop that was told to end has for it, in seconds: a fold takes longer, and needs not be waited for.
+_GRACE = 2.0
+
+
+def end_on_signals(loop: Loop) -> None:
+    """Lets SIGTERM and Ctrl-C end the loop, and the process: within seconds, whatever it is doing, but for what it is sending.
+
+    A loop may end anywhere, and the next one goes on from there; only what is sent and not written down would be sent again. The second
+    signal doesn't wait for that either.
+    """
+
+    # a handler runs when the call returns that the main thread is in: one into librdkafka takes ten seconds where the broker is gone
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+    signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop())
+        signal.signal(number, lambda *_: None)
+    # dbt's locks are left to this process's tracker, which would say so
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
+    threading.Thread(target=_end_when_told, args=(loop, heard, told), name="signals", daemon=True).start()
+
+
+def _end_when_told(loop: Loop, heard: socket.socket, told: socket.socket) -> None:
+    """Hears signals. told: the other end, which must stay open."""
+    ends = False
+    while told.fileno() >= 0:
+        number = signal.Signals(heard.recv(1)[0])
+        if number not in (signal.SIGTERM, signal.SIGINT):
+            continue
+        if ends:
+            os._exit(128 + number)
+        ends = True
+        loop.stopping.set()
+        threading.Thread(target=_end_in_time, args=(loop, number.name), name="end", daemon=True).start()
+
+
+def _end_in_time(loop: Loop, why: str) -> None:
+    """Ends the process if the loop does not get to it."""
+    log.info("%s: the loop ends", why)
+    time.sleep(_GRACE)
+    if loop.sending.locked():
+        log.info("what is being sent is written down before the end")
+        with loop.sending:
+            pass
+        time.sleep(_GRACE)
+    with loop.sending:
+        try:
+            loop.say_goodbye()
+        finally:
+            os._exit(0 if loop.superseded_by is None else SUPERSEDED_EXIT)

@@ -321,6 +321,22 @@ class Gates:
         for row in collected(probes.dropDuplicates(["delivery_id"])):
             self._is_under_way(row["gate"], row)
 
+    def find_undecided(self, after: int) -> None:
+        """Finds what was asked for and is not decided yet, by the events after a batch: asked for again, it would be released twice."""
+        if not self._gates:
+            return
+        asked = self.spark.sql(
+            f"""
+            select detail as scope, max(batch) as batch from {self.schema}.events
+            where batch > {after:d} and kind in ('probe', 'release')
+            group by detail
+            """
+        )
+        for row in asked.collect():
+            gate = self._gates.get(row["scope"])
+            if gate is not None:
+                gate.waits_for = row["batch"]
+
     def _results_after(self, batch: int) -> DataFrame:
         return self.spark.sql(f"select * from {self.schema}.publish_results where batch > {batch:d}")
 

@@ -73,9 +73,18 @@ class Ledgers:
 
     def superseded_by(self) -> int | None:
         """The generation that has taken over from this one, if any."""
-        row = self._spark.sql(f"select max(generation) as generation from {self.name('ticks')}").collect()[0]
-        newest = int(row["generation"] or 0)
+        newest = self.newest_generation()
         return newest if newest > self.generation else None
+
+    def newest_generation(self) -> int:
+        """The generation of the loop that started last; 0 where none has."""
+        row = self._spark.sql(f"select max(generation) as generation from {self.name('ticks')}").collect()[0]
+        return int(row["generation"] or 0)
+
+    def has_said_its_end(self, generation: int) -> bool:
+        """Whether a loop has written its last row: nothing of it is missing in any ledger then, and nothing follows."""
+        found = self._spark.sql(f"select 1 from {self.name('ticks')} where generation = {generation:d} and kind = 'end' limit 1")
+        return bool(found.collect())
 
     def has(self, ledger: str, batch: int) -> bool:
         """Whether this loop's append of a batch is in the ledger."""

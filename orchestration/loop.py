@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from orchestration.intake import COMMANDS, Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
+from orchestration.presence import Presence
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
 from orchestration.rows import collected
 from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
@@ -40,13 +41,23 @@ from orchestration.settings import Settings
 from orchestration.spark import in_short, start_session
 from orchestration.spark import schema as schema_of
 from orchestration.status import Status, text, write_status
-from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, take_charge
+from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, refuse_superseded, take_charge
 from publisher import SettingsError as PublisherSettingsError
 
 log = logging.getLogger(__name__)
 
 # Between the attempts of a start to take over from a loop that is still writing, in seconds.
 _TAKE_OVER_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
+
+# How long a loop that can send nothing more has to write down what it sent last, and how often it is looked whether it has, in seconds.
+_LAST_WORDS = 15.0
+_LAST_WORDS_GLANCE = 0.2
+
+# How long Kafka has to say, at the beginning of a tick, which loop is in charge, in milliseconds: each send asks once more.
+_GLANCE_MS = 1_000
+
+# How often a loop that runs until it is idle says what it waits for, in seconds.
+_SAYS_EVERY = 60.0
 
 # The first pause after trouble, and the longest: doubled in between.
 _PAUSE = timedelta(seconds=1)
@@ -127,6 +138,8 @@ class Loop:
     def __init__(self, settings: Settings, on_tick: Callable[[Tick], None] | None = None) -> None:
         self.settings = settings
         self.stopping = threading.Event()
+        self.sending = threading.Lock()
+        """Held while messages are sent, until it is written down what became of them: a process that ends in between sends them twice."""
         self.on_tick = on_tick
         self._trouble: dict[str, Pause] = {}
         self._set_aside: dict[str, SetAside] = {}
@@ -138,7 +151,10 @@ class Loop:
         self._undecided = 0
         self._undecided_since: datetime | None = None
         self._tick = 0
+        self._begun = Tick()
         self._in_charge = False
+        self._started = False
+        self._has_ended = False
         self.superseded_by: int | None = None
         self.announcer: Announcer | None = None
         self.metrics: Metrics | None = None
@@ -150,9 +166,10 @@ class Loop:
     # ---------- start
 
     def start(self) -> None:
-        """Goes on from the last row of `ticks`, takes the next generation, and decides what was left undecided.
+        """Goes on from the last row of `ticks`, takes the next generation, sends what is due, and decides what was left undecided.
 
-        Raises SeedError, DbtError.
+        Whatever takes long and needs nothing of the loop before comes first, so that little time lies between that loop's last send and the
+        first one here. Returns early where it is told to stop, or another loop is in charge. Raises SeedError, DbtError.
         """
         self.seeds = read_seeds(self.settings.seeds)
         self.spark: SparkSession = start_session(self.settings)
@@ -160,15 +177,39 @@ class Loop:
         self.dbt = Dbt(self.settings)
         self._prepare_tables()
         self.cluster = Cluster(self.settings.kafka_properties)
-        self._take_over()
-        self.publisher = self._publish_step()
+        self._presence = Presence(self.settings.home)
         self._rules_hash: str | None = None
+        if not self._take_over():
+            return
+        self._say_who_is_in_charge()
+        self.publisher = self._publish_step()
         self._begin_to_announce()
         self._begin_to_measure()
         self._find_undecided()
-        self._fold(Tick())
-        self._load_seeds()
-        log.info("generation %d of instance %s is in charge", self.ledgers.generation, self.settings.instance)
+        left, upto = self._undecided, self.ledgers.batch
+        self._send_first()
+        if left and not self.stopping.is_set():
+            # by the rules that are in the tables; what has come since is decided by those that are loaded now
+            self._fold(Tick(), upto)
+            self._find_undecided()
+        if not self.stopping.is_set():
+            self._load_seeds()
+
+    def _send_first(self) -> None:
+        """Sends what is due before anything is decided: a first fold takes half a minute, and one that ends the process does so each time.
+
+        Reports are taken in first all the same: they tell what was sent by a loop that was killed before it could write that down. All this
+        counts as the beginning of the first tick.
+        """
+        tick = self._begun
+        self._take_in(tick)
+        while not self.stopping.is_set():
+            tick.rest = False
+            self._publish(tick)
+            if not tick.rest:
+                break
+        if tick.did_something:
+            log.info("before anything is decided: %s", _rows(tick))
 
     def _begin_to_announce(self) -> None:
         """Goes on announcing where the last loop got to; from now on, if that one didn't."""
@@ -217,23 +258,24 @@ class Loop:
             stamp.write_text(digest, encoding="utf-8")
             self._seeds_file.write_text(self._seeds_stamp(self._loaded_rules()), encoding="utf-8")
 
-    def _take_over(self) -> None:
-        """Takes the next generation, by a row in each ledger: from then on every append of an older loop is refused.
+    def _take_over(self) -> bool:
+        """Takes the next generation: in Kafka, so that an older loop sends nothing more, then by a row in each ledger, so that it appends
+        nothing more. In between it may write down what it has sent, or that would be sent again here.
 
-        `ticks` first, so that the older one sees who refused it. Whatever it may have appended in between is taken in its stride: the ends
-        are read again, and where it had got to is read last.
+        Where Kafka gives no answer the tables are taken all the same, and Kafka before the first send. `ticks` is the first ledger, so that
+        the older one sees who refused it. What it appends in between does no harm: the ends are read again, and where it had got to is read
+        last. Returns whether this loop is in charge of the tables.
         """
         for pause in (*_TAKE_OVER_PAUSES, None):
-            self.ledgers = Ledgers(self.spark, self.schema)
-            self.ledgers.read_end()
-            last = self._last_tick()
-            self.ledgers.generation = (last["generation"] if last else 0) + 1
-            self.clock = LoopClock(last["loop_time"] if last else None)
-            self.floor: datetime = last["floor"] if last else self.clock.now()
-            self.watermark = max(int(last["watermark"]) if last else 0, self._max_batch("deliveries"))
-            self._set_aside = _set_aside_in(last)
-            self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
-            self._watch(last)
+            last = self._go_on()
+            self._in_charge = False
+            if not self.stopping.is_set():
+                self._next_in_kafka()
+            if self.stopping.is_set():
+                return False
+            if self._in_charge and self._hear_last_words(last):
+                before, last = self.ledgers.generation, self._go_on()
+                self._in_charge = self.ledgers.generation == before
             try:
                 self.ledgers.append("ticks", self._tick_row("start", Tick()), self.clock.now())
                 break
@@ -242,11 +284,65 @@ class Loop:
                 if pause is None:
                     raise
             time.sleep(pause)
+        self._started = True
+        self._presence.show(self.ledgers.generation)
         for ledger in ("events", "publish_results"):
             self._append_start(ledger)
         # only now, as the older loop could still tell of such sends until then
         self._postponed = self._still_unknown()
         self.intake.positions.update(self._positions(last))
+        return True
+
+    def _go_on(self) -> SparkRow | None:
+        """Reads where the last loop has got to, and its last row of `ticks`; this one's generation is the next."""
+        self.ledgers = Ledgers(self.spark, self.schema)
+        self.ledgers.read_end()
+        last = self._last_tick()
+        self.ledgers.generation = (last["generation"] if last else 0) + 1
+        self.clock = LoopClock(last["loop_time"] if last else None)
+        self.floor: datetime = last["floor"] if last else self.clock.now()
+        self.watermark = max(int(last["watermark"]) if last else 0, self._max_batch("deliveries"))
+        self._set_aside = _set_aside_in(last)
+        self.intake = Intake(self.spark, self.settings, self.cluster, self.ledgers, self.seeds.rows["sources"], self._positions(last))
+        self._watch(last)
+        return last
+
+    def _next_in_kafka(self) -> None:
+        """Takes the generation in Kafka, if Kafka answers."""
+        try:
+            self._fence()
+        except SupersededError as error:
+            if not self._knows(error.by):
+                self._superseded(error.by)
+            # else it is starting just now: whoever appends to the tables first is in charge, and the other one tries again
+        except (ClusterError, SessionLostError) as error:
+            self._cannot_send(error)
+
+    def _hear_last_words(self, last: SparkRow | None) -> bool:
+        """Waits until the loop before, which can send nothing more, has written down what it sent; says whether it may have written.
+
+        Not where it has ended before. A loop that is frozen, or was killed elsewhere, is not waited for without end.
+        """
+        if last is None or last["kind"] == "end" or self._presence.has_ended(last["generation"]):
+            return False
+        before = last["generation"]
+        log.info("generation %d may be at work: it gets %g s to write down what it has sent", before, _LAST_WORDS)
+        deadline = time.monotonic() + _LAST_WORDS
+        while not (self._presence.has_ended(before) or self.ledgers.has_said_its_end(before) or self.stopping.is_set()):
+            if time.monotonic() >= deadline:
+                log.warning("generation %d does not say that it has ended: what it sent and has not written down is sent again", before)
+                break
+            time.sleep(_LAST_WORDS_GLANCE)
+        return True
+
+    def _say_who_is_in_charge(self) -> None:
+        if self._in_charge:
+            log.info("generation %d of instance %s is in charge", self.ledgers.generation, self.settings.instance)
+        else:
+            log.warning(
+                "generation %d of instance %s is in charge of the tables, and not yet in Kafka: nothing is sent until it is",
+                self.ledgers.generation, self.settings.instance,
+            )  # fmt: skip
 
     def _append_start(self, ledger: str) -> None:
         """The row by which this loop takes over in a ledger."""
@@ -388,15 +484,22 @@ class Loop:
     def tick(self) -> Tick:
         """Intake, fold, publish: what there is of each. A step that can't be done now is left for later, and said."""
         self._tick += 1
-        tick = Tick()
+        tick, self._begun = self._begun, Tick()
+        tick.rest = False
         began = self.clock.now()
         self._settled = {}
         if self._unsure and self._has_paused("ledgers"):
             self._read_again()
-        self._reload_changed_seeds()
-        self._take_in(tick)
+        self._look_who_is_in_charge()
+        if not self.stopping.is_set():
+            self._reload_changed_seeds()
+        if not self.stopping.is_set():
+            self._take_in(tick)
         if not self.stopping.is_set():
             self._obey(tick)
+        if not self.stopping.is_set() and self._undecided and (self._cold or "fold" in self._trouble):
+            # a first fold takes long, and one that fails may take as long each time: what is due doesn't wait for it
+            self._publish(tick)
         if not self.stopping.is_set():
             self._fold(tick)
         if not self.stopping.is_set():
@@ -457,9 +560,9 @@ class Loop:
             self._await_decision(events, recorded_at)
         taken = all(self.intake.positions[part.partition.key] >= part.end for part in available)
         tick.took_all = taken and not self.intake.unanswered
-        tick.counts["events"] = events
+        tick.counts["events"] = tick.counts.get("events", 0) + events
         tick.rest = tick.rest or events >= self.settings.intake_max_rows
-        tick.step_ms["intake"] = _ms_since(began)
+        tick.step_ms["intake"] = tick.step_ms.get("intake", 0) + _ms_since(began)
         self.intake.commit_offsets()
 
     def _obey(self, tick: Tick) -> None:
@@ -504,14 +607,14 @@ class Loop:
         (row,) = collected(self.spark.sql(f"select count(*) as inputs, min(recorded_at) as since from ({undecided})"))
         if row["inputs"]:
             self._await_decision(int(row["inputs"]) - self._undecided, row["since"])
+        self.gates.find_undecided(self.watermark)
 
-    def _fold(self, tick: Tick) -> None:
+    def _fold(self, tick: Tick, upto: int | None = None) -> None:
         if self._undecided == 0 or not self._may("fold") or self._unsure:
             return
-        self._decide(tick)
+        self._decide(tick, self.ledgers.batch if upto is None else upto)
 
-    def _decide(self, tick: Tick) -> None:
-        upto = self.ledgers.batch
+    def _decide(self, tick: Tick, upto: int) -> None:
         try:
             if self._is_superseded():
                 return
@@ -559,8 +662,15 @@ class Loop:
         except Exception as error:
             self._tables_failed(error)
             return
+        with self.sending:
+            self._send(tick, now)
+
+    def _send(self, tick: Tick, now: datetime) -> None:
         began = time.monotonic()
         try:
+            # a newer loop that does not reach Kafka has fenced nothing there
+            if self._is_superseded():
+                return
             before = self.ledgers.batch
             self._record_late()
             self.gates.sent(before, now)
@@ -586,7 +696,7 @@ class Loop:
             self._next_due = None
             return
         if any(tick.counts.get(outcome) for outcome in ("delivered", "failed", "unknown")):
-            tick.step_ms["publish"] = _ms_since(began)
+            tick.step_ms["publish"] = tick.step_ms.get("publish", 0) + _ms_since(began)
         self._well("ledgers")
         again = [
             *(aside.until for aside in self._set_aside.values()),
@@ -603,10 +713,16 @@ class Loop:
             return
         floor = self._lowest_floor()
         gated = self.publisher.waiting(floor, now, gates=closed)
-        tick.counts["held"], asked = self.gates.hold(self.publisher, Due(floor, now, now), gated)
+        held, asked = self.gates.hold(self.publisher, Due(floor, now, now, undecided_after=self._undecided_after), gated)
+        tick.counts["held"] = tick.counts.get("held", 0) + held
         if asked:
             self._await_decision(asked, now)
             tick.rest = True
+
+    @property
+    def _undecided_after(self) -> int | None:
+        """The last batch that is decided, where there are inputs after it: see Due."""
+        return self.watermark if self._undecided else None
 
     def _lowest_floor(self) -> datetime:
         """Nothing that is open was due before, wherever it goes."""
@@ -622,7 +738,7 @@ class Loop:
 
     def _publish_due(self, tick: Tick, now: datetime) -> None:
         """Sends what is due, but for the destinations that are set aside, and moves the floor over it."""
-        what = Due(self.floor, now, now, without=tuple(self._set_aside))
+        what = Due(self.floor, now, now, without=tuple(self._set_aside), undecided_after=self._undecided_after)
         waiting = self.publisher.waiting(what.floor, what.upto)
         self._next_due = waiting.next_due or now + HORIZON
         if waiting.rows == 0:
@@ -643,14 +759,15 @@ class Loop:
         for topic, reason in stops.items():
             self._set_aside[topic] = SetAside(reason, now + _PAUSE, floor=what.floor)
             log.warning("destination %s is set aside, its messages wait: %s", topic, reason)
-        self._move_floor(published.upto)
+        if what.undecided_after is None:
+            self._move_floor(published.upto)
         if not published.complete:
             self._next_due = None
 
     def _publish_set_aside(self, tick: Tick, topic: str, now: datetime) -> None:
         """Tries a destination again that was set aside: first with little of what waits for it, then, step by step, with the rest."""
         aside = self._set_aside[topic]
-        what = Due(aside.floor, min(now, aside.floor + aside.reach), now, only=topic)
+        what = Due(aside.floor, min(now, aside.floor + aside.reach), now, only=topic, undecided_after=self._undecided_after)
         waiting = self.publisher.waiting(what.floor, what.upto, topic=topic)
         upto = what.upto
         if waiting.rows:
@@ -664,9 +781,13 @@ class Loop:
                 return
             upto = published.upto
         if upto < now:
-            self._set_aside[topic] = aside.done(max(aside.floor, self._closed_until(upto)), now)
+            floor = aside.floor if what.undecided_after is not None else max(aside.floor, self._closed_until(upto))
+            self._set_aside[topic] = aside.done(floor, now)
             tick.rest = True
         else:
+            if what.undecided_after is not None:
+                # what an undecided event names was left out, and is looked for again
+                self._keep_floor_under(aside.floor)
             log.warning("destination %s is no longer set aside: what waited for it is sent", topic)
             del self._set_aside[topic]
 
@@ -734,31 +855,56 @@ class Loop:
         self.gates.untold.clear()
 
     def _take_charge(self) -> bool:
-        """Tells Kafka, before the first send, that this loop is in charge: what older ones still send is fenced.
-
-        The generation is kept beside the offsets of the sources' topics, as those are the ones that a loop may certainly read.
-        """
+        """Takes the generation in Kafka, where the start could not: before the first send."""
         try:
-            self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.seeds, name)))
-            self.publisher = self._publish_step()
-            slots = int(self.spark.sql(f"select max(slots) as slots from {self.schema}.ticks").collect()[0]["slots"] or 0)
-            take_charge(self.publisher.settings, self._fence_topics, max(slots, self.settings.slots))
+            self._fence()
         except SupersededError as error:
-            if self.ledgers.superseded_by() is None:
-                log.error(
-                    "Kafka knows of generation %d of instance %s, these tables of none above %d: another installation has the same name, "
-                    "or the state of an earlier one is gone. Set `instance` (REDRIVE_INSTANCE) to a name of its own",
-                    error.by, self.settings.instance, self.ledgers.generation,
-                )  # fmt: skip
+            self._knows(error.by)
             self._superseded(error.by)
             return False
         except (ClusterError, SessionLostError) as error:
-            name = f" ({error.trouble.error.name})" if isinstance(error, SessionLostError) else ""
-            self._say("sends", f"nothing can be sent yet: {error}{name}")
+            self._cannot_send(error)
             return False
-        self._in_charge = True
+        self._say_who_is_in_charge()
         self._well("sends")
         return True
+
+    def _fence(self) -> None:
+        """Tells Kafka that this loop is in charge: what older ones still send is fenced.
+
+        The generation is kept beside the offsets of the sources' topics, as those are the ones that a loop may certainly read.
+        """
+        self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.seeds, name)))
+        self.publisher = self._publish_step()
+        slots = int(self.spark.sql(f"select max(slots) as slots from {self.schema}.ticks").collect()[0]["slots"] or 0)
+        take_charge(self.publisher.settings, self._fence_topics, max(slots, self.settings.slots))
+        self._in_charge = True
+
+    def _cannot_send(self, error: Exception) -> None:
+        name = f" ({error.trouble.error.name})" if isinstance(error, SessionLostError) else ""
+        self._say("sends", f"nothing can be sent yet: {error}{name}")
+
+    def _knows(self, generation: int) -> bool:
+        """Whether a generation that is in Kafka is one of these tables: of a loop that has started, or takes the next number just now."""
+        knows = generation <= self.ledgers.newest_generation() + 1
+        if not knows:
+            log.error(
+                "Kafka knows of generation %d of instance %s, these tables of none above %d: another installation has the same name, "
+                "or the state of an earlier one is gone. Set `instance` (REDRIVE_INSTANCE) to a name of its own",
+                generation, self.settings.instance, self.ledgers.newest_generation(),
+            )  # fmt: skip
+        return knows
+
+    def _look_who_is_in_charge(self) -> None:
+        """Ends this loop as soon as Kafka knows of a newer one, which waits until it has ended. Each send looks for itself, too."""
+        if not self._in_charge or {"kafka", "sends"} & self._trouble.keys():
+            return
+        try:
+            refuse_superseded(replace(self.publisher.settings, metadata_timeout_ms=_GLANCE_MS))
+        except SupersededError as error:
+            self._superseded(error.by)
+        except SessionLostError as error:
+            log.debug("Kafka does not say which loop is in charge: %s", error)
 
     def _is_superseded(self) -> bool:
         """Looks whether another loop is in charge: dbt's append is not guarded, as what it adds then are only copies."""
@@ -957,38 +1103,92 @@ class Loop:
 
     # ---------- until it is stopped
 
-    def run(self, *, until_idle: bool = False) -> None:
-        """Turns until `stopping` is set; with until_idle, until nothing waits and nothing came for idle_for_seconds."""
-        idle_since = time.monotonic()
+    def run(self, *, until_idle: bool = False, at_most: float | None = None) -> bool:
+        """Turns until `stopping` is set; with until_idle, until nothing waits and nothing came for idle_for_seconds.
+
+        at_most: ends after so many seconds in any case. Returns whether it was idle in the end.
+        """
+        began = said = idle_since = time.monotonic()
+        idle = False
         while not self.stopping.is_set():
+            if at_most is not None and time.monotonic() - began >= at_most:
+                log.info("its time of %g s is over; %s", at_most, self._what_it_waits_for())
+                break
+            if until_idle and time.monotonic() - said >= _SAYS_EVERY:
+                said = time.monotonic()
+                log.info("not idle yet; %s", self._what_it_waits_for())
             tick = self.tick()
             if tick.did_something or self._trouble or self._set_aside:
                 idle_since = time.monotonic()
             if until_idle and time.monotonic() - idle_since >= self.settings.idle_for_seconds:
                 if self.waiting() == 0:
                     log.info("nothing waits, and nothing came for %d s", self.settings.idle_for_seconds)
+                    idle = True
                     break
                 idle_since = time.monotonic()
             if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
                 if self._cold and not tick.did_something and self._may("fold") and self._may("ledgers"):
                     # of nothing, while there is nothing to do: the first one takes some seconds more than the others
-                    self._decide(Tick())
+                    self._decide(Tick(), self.ledgers.batch)
                 self.stopping.wait(self._pause())
         self.close()
+        return idle
+
+    def _what_it_waits_for(self) -> str:
+        """Why it isn't idle, in a line."""
+        reasons = [f"{what}: {pause.why}" for what, pause in self._trouble.items()]
+        reasons += [f"destination {topic}: {pause.why}" for topic, pause in self._set_aside.items()]
+        if self._undecided:
+            reasons.append(f"{self._undecided} inputs are not decided")
+        try:
+            waiting = self.waiting()
+        except Exception as error:
+            if _is_gone(error):
+                raise
+            reasons.append(f"the tables can't be read: {in_short(error)}")
+        else:
+            if waiting:
+                reasons.append(f"{waiting} deliveries are open" + (f", the next at {text(self._next_due)}" if self._next_due else ""))
+        return f"it waits for: {'; '.join(reasons)}" if reasons else "nothing waits, but something has come a moment ago"
 
     def close(self) -> None:
-        """Says that the loop has stopped, and leaves Kafka."""
-        if self._unrecorded is not None and self.superseded_by is None:
+        """Says that the loop has ended, in the tables, too, and leaves Kafka."""
+        if self._unrecorded is not None:
+            # a loop that has taken Kafka waits for it before it takes the tables
             try:
                 self._record_late()
             except Exception as error:
                 log.error("the loop ends, and the next one sends again what it sent last: %s", error)
-        self._write_status("stopped")
+        self._say_its_end()
+        self.say_goodbye()
         self.intake.close()
+        self._presence.end()
         self.announcer = None
         if self.metrics is not None:
             self.metrics.close()
             self.metrics = None
+
+    def _say_its_end(self) -> None:
+        """Writes the last row: a loop that takes over waits for it. Refused where the tables are another loop's already."""
+        if not self._started or self._has_ended or self._unsure or self._unrecorded is not None:
+            return
+        self._settled = {}
+        try:
+            self.ledgers.append("ticks", self._tick_row("end", Tick()), self.clock.now())
+        except Exception as error:
+            log.debug("the last row of ticks was not written: %s", error)
+
+    def say_goodbye(self) -> None:
+        """Says in the status file and in a line of the log that the loop has ended."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        if not self._started:
+            # the status file is another loop's
+            log.info("the loop has ended before it was in charge")
+            return
+        self._write_status("stopped")
+        log.info("generation %d has ended after %d ticks", self.ledgers.generation, self._tick)
 
     def look_now(self) -> None:
         """Looks into the wheel with the next tick: something was put there beside the loop."""
@@ -1024,12 +1224,15 @@ def _ms_since(began: float) -> int:
     return round((time.monotonic() - began) * 1000)
 
 
+def _rows(tick: Tick) -> str:
+    return " ".join(f"{name}={count}" for name, count in tick.counts.items() if count)
+
+
 def _log_tick(number: int, tick: Tick) -> None:
-    rows = " ".join(f"{name}={count}" for name, count in tick.counts.items() if count)
     steps = " ".join(f"{step}_ms={ms}" for step, ms in tick.step_ms.items())
     late = f" late_p50_ms={tick.lateness_ms[0]} late_p99_ms={tick.lateness_ms[1]}" if tick.lateness_ms else ""
     fields = {"tick": number, **tick.counts, **{f"{step}_ms": ms for step, ms in tick.step_ms.items()}, "late_ms": tick.lateness_ms}
-    log.info("tick=%d %s %s%s", number, rows, steps, late, extra={"fields": fields})
+    log.info("tick=%d %s %s%s", number, _rows(tick), steps, late, extra={"fields": fields})
 
 
 def _digest(project: Path) -> str:

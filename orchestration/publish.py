@@ -66,13 +66,18 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Due:
-    """What a step sends: what is due from `floor` to `upto` and may be sent `now`, but to no destination in `without`, or to `only` one."""
+    """What a step sends: what is due from `floor` to `upto` and may be sent `now`, but to no destination in `without`, or to `only` one.
+
+    undecided_after: the last batch that is decided, where there are later ones. What their events name is left out: an order may cancel or
+    replace it, a report may tell that it was sent, though its result is lost. A floor must not move over such a step.
+    """
 
     floor: datetime
     upto: datetime
     now: datetime
     without: tuple[str, ...] = ()
     only: str | None = None
+    undecided_after: int | None = None
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,9 @@ class PublishStep:
                 and (not_before is null or not_before <= {literal(what.now)})
             """
         )
+        if what.undecided_after is not None:
+            named = self.spark.sql(f"select delivery_id from {self.schema}.named_deliveries where batch > {what.undecided_after:d}")
+            ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
         # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
         if what.only is not None:
             return ready.where(F.col("topic") == what.only)

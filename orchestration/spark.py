@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 from jinja2 import Environment, StrictUndefined
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -50,8 +53,26 @@ def _session(settings: Settings, log: Path) -> SparkSession:
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     if SparkContext._gateway is not None:
         return builder.getOrCreate()
-    with _printing_to(log):
-        return builder.getOrCreate()
+    interrupted = signal.getsignal(signal.SIGINT)
+    with _said_in(log) as said:
+        _start_jvm(settings, said)
+        session = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark puts a handler of its own there, which raises in the middle of a step
+        signal.signal(signal.SIGINT, interrupted)
+    return session
+
+
+def _start_jvm(settings: Settings, log: IO[bytes]) -> None:
+    """Starts Spark's process, in a session of its own: a signal to this process's group would end it in the middle of a step.
+
+    It ends with this process, as its standard input does.
+    """
+    conf = SparkConf(loadDefaults=False)
+    for name, value in session_configuration(settings.project).items():
+        conf.set(name, value)
+    gateway = launch_gateway(conf, {"start_new_session": True, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def session_to_ask(settings: Settings) -> SparkSession:
@@ -97,23 +118,17 @@ def _asking(session: SparkSession) -> SparkSession:
 
 
 @contextmanager
-def _printing_to(log: Path) -> Iterator[None]:
-    """Lets processes that are started here print into a file. If one can't be started, its last lines are shown."""
+def _said_in(log: Path) -> Iterator[IO[bytes]]:
+    """The file for what a process prints that is started here. If it can't be started, its last lines are shown."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > _LOG_BYTES:
         log.unlink()
-    sys.stderr.flush()
-    before = os.dup(2)
     try:
         with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    except BaseException:
-        os.write(before, b"".join(log.read_bytes().splitlines(keepends=True)[-20:]))
+            yield file
+    except Exception:
+        os.write(2, b"".join(log.read_bytes().splitlines(keepends=True)[-20:]))
         raise
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
 
 
 def in_short(error: BaseException | str) -> str:

@@ -32,6 +32,7 @@ from publisher.errors import (
     SettingsError,
     SupersededError,
 )
+from publisher.fence import refuse_superseded
 from publisher.generation import take_charge
 from publisher.publishing import publish
 from publisher.settings import PublisherSettings
@@ -52,6 +53,7 @@ __all__ = [
     "classify",
     "error_kinds_from_rows",
     "publish",
+    "refuse_superseded",
     "superseded_by",
     "take_charge",
 ]

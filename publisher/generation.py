@@ -1,9 +1,9 @@
 """Puts a loop in charge: its generation into Kafka, and an end to whatever older loops are still sending.
 
 init_transactions always succeeds and fences whoever held the id, so it alone cannot tell the newer from the older. The
-order does: a loop takes its number in its tables, writes it into Kafka, sees that it can be read, then initialises every
-slot. A task initialises its slot, then reads, then sends. So a task of an older loop either initialised before the newer
-loop did, and is fenced, or initialises after it, and reads the higher number.
+order does: a loop takes the number after its tables' last, writes it into Kafka, sees that it can be read, then initialises
+every slot. A task initialises its slot, then reads, then sends. So a task of an older loop either initialised before the
+newer loop did, and is fenced, or initialises after it, and reads the higher number.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ _PAUSE: Final = 0.05
 def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) -> bool:
     """Puts the loop of `settings.generation` in charge; no older one can send when it returns.
 
-    Called at the start, after the number was taken in the tables. May be called again while nothing is being sent: Kafka
-    forgets the number after offsets.retention.minutes (7 days by default), and then only the tables know it.
+    Called at the start, before the number is taken in the tables, so that an older loop can still write down there what it
+    has sent. May be called again while nothing is being sent: Kafka forgets the number after offsets.retention.minutes
+    (7 days by default), and then only the tables know it.
 
     topics: the number is kept beside the offsets of each that exists, and of `settings.fence_topics`. Several, as it is lost
     with a topic; and those that older loops had as their fence_topics, as that is where their tasks look.

@@ -22,7 +22,7 @@ WRITTEN_BY_A_TICK = ("events", "deliveries", "publish_results", "ticks")
 # What a tick does beside dbt: who else is read before a table is written.
 _READ_BY_THE_LOOP = {
     "events": ("report_topics",),
-    "publish_results": ("ready",),
+    "publish_results": ("ready", "named_deliveries"),
     "ticks": ("events", "deliveries", "publish_results"),
 }
 
@@ -30,7 +30,12 @@ _READ_BY_THE_LOOP = {
 _CLOSES_THE_LOOP = ("publish_results", "ticks")
 
 # The step of a model by its name, or of those in its folder: a view belongs to the step that reads it.
-_GROUPS = {"events": "intake", "intake": "fold", "retry": "fold", "ready": "publish", "publish_results": "publish", "ticks": "publish"}
+_GROUPS = {
+    "events": "intake",
+    "intake": "fold",
+    "retry": "fold",
+    **dict.fromkeys(("ready", "named_deliveries", "publish_results", "ticks"), "publish"),
+}
 
 _KINDS = {"events": {"kafka", "iceberg"}, "publish_results": {"kafka", "iceberg"}, "ticks": {"iceberg"}}
 _KINDS_BY_MATERIALIZATION = {

@@ -10,7 +10,7 @@ from orchestration.ledgers import Ledgers
 from orchestration.publish import Due, PublishStep, Waiting
 from publisher import READY, PublisherSettings
 from publisher.ready import complete
-from tests.dbt.harness import Home, Result, report
+from tests.dbt.harness import Home, Result, order, pointer, report
 
 
 def step(home: Home, kafka: dict[str, str] | None = None, max_bytes: int = 1_000_000) -> PublishStep:
@@ -119,3 +119,37 @@ def test_a_task_that_cannot_send_is_told_as_a_stop_of_everything(home: Home) -> 
     assert stop.topic is None
     assert stop.reason.startswith("RejectedPropertiesError: the Kafka client does not take its properties: ")
     assert stop.reason.endswith(" (_APPLICATION)")
+
+
+def test_a_step_leaves_out_what_an_undecided_event_names(home: Home) -> None:
+    home.later(hours=24)
+    topic = "step-named"
+    home.append_reports(*(report(topic, offset) for offset in range(6)))
+    home.fold()
+    rows = sorted((row for row in home.read("deliveries") if row["original_topic"] == topic), key=lambda row: row["original_offset"])
+    ordered, cancelled, reported, forged, answered, waits = rows
+    # an order decided long ago names a delivery, too
+    home.append_reports(order("note", waits))
+    decided = home.batch
+    retry = report(ordered["topic"], 7, key=reported["key"], value=reported["value"])
+    home.append_reports(
+        order("send_now", ordered),
+        order("cancel", cancelled),
+        # sent, and its result was lost: the report tells of it
+        retry.with_headers(*pointer(reported)),
+        # the last pointer counts; one that is no text names nothing
+        retry.with_headers(*pointer(answered), *pointer(forged)),
+        report("step-named-other", 1).with_headers(("redrive-delivery", b"\xff")),
+        report("step-named-other", 2),
+    )
+    home.later(minutes=1)
+    publish = step(home)
+    first, last = min(row["due_at"] for row in rows), max(row["due_at"] for row in rows)
+    waiting = publish.waiting(first, last)
+
+    def due(after: int | None) -> set[int]:
+        step_of = Due(first, last, home.now, undecided_after=after)
+        return {row["original_offset"] for row in publish.due(step_of, waiting).collect() if row["original_topic"] == topic}
+
+    assert due(decided) == {4, 5}
+    assert due(None) == due(home.batch) == {0, 1, 2, 3, 4, 5}

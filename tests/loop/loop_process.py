@@ -84,6 +84,8 @@ def main(argument: str) -> None:
         signal.pause()
 
     _arrange(told.get("die"), die, settings.home / "unrecorded")
+    # how long it waits for a loop that it takes over from
+    orchestration.loop._LAST_WORDS = told.get("last_words", orchestration.loop._LAST_WORDS)
     if told.get("wall"):
         _set_wall_clock(told["wall"])
     loop = Loop(settings)

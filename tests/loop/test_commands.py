@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from orchestration import commands
 from orchestration.check import run_checks
 from orchestration.cli import app
+from orchestration.dbt import Dbt, DbtError
 from orchestration.dlq import DeadLetters, Selection
+from orchestration.loop import Loop
 from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
 from tests.loop.harness import Record, Redrive
 from tests.loop.test_spring import recovered
@@ -327,3 +329,77 @@ def test_what_waits_is_sent_now_or_cancelled_and_what_was_sent_is_left_alone(slo
     assert len(slow.read("slow.orders-billing-retry")) == 1
     with pytest.raises(CommandError, match="redrive check --create"):
         send(slow.loop.settings.model_copy(update={"commands_topic": "not.there"}), _wish("cancel"), [second])
+
+
+def _fold_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    run = Dbt.run
+
+    def failing(self: Dbt, command: str, **how: Any) -> None:
+        if how.get("select") == ["deliveries"]:
+            raise error
+        run(self, command, **how)
+
+    monkeypatch.setattr(Dbt, "run", failing)
+
+
+@pytest.mark.long
+def test_nothing_is_sent_between_an_order_and_its_decision_and_everything_else_is(
+    obeying: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obeying.domain("torn")
+    topic = "torn.orders-billing-retry"
+    with monkeypatch.context() as patch:
+        # all three are due when the orders come
+        patch.setattr(obeying.loop, "_publish", lambda _: None)
+        for value in (b"cancelled", b"now", b"neither"):
+            obeying.fails("torn.orders", b"k", value)
+        obeying.decided("torn", 3)
+        listed = _list(obeying, "send_now", "torn")
+        send(obeying.loop.settings, _wish("cancel"), [listed[0]])
+        send(obeying.loop.settings, _wish("send_now"), [listed[1]])
+        _fold_fails(patch, DbtError("no space left on device"))
+        ordered = "select 1 from events where kind in ('cancel', 'send_now') and delivery_id like 'billing:torn%'"
+        obeying.until(lambda: len(obeying.sql(ordered)) == 2, "both are ordered")
+        assert "fold" in obeying.loop._trouble
+    with monkeypatch.context() as patch:
+        _fold_fails(patch, DbtError("no space left on device"))
+        obeying.retries("torn", 1)
+        for _ in range(3):
+            obeying.loop.look_now()
+            obeying.loop.tick()
+        assert [record.value for record in obeying.read(topic)] == [b"neither"]
+        # what comes in meanwhile waits, and so does what it is about; a restart changes nothing
+        obeying.restart()
+        assert [record.value for record in obeying.read(topic)] == [b"neither"]
+    obeying.retries("torn", 2)
+    obeying.settle()
+    assert [record.value for record in obeying.read(topic)] == [b"neither", b"now"]
+    (row,) = obeying.sql("select state from messages where original_topic = 'torn.orders' and original_offset = 0")
+    assert row["state"] == "cancelled"
+
+
+@pytest.mark.long
+def test_a_loop_whose_first_fold_ends_it_sends_what_is_due_before(obeying: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    obeying.domain("doomed")
+    with monkeypatch.context() as patch:
+        patch.setattr(obeying.loop, "_publish", lambda _: None)
+        obeying.fails("doomed.orders", b"k", b"due")
+        obeying.decided("doomed", 1)
+        # taken in, and not decided, when the loop ends
+        patch.setattr(obeying.loop, "_fold", lambda _: None)
+        obeying.fails("doomed.orders", b"k", b"undecided")
+        reported = "select 1 from events where topic = 'doomed.reports'"
+        obeying.until(lambda: len(obeying.sql(reported)) == 2, "the second report is taken in")
+    obeying.loop.close()
+    with monkeypatch.context() as patch:
+        _fold_fails(patch, MemoryError())
+        doomed = Loop(obeying.loop.settings)
+        with pytest.raises(MemoryError):
+            doomed.start()
+    assert [record.value for record in obeying.read("doomed.orders-billing-retry")] == [b"due"]
+    # so does the end of a process
+    doomed._presence.end()
+    obeying.loop = Loop(doomed.settings)
+    obeying.loop.start()
+    assert [record.value for record in obeying.retries("doomed", 2)] == [b"due", b"undecided"]
+    obeying.settle()

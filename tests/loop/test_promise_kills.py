@@ -271,6 +271,39 @@ def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes:
     assert told == {"state": "done", "on_their_way": 0, "refused": 0, "waiting": 0, **numbers}
 
 
+def test_taken_over_from_while_it_is_busy_a_loop_sends_nothing_twice(processes: Processes) -> None:
+    # nobody reports the retries: a report would tell the newer loop what the older one has sent
+    enough = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not enough.wait(0.3):
+            processes.fail_some(f"message {number}", 10)
+            number += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        loop = processes.start()
+        for number in range(1, 4):
+            before = len(processes.retries())
+            until(lambda before=before: len(processes.retries()) > before + 20, f"loop {number} is busy", 900)  # type: ignore[misc]
+            older, loop = loop, processes.start(last_words=300)
+            said = processes.ended(older, 400)
+            assert older.returncode == 3, said[-3000:]
+            assert f"generation {number + 1} has taken over from generation {number}" in said
+            assert "Traceback" not in said
+    finally:
+        enough.set()
+        writer.join()
+    said = processes.ended(loop, 400)
+    assert loop.returncode == 0, said[-3000:]
+    assert "generation 4 of instance" in said
+    sent = deliveries(processes.retries())
+    (told,) = processes.sql("select count(*) as reports from events where kind = 'report'")
+    assert (len(sent), set(sent.values())) == (told["reports"], {1})
+
+
 def test_a_loop_that_was_frozen_and_superseded_writes_nothing_when_it_goes_on(processes: Processes) -> None:
     with processes.failing_consumer():
         processes.fail_some("first", 5)

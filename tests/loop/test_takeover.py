@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
+import time
 from collections import Counter
 
 import pytest
 
 from orchestration.loop import Loop, Tick
-from tests.loop.harness import Redrive
+from tests.loop.harness import Redrive, deliveries
 
 
 def decided(loop: Loop) -> int:
@@ -21,7 +23,9 @@ def decided(loop: Loop) -> int:
 
 
 @pytest.mark.slow
-def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redrive, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
+    redrive: Redrive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     redrive.domain("takeover")
     slots = redrive.loop.settings.slots
     redrive.restart(slots=2)
@@ -34,20 +38,75 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(redrive: Redr
         redrive.until(lambda: decided(redrive.loop), "the failure is decided")
     # the newer one has one slot: it fences those that it will not use, too
     older, newer = redrive.loop, Loop(redrive.loop.settings.model_copy(update={"slots": 1}))
-    newer.start()
-    assert newer._take_charge()
+    # the older one is as good as frozen: it does not turn while it is taken over from
+    monkeypatch.setattr("orchestration.loop._LAST_WORDS", 0.5)
+    # and the newer one has not sent anything yet when the older one goes on
+    with monkeypatch.context() as patch, caplog.at_level(logging.INFO):
+        patch.setattr(newer, "_publish", lambda _: None)
+        newer.start()
+    assert newer._in_charge
+    assert f"generation {older.ledgers.generation} does not say that it has ended" in caplog.text
+    assert f"generation {newer.ledgers.generation} of instance {newer.settings.instance} is in charge" in caplog.messages
 
     with caplog.at_level(logging.ERROR):
-        redrive.until(lambda: older.tick() and older.superseded_by, "the older loop sees that it is not in charge")
+        # what it is about to send
+        older._publish(Tick())
+        redrive.until(lambda: older.superseded_by or older.tick(), "the older loop sees that it is not in charge")
     assert older.superseded_by == newer.ledgers.generation == older.ledgers.generation + 1
     assert older.stopping.is_set()
     assert f"generation {newer.ledgers.generation} has taken over from generation {older.ledgers.generation}" in caplog.text
     assert len(redrive.read("takeover.orders-billing-retry")) == 1
+    older.close()
 
     redrive.loop = newer
     retries = redrive.retries("takeover", 3)
     assert Counter(retry.key for retry in retries) == Counter((b"first", b"second", b"third"))
     redrive.restart(slots=slots)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_loop_that_is_taken_over_from_while_it_is_busy_sends_nothing_twice(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    # however slow the machine is
+    monkeypatch.setattr("orchestration.loop._LAST_WORDS", 300.0)
+    redrive.domain("busy")
+    topic = "busy.orders-billing-retry"
+    written: list[bytes] = []
+    enough = threading.Event()
+
+    def write() -> None:
+        while not enough.wait(0.3):
+            for _ in range(10):
+                written.append(b"%d" % len(written))
+                redrive.fails("busy.orders", written[-1], b"v")
+
+    # nobody reports the retries: a report would tell the newer loop what the older one has sent
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(3):
+            older, newer = redrive.loop, Loop(redrive.loop.settings)
+            turning = threading.Thread(target=older.run)
+            turning.start()
+            sent = len(redrive.read(topic))
+            while len(redrive.read(topic)) < sent + 30:
+                assert turning.is_alive()
+                time.sleep(0.2)
+            redrive.loop = newer
+            newer.start()
+            turning.join()
+            assert older.superseded_by == newer.ledgers.generation == older.ledgers.generation + 1
+    finally:
+        enough.set()
+        writer.join()
+    retries = redrive.retries("busy", len(written))
+    redrive.settle()
+    retries = redrive.read(topic)
+    assert {retry.key for retry in retries} == {*written}
+    assert set(deliveries(retries).values()) == {1}
+    # each of the older ones had time to say its end
+    ended = redrive.sql(f"select generation from ticks where kind = 'end' and generation >= {newer.ledgers.generation - 3}")
+    assert len(ended) == 3
 
 
 def test_an_installation_whose_name_is_taken_is_told_so(
@@ -61,7 +120,7 @@ def test_an_installation_whose_name_is_taken_is_told_so(
     for name in ("spark", "schema", "seeds", "cluster", "clock", "intake", "ledgers"):
         setattr(stranger, name, getattr(redrive.loop, name))
     monkeypatch.setattr(redrive.loop.ledgers, "generation", 0)
-    monkeypatch.setattr(type(redrive.loop.ledgers), "superseded_by", lambda _: None)
+    monkeypatch.setattr(type(redrive.loop.ledgers), "newest_generation", lambda _: 0)
     with caplog.at_level(logging.ERROR):
         assert not stranger._take_charge()
     assert stranger.stopping.is_set()

@@ -25,6 +25,7 @@ def test_the_public_names_are_these() -> None:
         "classify",
         "error_kinds_from_rows",
         "publish",
+        "refuse_superseded",
         "superseded_by",
         "take_charge",
     ]

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from orchestration.spark import _LOG_BYTES, _printing_to, in_short
+from orchestration.spark import _LOG_BYTES, _said_in, in_short
 
 
-def _print(text: str) -> None:
-    subprocess.run(["sh", "-c", f"echo {text} >&2"], check=True)
+def _print(text: str, log: IO[bytes]) -> None:
+    subprocess.run(["sh", "-c", f"echo {text} >&2"], check=True, stderr=log)
 
 
 def test_what_a_process_prints_that_is_started_here_goes_to_the_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "logs" / "spark.log"
+    path = tmp_path / "logs" / "spark.log"
     for text in ("one", "two"):
-        with _printing_to(log):
-            _print(text)
-        _print("afterwards")
-    assert log.read_text() == "one\ntwo\n"
-    assert capfd.readouterr().err == "afterwards\n" * 2
+        with _said_in(path) as log:
+            _print(text, log)
+            # what this process says in the meantime is read where it is always read
+            os.write(2, b"meanwhile\n")
+    assert path.read_text() == "one\ntwo\n"
+    assert capfd.readouterr().err == "meanwhile\n" * 2
 
 
-def _start_nothing(log: Path) -> None:
-    with _printing_to(log):
-        _print("invalid maximum heap size")
+def _start_nothing(path: Path) -> None:
+    with _said_in(path) as log:
+        _print("invalid maximum heap size", log)
         raise OSError("no such thing")
 
 
@@ -37,11 +40,11 @@ def test_a_process_that_can_not_be_started_is_quoted(tmp_path: Path, capfd: pyte
 
 
 def test_a_file_that_has_grown_large_begins_anew(tmp_path: Path) -> None:
-    log = tmp_path / "spark.log"
-    log.write_bytes(b"x" * (_LOG_BYTES + 1))
-    with _printing_to(log):
-        _print("one")
-    assert log.read_text() == "one\n"
+    path = tmp_path / "spark.log"
+    path.write_bytes(b"x" * (_LOG_BYTES + 1))
+    with _said_in(path) as log:
+        _print("one", log)
+    assert path.read_text() == "one\n"
 
 
 JVM_ERROR = """An error occurred while calling o123.overwrite.

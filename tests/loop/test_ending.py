@@ -1,0 +1,103 @@
+"""`redrive run` from the outside: it ends soon when it is told to, in good order, and says so; a time limit ends it without a broker."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.loop.harness import write_seeds
+from tests.loop.loop_process import family
+
+# nobody listens there
+NO_BROKER = "127.0.0.1:1"
+
+
+class Run:
+    """`redrive run` in a process group of its own, without a broker."""
+
+    def __init__(self, directory: Path, project: Path, *options: str) -> None:
+        self.home = directory / "state"
+        self.said = directory / f"said-{time.monotonic_ns()}"
+        with self.said.open("wb") as said:
+            self.process = subprocess.Popen(
+                [Path(sys.executable).with_name("redrive"), "run", "--home", self.home, *options],
+                cwd=project,
+                env={
+                    **os.environ,
+                    "REDRIVE_CODEGEN": "true",
+                    "REDRIVE_SEEDS": str(directory / "seeds"),
+                    "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": NO_BROKER,
+                },
+                stderr=said,
+                start_new_session=True,
+            )
+
+    def until(self, what: str) -> None:
+        """Waits until it has said something."""
+        deadline = time.monotonic() + 600
+        while what not in self.said.read_text():
+            assert self.process.poll() is None, self.said.read_text()
+            assert time.monotonic() < deadline, self.said.read_text()
+            time.sleep(0.1)
+
+    def ended(self) -> str:
+        """Waits for its end, and that of whatever it started; what it said."""
+        started = [process for process in family(self.process.pid) if process != self.process.pid]
+        self.process.wait(300)
+        deadline = time.monotonic() + 60
+        while any(_lives(process) for process in started):
+            assert time.monotonic() < deadline, f"{started} are left"
+            time.sleep(0.1)
+        return self.said.read_text()
+
+
+def _lives(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_run_ends_in_good_order_wherever_it_is_told_to(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    write_seeds(tmp_path / "seeds", pytestconfig.rootpath)
+    # turning, as a terminal or `kill -- -N` tells it: whatever it has started is told, too
+    run = Run(tmp_path, pytestconfig.rootpath)
+    run.until("kafka: ")
+    os.killpg(run.process.pid, signal.SIGTERM)
+    said = run.ended()
+    assert run.process.returncode == 0, said
+    assert "generation 1 of instance default is in charge of the tables, and not yet in Kafka: nothing is sent until it is" in said
+    assert "generation 1 has ended after" in said
+    assert not re.search("Traceback|Warning:", said), said
+
+    # starting: Spark is under way
+    spark_log = run.home / "logs" / "spark.log"
+    before = spark_log.stat().st_size
+    run = Run(tmp_path, pytestconfig.rootpath)
+    deadline = time.monotonic() + 300
+    while spark_log.stat().st_size == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(run.process.pid, signal.SIGINT)
+    said = run.ended()
+    assert run.process.returncode == 0, said
+    assert "SIGINT: the loop ends" in said
+    assert "the loop has ended before it was in charge" in said
+    assert not re.search("Traceback|Warning:", said), said
+
+    # told nothing
+    run = Run(tmp_path, pytestconfig.rootpath, "--until-idle", "--at-most", "1")
+    said = run.ended()
+    assert run.process.returncode == 1, said
+    assert "its time of 1 s is over; it waits for: " in said
+    assert "kafka: Kafka did not list its topics" in said
+    assert "generation 2 has ended after" in said

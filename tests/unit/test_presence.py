@@ -1,0 +1,87 @@
+"""Whether a loop of this home has ended: by a lock, which dies with its process, and only with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestration.presence import Presence
+
+SCRIPT = """
+import signal, sys
+from pathlib import Path
+from orchestration.presence import Presence
+presence = Presence(Path(sys.argv[1]))
+presence.show(7)
+print("shown", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that shows the presence of generation 7."""
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "shown\n"
+    yield process
+    process.send_signal(signal.SIGCONT)
+    process.kill()
+    process.communicate()
+
+
+def test_a_process_that_is_killed_has_ended_and_one_that_is_frozen_has_not(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+    presence = Presence(tmp_path)
+    assert not presence.has_ended(7)
+    other.send_signal(signal.SIGSTOP)
+    assert not presence.has_ended(7)
+    other.kill()
+    other.wait()
+    assert presence.has_ended(7)
+
+
+def test_of_a_loop_that_ran_elsewhere_nothing_is_known(tmp_path: Path) -> None:
+    assert not Presence(tmp_path).has_ended(3)
+    assert not Presence(tmp_path / "nowhere").has_ended(3)
+
+
+def test_a_loop_ends_in_this_process_too_and_the_next_one_tidies_up(tmp_path: Path) -> None:
+    older, newer = Presence(tmp_path), Presence(tmp_path)
+    older.show(1)
+    newer.show(2)
+    assert not newer.has_ended(1)
+    assert {path.name for path in (tmp_path / "loops").iterdir()} == {"1.lock", "2.lock"}
+    older.end()
+    older.end()
+    assert newer.has_ended(1)
+    # the file of one that lives stays
+    third = Presence(tmp_path)
+    third.show(3)
+    assert {path.name for path in (tmp_path / "loops").iterdir()} == {"2.lock", "3.lock"}
+    assert not third.has_ended(2)
+
+
+def test_what_starts_from_a_loop_does_not_hold_its_lock(tmp_path: Path) -> None:
+    presence = Presence(tmp_path)
+    presence.show(1)
+    child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        presence.end()
+        assert Presence(tmp_path).has_ended(1)
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def test_where_nothing_can_be_locked_nothing_is_known(tmp_path: Path) -> None:
+    (tmp_path / "loops").write_text("no directory")
+    presence = Presence(tmp_path)
+    presence.show(1)
+    assert not presence.has_ended(1)
+    presence.end()

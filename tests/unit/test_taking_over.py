@@ -1,0 +1,161 @@
+"""In which order a start takes Kafka and the tables, and for whom it waits in between. On real ones: tests/loop/test_takeover.py."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+import pytest
+
+import orchestration.loop
+from orchestration.clock import LoopClock
+from orchestration.cluster import ClusterError
+from orchestration.ledgers import AppendError
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
+from publisher import ErrorKind, Scope, SupersededError
+from publisher.trouble import Trouble
+
+
+def superseded(by: int) -> SupersededError:
+    return SupersededError(Trouble(ErrorKind(-1, "SUPERSEDED", "fenced", Scope.CONNECTION), "a newer one"), by)
+
+
+class Ledgers:
+    """Ledgers whose last row a loop of generation 4 wrote."""
+
+    batch = 100
+
+    def __init__(self, done: list[str], says_its_end_after: int | None, refuses: int) -> None:
+        self.done, self._looks, self._refuses = done, says_its_end_after, refuses
+        self.newest = 4
+        self.generation = 0
+
+    def has_said_its_end(self, generation: int) -> bool:
+        assert generation == self.newest
+        if self._looks is None:
+            return False
+        self._looks -= 1
+        return self._looks < 0
+
+    def newest_generation(self) -> int:
+        return self.newest
+
+    def append(self, ledger: str, *_: object) -> int:
+        if ledger == "ticks" and self._refuses:
+            # another one was quicker
+            self._refuses -= 1
+            self.newest += 1
+            raise AppendError("conflict")
+        self.done.append(f"{ledger} {self.generation}")
+        return 1
+
+
+class Presence:
+    def __init__(self, ended: bool) -> None:
+        self.ended = ended
+
+    def has_ended(self, _: int) -> bool:
+        return self.ended
+
+    def show(self, _: int) -> None:
+        pass
+
+
+@pytest.fixture
+def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Takes over; what was done in which order, and the loop."""
+
+    def taken(
+        *, kind: str = "tick", ended: bool = False, says_its_end_after: int | None = None, refuses: int = 0, kafka: Exception | None = None
+    ) -> tuple[list[str], Loop]:
+        done: list[str] = []
+        ledgers = Ledgers(done, says_its_end_after, refuses)
+        loop = Loop(load_settings())
+        loop._presence = cast(Any, Presence(ended))
+
+        def go_on() -> dict[str, object]:
+            done.append("read")
+            loop.ledgers = cast(Any, ledgers)
+            loop.clock = LoopClock(None)
+            ledgers.generation = ledgers.newest + 1
+            return {"generation": ledgers.newest, "kind": kind}
+
+        def fence() -> None:
+            if kafka is not None:
+                raise kafka
+            done.append(f"kafka {ledgers.generation}")
+            loop._in_charge = True
+
+        for name, what in {
+            "_go_on": go_on,
+            "_fence": fence,
+            "_tick_row": lambda *_: None,
+            "_append_start": lambda ledger: done.append(f"{ledger} {ledgers.generation}"),
+            "_still_unknown": list,
+            "_positions": lambda _: {},
+            "intake": type("Intake", (), {"positions": {}}),
+        }.items():
+            monkeypatch.setattr(loop, name, what, raising=False)
+        monkeypatch.setattr(orchestration.loop, "_LAST_WORDS", 0.5)
+        monkeypatch.setattr(orchestration.loop, "_LAST_WORDS_GLANCE", 0.01)
+        loop._take_over()
+        return done, loop
+
+    return taken
+
+
+TAKEN = ["ticks 5", "events 5", "publish_results 5"]
+
+
+@pytest.mark.parametrize(
+    ("before", "done", "waits"),
+    [
+        ({"kind": "end"}, ["read", "kafka 5", *TAKEN], False),
+        ({"ended": True}, ["read", "kafka 5", *TAKEN], False),
+        # what it has written in the meantime is read
+        ({"says_its_end_after": 2}, ["read", "kafka 5", "read", *TAKEN], False),
+        ({}, ["read", "kafka 5", "read", *TAKEN], True),
+        # without Kafka the older one can't be stopped, and need not be waited for
+        ({"kafka": ClusterError("no answer")}, ["read", *TAKEN], False),
+        # Kafka is taken again, with the number that the tables will have
+        (
+            {"ended": True, "refuses": 1},
+            ["read", "kafka 5", "read", "kafka 6", "ticks 6", "events 6", "publish_results 6"],
+            False,
+        ),
+    ],
+    ids=["ended in good order", "killed", "at work", "frozen", "without Kafka", "two starts at once"],
+)
+def test_kafka_is_taken_before_the_tables_and_who_lives_is_heard_out(
+    take_over: Any, caplog: pytest.LogCaptureFixture, before: dict[str, Any], done: list[str], waits: bool
+) -> None:
+    with caplog.at_level(logging.INFO):
+        found, loop = take_over(**before)
+        loop._say_who_is_in_charge()
+    assert found == done
+    assert ("does not say that it has ended" in caplog.text) == waits
+    assert loop._in_charge == ("kafka" not in before)
+    said = (
+        "is in charge of the tables, and not yet in Kafka"
+        if "kafka" in before
+        else f"generation {done[-1][-1]} of instance default is in charge"
+    )
+    assert said in caplog.text
+
+
+def test_a_start_that_another_installation_has_the_name_of_takes_nothing(take_over: Any, caplog: pytest.LogCaptureFixture) -> None:
+    found, loop = take_over(kafka=superseded(17))
+    assert found == ["read"]
+    assert loop.superseded_by == 17
+    assert loop.stopping.is_set()
+    assert "another installation has the same name" in caplog.text
+
+
+def test_a_start_beside_another_start_leaves_it_to_the_tables_who_is_first(take_over: Any, caplog: pytest.LogCaptureFixture) -> None:
+    # the other one has the next number, and its row in the tables is about to be written
+    found, loop = take_over(kafka=superseded(5))
+    assert found == ["read", *TAKEN]
+    assert loop.superseded_by is None
+    assert not loop._in_charge
+    assert "another installation" not in caplog.text
