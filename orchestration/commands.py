@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from orchestration.consumers import Consumers, Place
 from orchestration.ledgers import Ledgers
+from orchestration.synthetic_events import COORDINATES, command_order
 
 log = logging.getLogger(__name__)
 
@@ -253,20 +254,16 @@ class Commands:
     def _append(self, each: _Open, done: int, some: int, now: datetime) -> int:
         """Writes the events of the next places, some at most; returns how many."""
         chosen = self._next(each, done)[:some]
-        orders = self.spark.createDataFrame(chosen, "delivery_id string, due_at timestamp, index int")
+        batch = self.ledgers.next_batch
+        rows = [(*command_order(batch, place), delivery_id, due_at) for delivery_id, due_at, place in chosen]
+        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp")
         if each.what in _WAITING_KINDS:
             orders = self._looked_up(each.what, orders, [due for _, due, _ in chosen], now)
         else:
             orders = orders.withColumns({"kind": F.lit(each.what), "detail": F.lit(None).cast("string")})
         if each.what == "redrive":
             orders = self._told_again(orders.withColumn("detail", F.lit(each.destination).cast("string")), [due for _, due, _ in chosen])
-        said = {
-            "topic_id": F.lit("loop"),
-            "partition": F.lit(2),
-            "offset": F.lit(self.ledgers.batch + 1),
-            "command": F.lit(each.command),
-        }
-        self.ledgers.append("events", orders.withColumns(said), now)
+        self.ledgers.append("events", orders.withColumn("command", F.lit(each.command)), now)
         self.positions[issued_key(each.command)] = done + len(chosen)
         self.undecided += len(chosen)
         return len(chosen)

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from orchestration.consumers import Consumers, Place
 from orchestration.ledgers import Ledgers
 from orchestration.publish import Due, PublishStep, Waiting
+from orchestration.synthetic_events import COORDINATES, gate_order
 
 log = logging.getLogger(__name__)
 
@@ -281,18 +282,14 @@ class Gates:
 
     def _order(self, kind: str, scope: str, deliveries: DataFrame, now: datetime) -> int:
         """Writes one event for each delivery; returns how many."""
-        batch = self.ledgers.batch + 1
-        rows = [(row["delivery_id"], row["due_at"].astimezone(UTC), place) for place, row in enumerate(deliveries.collect())]
+        batch = self.ledgers.next_batch
+        rows = [
+            (*gate_order(batch, place), row["delivery_id"], row["due_at"].astimezone(UTC)) for place, row in enumerate(deliveries.collect())
+        ]
         if not rows:
             return 0
-        said: dict[str, Column] = {
-            "topic_id": F.lit("loop"),
-            "partition": F.lit(1),
-            "offset": F.lit(batch),
-            "kind": F.lit(kind),
-            "detail": F.lit(scope),
-        }
-        orders = self.spark.createDataFrame(rows, "delivery_id string, due_at timestamp, index int").withColumns(said)
+        said: dict[str, Column] = {"kind": F.lit(kind), "detail": F.lit(scope)}
+        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp").withColumns(said)
         self._gates[scope].waits_for = self.ledgers.append("events", orders, now)
         return len(rows)
 
@@ -316,9 +313,18 @@ class Gates:
         """Finds the probes that the last loop sent after its last row of `ticks`."""
         if not self.closed:
             return
-        gated = self.spark.table(f"{self.schema}.deliveries").where(F.col("gate").isin(*self.closed))
         sent = self._results_after(after).where("outcome = 'delivered' and kind <> 'dead_letter'")
-        probes = sent.join(gated.select("delivery_id", "due_at", "gate"), ["delivery_id", "due_at"])
+        dues = sent.agg(F.unix_millis(F.min("due_at")).alias("first"), F.unix_millis(F.max("due_at")).alias("last")).collect()[0]
+        if dues["first"] is None:
+            return
+        # with both as literals: the whole wheel would be read for a few sends
+        gated = self.spark.sql(
+            f"""
+            select delivery_id, due_at, gate from {self.schema}.deliveries
+            where due_at >= timestamp_millis({dues["first"]:d}) and due_at <= timestamp_millis({dues["last"]:d})
+            """
+        ).where(F.col("gate").isin(*self.closed))
+        probes = sent.join(gated, ["delivery_id", "due_at"])
         for row in probes.dropDuplicates(["delivery_id"]).collect():
             self._is_under_way(row["gate"], row)
 

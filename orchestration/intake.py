@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration import synthetic_events
 from orchestration.cluster import Cluster, ClusterError, Partition, Topic
 from orchestration.ledgers import Ledgers
 from orchestration.positions import Gap, Range, share
@@ -305,13 +306,13 @@ class Intake:
         )
 
     def _gap_events(self, gaps: list[Gap]) -> DataFrame:
-        batch = self.ledgers.batch + 1
+        batch = self.ledgers.next_batch
         rows = [
-            ("loop", 0, batch, index, "gap", gap.source, gap.partition.topic,
+            (*synthetic_events.gap(batch, place), "gap", gap.source, gap.partition.topic,
              f"{gap.partition.topic}/{gap.partition.number} {gap.begin}-{gap.end - 1}")
-            for index, gap in enumerate(gaps)
+            for place, gap in enumerate(gaps)
         ]  # fmt: skip
-        schema = "topic_id string, partition int, offset bigint, index int, kind string, source string, topic string, detail string"
+        schema = f"{synthetic_events.COORDINATES}, kind string, source string, topic string, detail string"
         return self.spark.createDataFrame(rows, schema).select(
             "*",
             F.lit(None).cast("binary").alias("key"),

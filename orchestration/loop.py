@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.types import StructType
 
+from orchestration import synthetic_events
 from orchestration.announce import Announcer
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster, ClusterError
@@ -246,19 +247,10 @@ class Loop:
         self.intake.positions.update(self._positions(last))
 
     def _append_start(self, ledger: str) -> None:
-        """The row by which this loop takes over in a ledger."""
+        """Takes over in a ledger: an older loop may still append there until then."""
         for pause in (*_TAKE_OVER_PAUSES, None):
-            now = self.clock.now()
-            said = (
-                {"topic_id": "loop", "partition": 0, "offset": self.ledgers.generation, "index": 0, "detail": self.settings.instance}
-                if ledger == "events"
-                else {"outcome": "start", "due_at": now}
-            )
-            schema = self.spark.table(self.ledgers.name(ledger)).schema
-            row = {"kind": "start", **said}
-            frame = self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row]))
             try:
-                self.ledgers.append(ledger, frame, now)
+                self._seal(ledger)
                 return
             except TakenOverError:
                 raise
@@ -268,6 +260,20 @@ class Loop:
             time.sleep(pause)
             # the older loop has appended once more: now it is seen
             self.ledgers.read_end()
+
+    def _seal(self, ledger: str) -> None:
+        """Appends a row that says nothing but that this loop is in charge: whatever was to be appended before is refused from then on."""
+        now = self.clock.now()
+        if ledger == "ticks":
+            self.ledgers.append(ledger, self._tick_row("tick", Tick()), now)
+            return
+        said: dict[str, object] = {"outcome": "start", "due_at": now}
+        if ledger == "events":
+            coordinates = synthetic_events.start(self.ledgers.next_batch)
+            said = {**dict(zip(synthetic_events.NAMES, coordinates, strict=True)), "detail": self.settings.instance}
+        schema = self.spark.table(self.ledgers.name(ledger)).schema
+        row = {"kind": "start", **said}
+        self.ledgers.append(ledger, self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row])), now)
 
     def _still_unknown(self) -> list[Postponed]:
         """Sends of loops before whose outcome is unknown, and which may not be repeated yet."""
@@ -280,7 +286,8 @@ class Loop:
         return [Postponed(row["since"].astimezone(UTC), row["until"].astimezone(UTC))] if row["until"] else []
 
     def _last_tick(self) -> SparkRow | None:
-        rows = self.spark.sql(f"select * from {self.schema}.ticks order by batch desc limit 1").collect()
+        """The last row of `ticks`, of the batch that is known to be its last: `ticks` grows for ever, and is not read for one row."""
+        rows = self.spark.sql(f"select * from {self.schema}.ticks where batch = {self.ledgers.end_of('ticks'):d}").collect()
         return rows[0] if rows else None
 
     def _positions(self, last: SparkRow | None) -> dict[str, int]:
@@ -681,8 +688,9 @@ class Loop:
             self._tables_failed(error)
             return
         self._well("announcements")
-        self.intake.positions[_ANNOUNCED] = self.watermark
-        tick.counts["announced"] = announced
+        self.intake.positions[_ANNOUNCED] = announced.upto
+        tick.counts["announced"] = announced.decisions
+        tick.rest = tick.rest or announced.upto < self.watermark
         tick.step_ms["announce"] = _ms_since(began)
 
     def _look_at_consumers(self, tick: Tick, began: datetime) -> None:
@@ -862,6 +870,9 @@ class Loop:
             self.ledgers.read_end()
             self.intake.positions.update(self._positions(self._last_tick()))
             self._find_undecided()
+            # last: what lands before is a conflict, and everything is read once more
+            for ledger in self.ledgers.in_doubt:
+                self._seal(ledger)
             self._unsure = False
         except Exception as reason:
             if _is_gone(reason):
