@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration.completeness import Completeness
 from orchestration.consumers import Consumers, Place
 from orchestration.ledgers import Ledgers
 from orchestration.publish import Due, PublishStep, Waiting
@@ -236,7 +237,7 @@ class Gates:
 
     # ---------- what comes of it
 
-    def look(self, settled: Mapping[Place, int], consumers: Consumers, now: datetime, *, complete: bool) -> None:
+    def look(self, settled: Mapping[Place, int], consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
         """Opens the gates whose probe has succeeded.
 
         That is known where the group commits offsets; elsewhere it counts that no report came in time. now, complete: as for
@@ -249,7 +250,9 @@ class Gates:
             place, sent_at = gate.probe.place, gate.probe.sent_at
             if place is not None and settled.get(place, 0) > gate.probe.offset:
                 self._open(scope, now, "a probe was processed")
-            elif complete and sent_at + self.settle <= now and (place is None or consumers.is_silent(place, sent_at)):
+            elif (
+                complete.of([_parts(scope)[1]]) and sent_at + self.settle <= now and (place is None or consumers.is_silent(place, sent_at))
+            ):
                 self._open(scope, now, "no report about a probe came")
 
     def _open(self, scope: str, now: datetime, why: str) -> None:
@@ -360,9 +363,15 @@ def _age(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in _AGE)
 
 
-def _announcement(scope: str, gate: Gate) -> str:
+def _parts(scope: str) -> tuple[str, str, str]:
+    """Group, topic and partition of a scope; the group and the partition may be empty."""
     group, _, topic = scope.rpartition(":")
     topic, _, partition = topic.partition("/")
+    return group, topic, partition
+
+
+def _announcement(scope: str, gate: Gate) -> str:
+    group, topic, partition = _parts(scope)
     said = {
         "scope": scope,
         "consumer_group": group or None,

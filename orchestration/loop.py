@@ -26,6 +26,7 @@ from orchestration.announce import Announcer
 from orchestration.clock import LoopClock
 from orchestration.cluster import Cluster, ClusterError
 from orchestration.commands import ISSUED_AT_ONCE, Commands, issued_in
+from orchestration.completeness import Completeness
 from orchestration.consumers import Consumers, Place
 from orchestration.dbt import Dbt, DbtError
 from orchestration.gates import Gates
@@ -111,8 +112,8 @@ class Tick:
     step_ms: dict[str, int] = field(default_factory=dict)
     lateness_ms: tuple[int, int] | None = None
     rest: bool = False
-    took_all: bool = False
-    """Whether every report that was there at its beginning has been taken in."""
+    unread: frozenset[str] | None = None
+    """What the sources speak for of which not every report has been taken in that was there at its beginning; None: nothing is known."""
 
     @property
     def did_something(self) -> bool:
@@ -296,14 +297,24 @@ class Loop:
         since = int(last["batch"]) if last else 0
         appended = self.spark.sql(
             f"""
-            select topic_id, partition, max(offset) + 1 as next, any_value(source) as source from {self.schema}.events
-            where batch >= {since} and kind in ('report', 'command') and delivery_id is null
-            group by topic_id, partition
+            with
+
+            read as (
+                select concat_ws('/', topic_id, partition) as key, offset + 1 as next, source from {self.schema}.events
+                where batch >= {since} and kind in ('report', 'command') and delivery_id is null
+
+                union all
+
+                -- a gap says itself where reading goes on: a second one would be noticed, or what has come meanwhile would be skipped
+                select cast(key as string), try_cast(cast(value as string) as bigint), source from {self.schema}.events
+                where batch >= {since} and kind = 'gap' and key is not null
+            )
+
+            select key, max(next) as next, any_value(source) as source from read group by key
             """
         ).collect()
         for row in appended:
-            key = f"{row['topic_id']}/{row['partition']}"
-            positions[key] = max(positions.get(key, 0), int(row["next"]))
+            positions[row["key"]] = max(positions.get(row["key"], 0), int(row["next"]))
             positions.setdefault(f"source:{row['source']}", 1)
         issued = self.spark.sql(
             f"""
@@ -428,7 +439,7 @@ class Loop:
             return
         began = time.monotonic()
         try:
-            available = self.intake.available(began)
+            everything = self.intake.available(began)
             self._well("kafka")
         except ClusterError as error:
             self._say("kafka", str(error))
@@ -439,8 +450,14 @@ class Loop:
             self._say("partitions", f"no answer from {', '.join(self.intake.unanswered)}: what is reported there is not read yet")
         else:
             self._well("partitions")
-        tick.took_all = not available and not self.intake.unanswered
-        if not available:
+        tick.unread = self.intake.unread(everything)
+        for source in self.intake.unreadable.keys() - {part.source for part in everything}:
+            # there is nothing left to read, or no such source any more
+            del self.intake.unreadable[source]
+            self._well(_source(source))
+        # a source that can't be read is left alone for growing pauses, and stops no other
+        available = [part for part in everything if self._may(_source(part.source))]
+        if not available and not self.intake.is_cut:
             return
         self._commands_came = self._commands_came or any(part.source == COMMANDS for part in available)
         recorded_at = self.clock.now()
@@ -458,8 +475,12 @@ class Loop:
         if events:
             self._well("ledgers")
             self._await_decision(events, recorded_at)
-        taken = all(self.intake.positions[part.partition.key] >= part.end for part in available)
-        tick.took_all = taken and not self.intake.unanswered
+        for source in sorted({part.source for part in available}):
+            if source in self.intake.unreadable:
+                self._say(_source(source), self.intake.unreadable[source])
+            else:
+                self._well(_source(source))
+        tick.unread = self.intake.unread(everything)
         tick.counts["events"] = events
         tick.rest = tick.rest or events >= self.settings.intake_max_rows
         tick.step_ms["intake"] = _ms_since(began)
@@ -698,7 +719,7 @@ class Loop:
         if not self._may("ledgers") or "kafka" in self._trouble:
             return
         # everything that was reported by the beginning of the tick is decided: what is settled is so for good
-        complete = tick.took_all and "fold" not in self._trouble
+        complete = Completeness(tick.unread or frozenset(), decided=tick.unread is not None and "fold" not in self._trouble)
         try:
             self._settled = self.consumers.look(began, self.ledgers.batch, complete=complete)
             if self.consumers.unanswered:
@@ -1022,6 +1043,11 @@ def _set_aside_in(last: SparkRow | None) -> dict[str, SetAside]:
         )
         for topic, aside in (dict(last["set_aside"] or {}) if last else {}).items()
     }
+
+
+def _source(name: str) -> str:
+    """What a source is called among the troubles."""
+    return f"source {name}"
 
 
 def _is_gone(error: Exception) -> bool:
