@@ -1,6 +1,7 @@
 """Announcements: each decision as JSON on a topic, for whoever counts, opens tickets, or wants to know what became of a message.
 
 At least once: what was announced last is kept in `ticks`, and a decision is announced again if the loop ended before that row was written.
+In bounded steps: after a day without the topic, the backlog would keep everything else waiting, and would begin anew after each failure.
 """
 
 from __future__ import annotations
@@ -11,6 +12,20 @@ from pyspark.sql import SparkSession
 
 from orchestration.outlet import Outlet
 
+# How many decisions one step announces: more only where one batch has more.
+_ANNOUNCED_AT_ONCE = 10_000
+
+# How many batches a step looks at, to find out how many decisions they have.
+_BATCHES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What one step has announced: how many decisions, and up to which batch."""
+
+    decisions: int
+    upto: int
+
 
 @dataclass
 class Announcer:
@@ -20,9 +35,23 @@ class Announcer:
     schema: str
     outlet: Outlet
 
-    def announce(self, after: int, upto: int) -> int:
-        """Announces what was decided after a batch and up to another; returns how many decisions. Raises OutletError, ClusterError."""
+    def announce(self, after: int, upto: int) -> Announced:
+        """Announces the first of what was decided after a batch and up to another. Raises OutletError, ClusterError."""
+        upto = self._step(after, upto)
         rows = self.spark.sql(
             f"select message_id, announcement from {self.schema}.announcements where batch > {after:d} and batch <= {upto:d} order by batch"
         )
-        return self.outlet.tell((row["message_id"], row["announcement"]) for row in rows.toLocalIterator())
+        return Announced(self.outlet.tell((row["message_id"], row["announcement"]) for row in rows.toLocalIterator()), upto)
+
+    def _step(self, after: int, upto: int) -> int:
+        """The last batch of a step: whole batches, as many as fit; at least one."""
+        upto = min(upto, after + _BATCHES_AT_ONCE)
+        batches = self.spark.sql(
+            f"select batch, count(*) as rows from {self.schema}.deliveries where batch > {after:d} and batch <= {upto:d} group by batch"
+        ).collect()
+        rows = 0
+        for batch in sorted(batches):
+            if rows and rows + batch["rows"] > _ANNOUNCED_AT_ONCE:
+                return int(batch["batch"]) - 1
+            rows += batch["rows"]
+        return upto

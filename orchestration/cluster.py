@@ -28,7 +28,10 @@ _MOVING = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAI
 _PAUSE_SECONDS = 0.1
 
 # How a broker that knows no ids of topics answers: Kafka before 2.8, and some that are only compatible.
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_ID_OF_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
+
+NO_ID = "name:"
+"""What the id of a topic begins with where Kafka knows none; the name follows."""
 
 
 class ClusterError(Exception):
@@ -102,7 +105,7 @@ class Cluster:
                         continue
                     raise
                 topic_id = str(description.topic_id)
-                found[name] = Topic(name, f"name:{name}" if topic_id == _NO_ID else topic_id, len(description.partitions))
+                found[name] = Topic(name, f"{NO_ID}{name}" if topic_id == _ID_OF_NONE else topic_id, len(description.partitions))
         except KafkaException as error:
             raise self._unanswered(f"describe {', '.join(wanted[:3])}", error) from error
         return found

@@ -15,9 +15,11 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration.completeness import Completeness
 from orchestration.consumers import Consumers, Place
 from orchestration.ledgers import Ledgers
 from orchestration.rows import collected
+from orchestration.synthetic_events import COORDINATES, command_order
 
 log = logging.getLogger(__name__)
 
@@ -254,20 +256,16 @@ class Commands:
     def _append(self, each: _Open, done: int, some: int, now: datetime) -> int:
         """Writes the events of the next places, some at most; returns how many."""
         chosen = self._next(each, done)[:some]
-        orders = self.spark.createDataFrame(chosen, "delivery_id string, due_at timestamp, index int")
+        batch = self.ledgers.next_batch
+        rows = [(*command_order(batch, place), delivery_id, due_at) for delivery_id, due_at, place in chosen]
+        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp")
         if each.what in _WAITING_KINDS:
             orders = self._looked_up(each.what, orders, [due for _, due, _ in chosen], now)
         else:
             orders = orders.withColumns({"kind": F.lit(each.what), "detail": F.lit(None).cast("string")})
         if each.what == "redrive":
             orders = self._told_again(orders.withColumn("detail", F.lit(each.destination).cast("string")), [due for _, due, _ in chosen])
-        said = {
-            "topic_id": F.lit("loop"),
-            "partition": F.lit(2),
-            "offset": F.lit(self.ledgers.batch + 1),
-            "command": F.lit(each.command),
-        }
-        self.ledgers.append("events", orders.withColumns(said), now)
+        self.ledgers.append("events", orders.withColumn("command", F.lit(each.command)), now)
         self.positions[issued_key(each.command)] = done + len(chosen)
         self.undecided += len(chosen)
         return len(chosen)
@@ -331,9 +329,9 @@ class Commands:
 
     # ---------- canaries
 
-    def look(self, consumers: Consumers, now: datetime, *, complete: bool) -> None:
-        """Sees what became of canaries. now: a moment from which on reports were taken in; complete: whether all that there were have been,
-        and are decided.
+    def look(self, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
+        """Sees what became of canaries. now: a moment from which on reports were taken in; complete: of which topics all that there were
+        have been, and are decided.
 
         A canary has succeeded when its group has committed an offset beyond it; where the group commits none, when no report came in the
         time that the command says. One that failed again, or may go nowhere, holds the rest up until somebody resumes the command.
@@ -344,7 +342,7 @@ class Commands:
                 each.looked_at = now
                 self._judge(each, consumers, now, complete=complete)
 
-    def _judge(self, each: _Open, consumers: Consumers, now: datetime, *, complete: bool) -> None:
+    def _judge(self, each: _Open, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
         canaries = self._canaries(each)
         failed = [row["message_id"] for row in canaries if row["has_failed"]]
         if failed:
@@ -366,7 +364,8 @@ class Commands:
             ),
 
             redriven as (
-                select distinct cause, batch, decision, message_id, life from {self.schema}.deliveries left semi join orders using (cause)
+                select distinct cause, batch, decision, message_id, life, original_topic
+                from {self.schema}.deliveries left semi join orders using (cause)
                 where batch >= {each.closed_batch:d}
             ),
 
@@ -383,11 +382,24 @@ class Commands:
                 from {self.schema}.publish_results
                 where batch >= {each.closed_batch:d} and outcome = 'delivered' and kind <> 'dead_letter'
                 group by message_id
+            ),
+
+            -- not the view of this name: it reads all of `ticks`, which grows for ever, and is asked every other second here
+            settled_offsets as (
+                select
+                    settled.consumer_group,
+                    settled.topic,
+                    settled.partition,
+                    max_by(settled.offset, batch) as offset,
+                    max(recorded_at) as settled_at
+                from (select batch, recorded_at, explode(settled) as settled from {self.schema}.ticks where batch >= {each.closed_batch:d})
+                group by settled.consumer_group, settled.topic, settled.partition
             )
 
             select
                 redriven.message_id,
                 redriven.decision,
+                redriven.original_topic,
                 redriven.decision not in ('redrive', 'retry', 'duplicate') or failed.message_id is not null as has_failed,
                 sent.sent,
                 coalesce(settled.offset > sent.sent.offset and settled.settled_at >= sent.sent.sent_at, false) as has_settled
@@ -395,7 +407,7 @@ class Commands:
             left join failed
                 on redriven.message_id = failed.message_id and redriven.life = failed.life and redriven.batch < failed.batch
             left join sent on redriven.message_id = sent.message_id
-            left join {self.schema}.settled_offsets as settled
+            left join settled_offsets as settled
                 on sent.sent.consumer_group = settled.consumer_group
                     and sent.sent.topic = settled.topic
                     and sent.sent.partition = settled.partition
@@ -404,11 +416,11 @@ class Commands:
         return collected(rows)
 
 
-def _succeeded(canary: Row, each: _Open, consumers: Consumers, now: datetime, *, complete: bool) -> bool:
+def _succeeded(canary: Row, each: _Open, consumers: Consumers, now: datetime, *, complete: Completeness) -> bool:
     if canary["decision"] == "duplicate" or canary["has_settled"]:
         return True
     sent = canary["sent"]
-    if sent is None or not complete:
+    if sent is None or not complete.of([canary["original_topic"]]):
         return False
     sent_at = sent["sent_at"]
     place = None if sent["consumer_group"] is None else Place(sent["consumer_group"], sent["topic"], sent["partition"])

@@ -13,8 +13,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 
 from orchestration.cluster import Cluster, ClusterError
+from orchestration.completeness import Completeness
 
 # How often groups are asked, as a part of the time to settle; and at most so often, in seconds.
 _LOOKS = 6
@@ -36,12 +38,14 @@ class Place(NamedTuple):
 class _Awaited:
     """What is known of one place: the offset after our last send, and how far it is settled.
 
-    committed: what the group has committed, None where it has not, or not been asked. asked: when it answered last. seen: an offset that
-    was committed at a time, and counts as soon as it has settled.
+    origins: the original topics of what was sent there, None where that is not known. committed: what the group has committed, None where
+    it has not, or not been asked. asked: when it answered last. seen: an offset that was committed at a time, and counts as soon as it has
+    settled.
     """
 
     sent: int
     settled: int = 0
+    origins: frozenset[str] | None = None
     committed: int | None = None
     asked: datetime | None = None
     seen: tuple[int, datetime] | None = None
@@ -76,11 +80,11 @@ class Consumers:
         for row in rows:
             self._awaited[Place(row["consumer_group"], row["topic"], row["partition"])] = _Awaited(row["sent"], row["settled"])
 
-    def look(self, now: datetime, batch: int, *, complete: bool) -> dict[Place, int]:
+    def look(self, now: datetime, batch: int, *, complete: Completeness) -> dict[Place, int]:
         """Asks the groups, if it is time. Returns the places of which more is settled than before, and up to which offset.
 
-        now: a moment from which on reports were taken in; complete: whether all that there were have been, and are decided. batch: the
-        last one. A group that can't be asked stops no other: see `unanswered`. Those after it are asked with the next look.
+        now: a moment from which on reports were taken in; complete: of which topics all that there were have been, and are decided. batch:
+        the last one. A group that can't be asked stops no other: see `unanswered`. Those after it are asked with the next look.
         """
         if self._next_look is not None and now < self._next_look:
             return {}
@@ -104,8 +108,10 @@ class Consumers:
             self.unanswered.pop(group, None)
             for place in places:
                 self._saw(place, committed.get((place.topic, place.partition)), now)
+        if complete.decided and not complete.is_whole:
+            self._find_origins()
         for place, awaited in list(self._awaited.items()):
-            if complete and awaited.seen is not None and awaited.seen[1] + self.settle <= now:
+            if complete.of(awaited.origins) and awaited.seen is not None and awaited.seen[1] + self.settle <= now:
                 awaited.settled = settled[place] = awaited.seen[0]
                 awaited.seen = None
             if awaited.settled >= awaited.sent:
@@ -132,13 +138,33 @@ class Consumers:
         elif committed != awaited.settled and awaited.seen is None:
             awaited.seen = (committed, now)
 
+    def _find_origins(self) -> None:
+        """Finds of which topics was sent what lies where a loop before has sent it."""
+        unknown = [place for place, awaited in self._awaited.items() if awaited.origins is None]
+        if not unknown:
+            return
+        sent = self.spark.sql(
+            f"""
+            select consumer_group, topic, partition, collect_set(original_topic) as origins
+            from {self.schema}.publish_results
+            where batch <= {self.looked:d} and outcome = 'delivered' and kind <> 'dead_letter' and consumer_group is not null
+            group by consumer_group, topic, partition
+            """
+        )
+        found = {
+            Place(row["consumer_group"], row["topic"], row["partition"]): frozenset(row["origins"])
+            for row in sent.where(F.col("topic").isin(*{place.topic for place in unknown})).collect()
+        }
+        for place in unknown:
+            self._awaited[place].origins = found.get(place)
+
     def _add_sends(self, batch: int) -> None:
         """Takes up the places that something was sent to since the last look."""
         if batch <= self.looked:
             return
         sent = self.spark.sql(
             f"""
-            select consumer_group, topic, partition, max(offset) + 1 as sent
+            select consumer_group, topic, partition, max(offset) + 1 as sent, collect_set(original_topic) as origins
             from {self.schema}.publish_results
             where batch > {self.looked:d} and batch <= {batch:d}
                 and outcome = 'delivered' and kind <> 'dead_letter' and consumer_group is not null
@@ -147,7 +173,8 @@ class Consumers:
         ).collect()
         for row in sent:
             place = Place(row["consumer_group"], row["topic"], row["partition"])
-            awaited = self._awaited.setdefault(place, _Awaited(row["sent"]))
+            awaited = self._awaited.setdefault(place, _Awaited(row["sent"], origins=frozenset()))
+            awaited.origins = None if awaited.origins is None else awaited.origins | set(row["origins"])
             # a topic that was created again begins anew
             awaited.sent = int(row["sent"])
         self.looked = batch

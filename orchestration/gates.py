@@ -17,10 +17,12 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration.completeness import Completeness
 from orchestration.consumers import Consumers, Place
 from orchestration.ledgers import Ledgers
 from orchestration.publish import Due, PublishStep, Waiting
 from orchestration.rows import collected
+from orchestration.synthetic_events import COORDINATES, gate_order
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +236,7 @@ class Gates:
 
     # ---------- what comes of it
 
-    def look(self, settled: Mapping[Place, int], consumers: Consumers, now: datetime, *, complete: bool) -> None:
+    def look(self, settled: Mapping[Place, int], consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
         """Opens the gates whose probe has succeeded.
 
         That is known where the group commits offsets; elsewhere it counts that no report came in time. now, complete: as for
@@ -247,7 +249,9 @@ class Gates:
             place, sent_at = gate.probe.place, gate.probe.sent_at
             if place is not None and settled.get(place, 0) > gate.probe.offset:
                 self._open(scope, now, "a probe was processed")
-            elif complete and sent_at + self.settle <= now and (place is None or consumers.is_silent(place, sent_at)):
+            elif (
+                complete.of([_parts(scope)[1]]) and sent_at + self.settle <= now and (place is None or consumers.is_silent(place, sent_at))
+            ):
                 self._open(scope, now, "no report about a probe came")
 
     def _open(self, scope: str, now: datetime, why: str) -> None:
@@ -280,18 +284,12 @@ class Gates:
 
     def _order(self, kind: str, scope: str, deliveries: DataFrame, now: datetime) -> int:
         """Writes one event for each delivery; returns how many."""
-        batch = self.ledgers.batch + 1
-        rows = [(row["delivery_id"], row["due_at"], place) for place, row in enumerate(collected(deliveries))]
+        batch = self.ledgers.next_batch
+        rows = [(*gate_order(batch, place), row["delivery_id"], row["due_at"]) for place, row in enumerate(collected(deliveries))]
         if not rows:
             return 0
-        said: dict[str, Column] = {
-            "topic_id": F.lit("loop"),
-            "partition": F.lit(1),
-            "offset": F.lit(batch),
-            "kind": F.lit(kind),
-            "detail": F.lit(scope),
-        }
-        orders = self.spark.createDataFrame(rows, "delivery_id string, due_at timestamp, index int").withColumns(said)
+        said: dict[str, Column] = {"kind": F.lit(kind), "detail": F.lit(scope)}
+        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp").withColumns(said)
         self._gates[scope].waits_for = self.ledgers.append("events", orders, now)
         return len(rows)
 
@@ -315,9 +313,18 @@ class Gates:
         """Finds the probes that the last loop sent after its last row of `ticks`."""
         if not self.closed:
             return
-        gated = self.spark.table(f"{self.schema}.deliveries").where(F.col("gate").isin(*self.closed))
         sent = self._results_after(after).where("outcome = 'delivered' and kind <> 'dead_letter'")
-        probes = sent.join(gated.select("delivery_id", "due_at", "gate"), ["delivery_id", "due_at"])
+        (dues,) = sent.agg(F.unix_millis(F.min("due_at")).alias("first"), F.unix_millis(F.max("due_at")).alias("last")).collect()
+        if dues["first"] is None:
+            return
+        # with both as literals: the whole wheel would be read for a few sends
+        gated = self.spark.sql(
+            f"""
+            select delivery_id, due_at, gate from {self.schema}.deliveries
+            where due_at >= timestamp_millis({dues["first"]:d}) and due_at <= timestamp_millis({dues["last"]:d})
+            """
+        ).where(F.col("gate").isin(*self.closed))
+        probes = sent.join(gated, ["delivery_id", "due_at"])
         for row in collected(probes.dropDuplicates(["delivery_id"])):
             self._is_under_way(row["gate"], row)
 
@@ -364,9 +371,15 @@ def _age(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in _AGE)
 
 
-def _announcement(scope: str, gate: Gate) -> str:
+def _parts(scope: str) -> tuple[str, str, str]:
+    """Group, topic and partition of a scope; the group and the partition may be empty."""
     group, _, topic = scope.rpartition(":")
     topic, _, partition = topic.partition("/")
+    return group, topic, partition
+
+
+def _announcement(scope: str, gate: Gate) -> str:
+    group, topic, partition = _parts(scope)
     said = {
         "scope": scope,
         "consumer_group": group or None,

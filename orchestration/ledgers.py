@@ -2,6 +2,10 @@
 
 An append is refused when anybody else has written to the ledger since this loop did. For Iceberg it is an overwrite of the rows after this
 loop's last batch, of which there are none, validated from this loop's last snapshot: rows of another loop are a conflict.
+
+The outcome of an append that failed may be unknown: its commit may still land, seconds later. Its number is used up, and nothing else is
+appended until another append to the same ledger has gone through, after which the late commit is refused as a conflict. Else what landed
+late would have a batch that the fold has passed already, and would never be decided.
 """
 
 from __future__ import annotations
@@ -15,12 +19,19 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from orchestration.spark import in_short
+from orchestration.spark import FROM_KAFKA, in_short, java_errors
 
 LEDGERS = ("ticks", "events", "publish_results")
 
 APPEND = "redrive.append"
 """Which append of a loop made a snapshot, in its summary."""
+
+
+# With these, Iceberg says that it has not committed, and will not.
+_REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException", "org.apache.iceberg.exceptions.CommitFailedException"})
+
+# What fails there fails before Spark commits: a job, and the planning of a read from Kafka.
+_BEFORE_A_COMMIT = ("org.apache.spark.scheduler.DAGScheduler", FROM_KAFKA)
 
 
 class AppendError(Exception):
@@ -47,19 +58,30 @@ class Ledgers:
     """The ledgers of one installation, written by one loop.
 
     `batch` is the number of the last append, counted over all ledgers; each append takes the next and is committed before the next
-    begins, so that whoever reads up to a batch sees all of it.
+    begins, so that whoever reads up to a batch sees all of it. The number of an append whose outcome is unknown is used up.
     """
 
     def __init__(self, spark: SparkSession, schema: str, generation: int = 0) -> None:
         self._spark = spark
         self._schema = schema
         self._ends: dict[str, _End] = {}
+        self._in_doubt: dict[str, int] = {}
         self.generation = generation
         self.batch = 0
 
     def name(self, ledger: str) -> str:
         """The ledger's table as SQL names it."""
         return f"{self._schema}.{ledger}"
+
+    @property
+    def next_batch(self) -> int:
+        """The batch that the next append will be."""
+        return self.batch + 1
+
+    @property
+    def in_doubt(self) -> list[str]:
+        """The ledgers whose last append may still land: only an append to these is possible, and settles it."""
+        return list(self._in_doubt)
 
     def read_end(self) -> int:
         """Reads the last batch from the tables: at a start, and after an append that failed. Iceberg answers from metadata.
@@ -68,8 +90,15 @@ class Ledgers:
         """
         for ledger in LEDGERS:
             self._read_end_of(ledger)
-        self.batch = max(end.batch for end in self._ends.values())
+            if self._ends[ledger].batch >= self._in_doubt.get(ledger, self._ends[ledger].batch + 1):
+                # it has landed; what was tried before it can't land any more
+                del self._in_doubt[ledger]
+        self.batch = max(self.batch, *(end.batch for end in self._ends.values()))
         return self.batch
+
+    def end_of(self, ledger: str) -> int:
+        """The last batch of a ledger, as far as it was read, or appended here; 0: none."""
+        return self._ends[ledger].batch
 
     def superseded_by(self) -> int | None:
         """The generation that has taken over from this one, if any."""
@@ -97,8 +126,10 @@ class Ledgers:
         An append of no rows would be a commit all the same: callers count first. Raises AppendError, and the caller then reads the end
         again; TakenOverError, and the caller ends.
         """
-        batch = self.batch + 1
+        batch = self.next_batch
+        self._refuse_beside_a_doubt(ledger, batch)
         end = self._ends[ledger]
+        committing = False
         token = f"{self.generation}/{batch}/{uuid.uuid4()}"
         try:
             writer = (
@@ -109,12 +140,17 @@ class Ledgers:
             )
             if end.snapshot is not None:
                 writer = writer.option("validate-from-snapshot-id", str(end.snapshot))
+            committing = True
             writer.overwrite(F.expr(f"batch > {end.batch}L"))
         except Exception as error:
+            if committing and not _is_refused(error):
+                self.batch = batch
+                self._in_doubt[ledger] = batch
             self._refuse_if_taken_over(ledger, batch, error)
             raise AppendError(f"batch {batch} could not be appended to {ledger}: {in_short(error)}") from error
         # it is committed, whatever happens from here on: no other append may take its number
         self._ends[ledger] = _End(end.snapshot, batch)
+        self._in_doubt.pop(ledger, None)
         self.batch = batch
         with contextlib.suppress(Exception):  # the snapshot before will do: older is only slower
             self._ends[ledger] = _End(self._snapshot_of(ledger, token), batch)
@@ -136,6 +172,11 @@ class Ledgers:
                 for column in self._spark.table(self.name(ledger)).schema
             )
         )
+
+    def _refuse_beside_a_doubt(self, ledger: str, batch: int) -> None:
+        doubtful = [f"batch {tried} has been appended to {other}" for other, tried in self._in_doubt.items() if other != ledger]
+        if doubtful:
+            raise AppendError(f"batch {batch} was not appended to {ledger}: it is not known yet whether {' and '.join(doubtful)}")
 
     def _refuse_if_taken_over(self, ledger: str, batch: int, error: Exception) -> None:
         try:
@@ -175,3 +216,11 @@ class Ledgers:
         """Iceberg's own view of the table: an answer in milliseconds, where SQL on its metadata needs a job."""
         iceberg = self._spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
         return iceberg.loadIcebergTable(self._spark._jsparkSession, self.name(ledger))
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether an append that failed has certainly not been committed: it was refused, or its rows could not be made.
+
+    Anything else may be a commit whose answer got lost.
+    """
+    return any(one.name in _REFUSALS or one.is_raised_in(*_BEFORE_A_COMMIT) for one in java_errors(error))

@@ -21,11 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.types import StructType
 
+from orchestration import synthetic_events
 from orchestration.announce import Announcer
 from orchestration.catalog import move_tables
 from orchestration.clock import LoopClock, literal
 from orchestration.cluster import Cluster, ClusterError
 from orchestration.commands import ISSUED_AT_ONCE, Commands, issued_in
+from orchestration.completeness import Completeness
 from orchestration.consumers import Consumers, Place
 from orchestration.dbt import Dbt, DbtError
 from orchestration.gates import Gates
@@ -123,8 +125,8 @@ class Tick:
     step_ms: dict[str, int] = field(default_factory=dict)
     lateness_ms: tuple[int, int] | None = None
     rest: bool = False
-    took_all: bool = False
-    """Whether every report that was there at its beginning has been taken in."""
+    unread: frozenset[str] | None = None
+    """What the sources speak for of which not every report has been taken in that was there at its beginning; None: nothing is known."""
 
     @property
     def did_something(self) -> bool:
@@ -345,19 +347,10 @@ class Loop:
             )  # fmt: skip
 
     def _append_start(self, ledger: str) -> None:
-        """The row by which this loop takes over in a ledger."""
+        """Takes over in a ledger: an older loop may still append there until then."""
         for pause in (*_TAKE_OVER_PAUSES, None):
-            now = self.clock.now()
-            said = (
-                {"topic_id": "loop", "partition": 0, "offset": self.ledgers.generation, "index": 0, "detail": self.settings.instance}
-                if ledger == "events"
-                else {"outcome": "start", "due_at": now}
-            )
-            schema = self.spark.table(self.ledgers.name(ledger)).schema
-            row = {"kind": "start", **said}
-            frame = self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row]))
             try:
-                self.ledgers.append(ledger, frame, now)
+                self._seal(ledger)
                 return
             except TakenOverError:
                 raise
@@ -367,6 +360,20 @@ class Loop:
             time.sleep(pause)
             # the older loop has appended once more: now it is seen
             self.ledgers.read_end()
+
+    def _seal(self, ledger: str) -> None:
+        """Appends a row that says nothing but that this loop is in charge: whatever was to be appended before is refused from then on."""
+        now = self.clock.now()
+        if ledger == "ticks":
+            self.ledgers.append(ledger, self._tick_row("tick", Tick()), now)
+            return
+        said: dict[str, object] = {"outcome": "start", "due_at": now}
+        if ledger == "events":
+            coordinates = synthetic_events.start(self.ledgers.next_batch)
+            said = {**dict(zip(synthetic_events.NAMES, coordinates, strict=True)), "detail": self.settings.instance}
+        schema = self.spark.table(self.ledgers.name(ledger)).schema
+        row = {"kind": "start", **said}
+        self.ledgers.append(ledger, self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row])), now)
 
     def _still_unknown(self) -> list[Postponed]:
         """Sends of loops before whose outcome is unknown, and which may not be repeated yet."""
@@ -380,7 +387,8 @@ class Loop:
         return [Postponed(row["since"], row["until"])] if row["until"] else []
 
     def _last_tick(self) -> SparkRow | None:
-        rows = collected(self.spark.sql(f"select * from {self.schema}.ticks order by batch desc limit 1"))
+        """The last row of `ticks`, of the batch that is known to be its last: `ticks` grows for ever, and is not read for one row."""
+        rows = collected(self.spark.sql(f"select * from {self.schema}.ticks where batch = {self.ledgers.end_of('ticks'):d}"))
         return rows[0] if rows else None
 
     def _positions(self, last: SparkRow | None) -> dict[str, int]:
@@ -389,14 +397,24 @@ class Loop:
         since = int(last["batch"]) if last else 0
         appended = self.spark.sql(
             f"""
-            select topic_id, partition, max(offset) + 1 as next, any_value(source) as source from {self.schema}.events
-            where batch >= {since} and kind in ('report', 'command') and delivery_id is null
-            group by topic_id, partition
+            with
+
+            read as (
+                select concat_ws('/', topic_id, partition) as key, offset + 1 as next, source from {self.schema}.events
+                where batch >= {since} and kind in ('report', 'command') and delivery_id is null
+
+                union all
+
+                -- a gap says itself where reading goes on: a second one would be noticed, or what has come meanwhile would be skipped
+                select cast(key as string), try_cast(cast(value as string) as bigint), source from {self.schema}.events
+                where batch >= {since} and kind = 'gap' and key is not null
+            )
+
+            select key, max(next) as next, any_value(source) as source from read group by key
             """
         ).collect()
         for row in appended:
-            key = f"{row['topic_id']}/{row['partition']}"
-            positions[key] = max(positions.get(key, 0), int(row["next"]))
+            positions[row["key"]] = max(positions.get(row["key"], 0), int(row["next"]))
             positions.setdefault(f"source:{row['source']}", 1)
         issued = self.spark.sql(
             f"""
@@ -528,7 +546,7 @@ class Loop:
             return
         began = time.monotonic()
         try:
-            available = self.intake.available(began)
+            everything = self.intake.available(began)
             self._well("kafka")
         except ClusterError as error:
             self._say("kafka", str(error))
@@ -539,8 +557,14 @@ class Loop:
             self._say("partitions", f"no answer from {', '.join(self.intake.unanswered)}: what is reported there is not read yet")
         else:
             self._well("partitions")
-        tick.took_all = not available and not self.intake.unanswered
-        if not available:
+        tick.unread = self.intake.unread(everything)
+        for source in self.intake.unreadable.keys() - {part.source for part in everything}:
+            # there is nothing left to read, or no such source any more
+            del self.intake.unreadable[source]
+            self._well(_source(source))
+        # a source that can't be read is left alone for growing pauses, and stops no other
+        available = [part for part in everything if self._may(_source(part.source))]
+        if not available and not self.intake.is_cut:
             return
         self._commands_came = self._commands_came or any(part.source == COMMANDS for part in available)
         recorded_at = self.clock.now()
@@ -558,8 +582,12 @@ class Loop:
         if events:
             self._well("ledgers")
             self._await_decision(events, recorded_at)
-        taken = all(self.intake.positions[part.partition.key] >= part.end for part in available)
-        tick.took_all = taken and not self.intake.unanswered
+        for source in sorted({part.source for part in available}):
+            if source in self.intake.unreadable:
+                self._say(_source(source), self.intake.unreadable[source])
+            else:
+                self._well(_source(source))
+        tick.unread = self.intake.unread(everything)
         tick.counts["events"] = tick.counts.get("events", 0) + events
         tick.rest = tick.rest or events >= self.settings.intake_max_rows
         tick.step_ms["intake"] = tick.step_ms.get("intake", 0) + _ms_since(began)
@@ -806,8 +834,9 @@ class Loop:
             self._tables_failed(error)
             return
         self._well("announcements")
-        self.intake.positions[_ANNOUNCED] = self.watermark
-        tick.counts["announced"] = announced
+        self.intake.positions[_ANNOUNCED] = announced.upto
+        tick.counts["announced"] = announced.decisions
+        tick.rest = tick.rest or announced.upto < self.watermark
         tick.step_ms["announce"] = _ms_since(began)
 
     def _look_at_consumers(self, tick: Tick, began: datetime) -> None:
@@ -815,7 +844,7 @@ class Loop:
         if not self._may("ledgers") or "kafka" in self._trouble:
             return
         # everything that was reported by the beginning of the tick is decided: what is settled is so for good
-        complete = tick.took_all and "fold" not in self._trouble
+        complete = Completeness(tick.unread or frozenset(), decided=tick.unread is not None and "fold" not in self._trouble)
         try:
             self._settled = self.consumers.look(began, self.ledgers.batch, complete=complete)
             if self.consumers.unanswered:
@@ -1012,6 +1041,9 @@ class Loop:
             self.ledgers.read_end()
             self.intake.positions.update(self._positions(self._last_tick()))
             self._find_undecided()
+            # last: what lands before is a conflict, and everything is read once more
+            for ledger in self.ledgers.in_doubt:
+                self._seal(ledger)
             self._unsure = False
         except Exception as reason:
             if _is_gone(reason):
@@ -1213,6 +1245,11 @@ def _set_aside_in(last: SparkRow | None) -> dict[str, SetAside]:
         topic: SetAside(aside["why"], aside["until"], timedelta(milliseconds=aside["pause_ms"]), floor=aside["floor"])
         for topic, aside in (dict(last["set_aside"] or {}) if last else {}).items()
     }
+
+
+def _source(name: str) -> str:
+    """What a source is called among the troubles."""
+    return f"source {name}"
 
 
 def _is_gone(error: Exception) -> bool:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from orchestration.cluster import Partition
 
+# What the positions hold beside those of partitions, and may have any text in its name.
+_NO_PARTITIONS = ("source:", "command:")
+
 
 @dataclass(frozen=True)
 class Range:
@@ -26,12 +29,31 @@ class Range:
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets [begin, end) that retention removed before they were read."""
+    """Offsets [begin, end) that are away: retention removed them before they were read, or the partition was cut short after.
+
+    Reading goes on at the end of those that were removed, and under another id at the beginning of those that were cut off.
+    """
 
     source: str
     partition: Partition
     begin: int
     end: int
+    goes_on_at: int
+
+
+def cut_id(topic_id: str, batch: int) -> str:
+    """The id under which a partition is read on that was cut short: what comes under an offset that was read before is another record.
+
+    batch: of the gap that tells of it. Kafka's ids have no `~`, nor have names of topics.
+    """
+    return f"{topic_id.split('~')[0]}~{batch}"
+
+
+def ids_in_force(positions: Mapping[str, int]) -> dict[str, str]:
+    """Under which topic id partitions are read that were cut short, the last time counts: by `topic id/partition` as Kafka has them."""
+    cut = [key.rpartition("/") for key in positions if "~" in key and not key.startswith(_NO_PARTITIONS)]
+    last = sorted((int(topic_id.rpartition("~")[2]), topic_id, number) for topic_id, _, number in cut)
+    return {f"{topic_id.split('~')[0]}/{number}": topic_id for _, topic_id, number in last}
 
 
 def share(available: list[Range], max_rows: int) -> list[Range]:

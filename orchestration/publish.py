@@ -214,7 +214,7 @@ class PublishStep:
         try:
             # a commit may have gone through, though its answer did not
             if not any(self.ledgers.has("publish_results", batch) for batch in unrecorded.tried):
-                unrecorded.tried.append(self.ledgers.batch + 1)
+                unrecorded.tried.append(self.ledgers.next_batch)
                 self.ledgers.append("publish_results", unrecorded.rows, clock())
         except TakenOverError:
             unrecorded.results.unpersist()

@@ -9,7 +9,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +23,12 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from orchestration.settings import Settings
+
+FROM_KAFKA = "org.apache.spark.sql.kafka010."
+"""Where Spark's source for Kafka lies: what is raised there was raised while records were read."""
+
+# Java lets an error be its own cause, by detours.
+_MOST_CAUSES = 20
 
 # Lines of what Spark says that tell people nothing.
 _STACK = re.compile(r"at \S+\(|\.\.\. \d+ (more|elided)|Suppressed: |JVM stacktrace:|An error occurred while calling ")
@@ -138,6 +145,30 @@ def in_short(error: BaseException | str) -> str:
     causes = [line for line in said if line.startswith("Caused by: ")]
     first = [line.removeprefix(": ") for line in said if line not in causes][:3]
     return "; ".join([*first, *causes[-1:]]) or repr(error)
+
+
+@dataclass(frozen=True)
+class JavaError:
+    """An exception of the JVM: its class, and the classes of the frames that it was raised in, the innermost first."""
+
+    name: str
+    frames: tuple[str, ...]
+
+    def is_raised_in(self, *prefixes: str) -> bool:
+        """Whether one of its frames, or its own class, is of a package or class that begins so."""
+        return any(name.startswith(prefixes) for name in (self.name, *self.frames))
+
+
+def java_errors(error: BaseException) -> list[JavaError]:
+    """The exceptions of the JVM behind an error of Spark's, each followed by its cause; none where the JVM did not answer."""
+    found: list[JavaError] = []
+    with suppress(Exception):
+        thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+        while thrown is not None and len(found) < _MOST_CAUSES:
+            frames = tuple(str(frame.getClassName()) for frame in thrown.getStackTrace())
+            found.append(JavaError(str(thrown.getClass().getName()), frames))
+            thrown = thrown.getCause()
+    return found
 
 
 def session_configuration(project: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

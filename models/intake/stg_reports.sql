@@ -147,6 +147,8 @@ reports as (
         -- what rules look at, in the order of their names
         transform(header_names, n -> make_valid_utf8(cast(substring(try_element_at(filter(headers, h -> h.key = n), -1).value, 1, 256) as string))) as rule_headers,
         array_compact(array(
+            -- a time that no clock tells, or headers that can't be read: the rest is taken in all the same
+            case when kind = 'report' and not is_told_again and detail is not null then 'record' end,
             {%- for field in fields if not field.startswith('error_') %}
             case when said.{{ field }} is not null and {{ 'stated_at' if field == 'failed_at' else 'read.' ~ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}
             {%- endfor %}

@@ -1,4 +1,4 @@
--- gaps: what retention removed from report topics before it was read. Reports that lay there are lost, and nobody can say whose.
+-- gaps: what is away of report topics: removed by retention before it was read, or cut off. Reports that lay there unread are lost, and nobody can say whose.
 with
 
 events as (

@@ -26,6 +26,10 @@ FRESH_FOR = timedelta(minutes=30)
 GAPS_FAIL_FOR = timedelta(days=7)
 
 
+# What the loop calls it when something is not read.
+UNREAD = ("source ", "partitions", "kafka")
+
+
 def _minutes(span: timedelta) -> str:
     return f"{round(span.total_seconds() / 60)} minutes"
 
@@ -237,11 +241,25 @@ def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResu
     )
 
 
+@dg.asset_check(
+    asset="events",
+    description=(
+        "Every source is read: the loop, which tries again, has said nothing else in its status file. What was reported in a source that "
+        "can't be read is not decided, and nothing that it speaks for counts as recovered."
+    ),
+)
+def every_source_is_read(redrive: Redrive) -> dg.AssetCheckResult:
+    status = read_status(redrive.settings.status_file)
+    unread = {what: why for what, why in status.trouble.items() if what.startswith(UNREAD)} if status else {}
+    return dg.AssetCheckResult(passed=not unread, metadata={"unread": len(unread), **unread})
+
+
 CHECKS = (
     nothing_is_lost,
     nothing_is_early,
     no_dead_message_is_without_its_copy,
     no_report_was_missed,
+    every_source_is_read,
     dead_letters_come_at_their_usual_rate,
     the_loop_is_not_stalled,
     ticks_are_fresh,

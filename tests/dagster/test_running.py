@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from orchestration.clock import wall_clock
 from orchestration.dagster import checks
-from orchestration.status import Status, text, write_status
+from orchestration.status import Status, read_status, text, write_status
 from tests.dagster.conftest import Deployment
 from tests.loop.harness import SEEDS
 
@@ -164,6 +165,14 @@ def test_each_check_fails_when_its_promise_is_broken(deployment: Deployment, mon
     _append(deployment, "events", kind="start", batch=1_000_000, recorded_at=wall_clock())
     passed, _, found = _outcome(deployment, checks.the_loop_is_not_stalled)
     assert (passed, found["undecided"]) == (True, 2)
+    status = read_status(deployment.resource.settings.status_file)
+    assert status is not None
+    assert _outcome(deployment, checks.every_source_is_read)[0]
+    why = "offsets 3 to 9 of reports/0 can't be read: CRC"
+    write_status(deployment.resource.settings.status_file, replace(status, trouble={"source reports": why, "gates": "not told"}))
+    passed, severity, found = _outcome(deployment, checks.every_source_is_read)
+    assert (passed, severity, found) == (False, "ERROR", {"unread": 1, "source reports": why})
+    write_status(deployment.resource.settings.status_file, status)
     monkeypatch.setattr(checks, "STALLED_AFTER", timedelta())
     assert _outcome(deployment, checks.the_loop_is_not_stalled)[:2] == (False, "ERROR")
     monkeypatch.setattr(checks, "FRESH_FOR", timedelta())

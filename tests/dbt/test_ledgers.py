@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 
 from orchestration.ledgers import LEDGERS, AppendError, Ledgers, TakenOverError
+from orchestration.loop import Loop
+from orchestration.settings import load_settings
 from tests.dbt.harness import Home
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -142,6 +146,103 @@ def test_a_catalog_that_is_away_before_an_append_is_a_failed_append(
     assert ledgers.append("events", row(spark, 1), NOW) == 1
 
 
+@dataclass
+class LateCommit:
+    """An append whose commit gets no answer, and may still land."""
+
+    commit: Callable[[], None] = lambda: None
+
+    def land(self) -> None:
+        """What the catalog does with the commit in the end. Raises what it says against it."""
+        self.commit()
+
+
+@pytest.fixture
+def unanswered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ledgers, str, DataFrame], LateCommit]:
+    """Appends rows, and loses the answer before the commit has landed."""
+    overwrite = DataFrameWriterV2.overwrite
+
+    def append(ledgers: Ledgers, ledger: str, rows: DataFrame) -> LateCommit:
+        late = LateCommit()
+
+        def is_lost(self: DataFrameWriterV2, condition: Column) -> None:
+            late.commit = lambda: overwrite(self, condition)
+            raise ConnectionResetError("connection reset")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(DataFrameWriterV2, "overwrite", is_lost)
+            with pytest.raises(AppendError, match="connection reset"):
+                ledgers.append(ledger, rows, NOW)
+        return late
+
+    return append
+
+
+Unanswered = Callable[[Ledgers, str, DataFrame], LateCommit]
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["empty", "not empty"])
+def test_a_number_whose_append_may_still_land_is_not_used_again(
+    spark: SparkSession, schema: str, unanswered: Unanswered, before: int
+) -> None:
+    ledgers = loop(spark, schema, 1)
+    for _ in range(before):
+        ledgers.append("events", row(spark, 1), NOW)
+    late = unanswered(ledgers, "events", row(spark, 2))
+    ledgers.read_end()
+    assert ledgers.in_doubt == ["events"]
+    assert ledgers.append("events", row(spark, 3), NOW) == before + 2
+    assert ledgers.in_doubt == []
+    with pytest.raises(Exception, match="conflict"):
+        late.land()
+    assert ids(spark, schema, "events") == [1] * before + [3]
+    assert ledgers.append("ticks", row(spark, 4), NOW) == before + 3
+
+
+@pytest.mark.parametrize("ledger", LEDGERS)
+def test_nothing_is_appended_elsewhere_before_it_is_known_what_landed(
+    spark: SparkSession, schema: str, unanswered: Unanswered, ledger: str
+) -> None:
+    ledgers = loop(spark, schema, 1)
+    take_over(spark, ledgers)
+    late = unanswered(ledgers, ledger, row(spark, 1))
+    ledgers.read_end()
+    for other in sorted({*LEDGERS} - {ledger}):
+        with pytest.raises(AppendError, match=f"it is not known yet whether batch 4 has been appended to {ledger}"):
+            ledgers.append(other, row(spark, 666), NOW)
+    # it lands while the end is settled: a conflict, and read
+    late.land()
+    with pytest.raises(AppendError):
+        ledgers.append(ledger, row(spark, 2), NOW)
+    ledgers.read_end()
+    assert ledgers.in_doubt == []
+    assert [ledgers.append(other, row(spark, 3), NOW) for other in LEDGERS] == [5, 6, 7]
+    assert ids(spark, schema, ledger) == [0, 1, 3]
+
+
+def test_a_number_is_not_used_again_after_a_restart_either(spark: SparkSession, schema: str, unanswered: Unanswered) -> None:
+    older = loop(spark, schema, 1)
+    take_over(spark, older)
+    late = unanswered(older, "events", row(spark, 1))
+    newer = loop(spark, schema, 2)
+    assert newer.append("ticks", row(spark, 0), NOW) == 4
+    # between the first row of the next loop and its row in this ledger
+    late.land()
+    with pytest.raises(AppendError):
+        newer.append("events", row(spark, 0), NOW)
+    assert newer.read_end() == 4
+    assert newer.append("events", row(spark, 0), NOW) == 5
+    assert ids(spark, schema, "events") == [0, 0, 1]
+
+
+def test_rows_that_could_not_be_made_leave_no_doubt(spark: SparkSession, schema: str) -> None:
+    ledgers = loop(spark, schema, 1)
+    with pytest.raises(AppendError, match="no such row"):
+        ledgers.append("events", spark.sql("select raise_error('no such row') as id from range(3)"), NOW)
+    assert ledgers.in_doubt == []
+    assert ledgers.append("ticks", row(spark, 1), NOW) == 1
+
+
 def test_an_append_is_counted_though_its_snapshot_cannot_be_looked_up(
     spark: SparkSession, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,3 +258,27 @@ def test_an_append_is_counted_though_its_snapshot_cannot_be_looked_up(
     assert ledgers.append("ticks", row(spark, 3), NOW) == 3
     assert ledgers.append("events", row(spark, 4), NOW) == 4
     assert ids(spark, schema, "events") == [1, 2, 4]
+
+
+def test_the_last_row_of_ticks_is_found_without_reading_the_others(spark: SparkSession, schema: str) -> None:
+    ledgers = loop(spark, schema, 1)
+    for number in range(4):
+        ledgers.append("ticks", row(spark, number), NOW)
+        ledgers.append("events", row(spark, number), NOW)
+    starting = Loop(load_settings())
+    starting.spark, starting.schema, starting.ledgers = spark, schema, loop(spark, schema, 1)
+    # what is not there can't be read
+    files = spark.sql(f"select file_path, readable_metrics.batch.upper_bound as batch from {schema}.ticks.files").collect()
+    assert len(files) == 4
+    for file in files:
+        if file["batch"] < 7:
+            Path(file["file_path"].removeprefix("file:")).unlink()
+    last = starting._last_tick()
+    assert last is not None
+    assert (last["id"], last["batch"]) == (3, 7)
+
+
+def test_ticks_without_a_row_have_no_last_one(spark: SparkSession, schema: str) -> None:
+    starting = Loop(load_settings())
+    starting.spark, starting.schema, starting.ledgers = spark, schema, loop(spark, schema, 1)
+    assert starting._last_tick() is None

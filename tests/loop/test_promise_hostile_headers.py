@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from orchestration import intake
+from orchestration.intake import Intake
+from orchestration.positions import Range
+from orchestration.records import Records, UnreadError
 from tests.loop.harness import Headers, Record, Redrive
 
 
@@ -79,3 +90,69 @@ def test_what_cannot_be_placed_is_no_first_failure_and_stops_nothing(redrive: Re
     assert len(orphans) == 8
     assert {orphan.value for orphan in orphans} == {b"v"}
     assert len(redrive.sql("select * from messages where state = 'refused' and message_id like '%hostile.reports/%'")) == 2
+
+
+NANOSECONDS = 1_700_000_000_000_000_000
+
+
+def test_a_timestamp_that_no_clock_tells_stops_no_source(redrive: Redrive) -> None:
+    redrive.domain("stamped")
+    # brokers before 4.0 take any time
+    admin = AdminClient({**redrive.kafka})
+    resource = ConfigResource(ResourceType.TOPIC, "stamped.reports")
+    any_time = ConfigEntry("message.timestamp.after.max.ms", str(2**63 - 1), incremental_operation=AlterConfigOpType.SET)
+    resource.add_incremental_config(any_time)
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result()
+    for offset, timestamp in enumerate([0, NANOSECONDS, 0, 2**63 - 1, 0]):
+        headers = said(Record("stamped.orders", 0, offset, 0, b"k", b"v", ()))
+        redrive._producer.produce("stamped.reports", b"v", b"k%d" % offset, 0, timestamp=timestamp, headers=list(headers))
+    assert redrive._producer.flush(30) == 0
+    decisions = redrive.decided("stamped", 5)
+    assert [(row["report_offset"], row["decision"], row["problems"]) for row in decisions] == [
+        (0, "retry", []),
+        (1, "retry", ["record"]),
+        (2, "retry", []),
+        (3, "retry", ["record"]),
+        (4, "retry", []),
+    ]
+    assert {retry.key for retry in redrive.retries("stamped", 5)} == {b"k%d" % offset for offset in range(5)}
+    events = redrive.sql("select detail from events where topic = 'stamped.reports' order by offset")
+    assert [row["detail"] for row in events] == [None, f"timestamp {NANOSECONDS}", None, f"timestamp {2**63 - 1}", None]
+    assert not redrive.loop._trouble
+    # and it goes on, as before
+    redrive.fails("stamped.orders", b"k5", b"v")
+    redrive.decided("stamped", 6)
+    assert not redrive.loop.intake._one_by_one
+
+
+def test_a_source_that_cannot_be_read_says_so_and_stops_no_other(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.domain("blind")
+    redrive.settle()
+    from_kafka = Intake._from_kafka
+
+    def breaks(self: Intake, taken: list[Range]) -> DataFrame:
+        records = from_kafka(self, taken)
+        # as where a disk of the broker has changed a record
+        broken = F.when(F.col("topic") == "blind.reports", F.raise_error(F.lit("CRC"))).otherwise(F.col("value"))
+        return records.withColumn("value", broken.cast("binary"))
+
+    def cannot(kafka: Mapping[str, str], group: str, part: Range, *_: object) -> Records:
+        raise UnreadError("CRC32C of the batch is wrong")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(intake, "_is_of_kafka", lambda _: True)
+        patched.setattr(Intake, "_from_kafka", breaks)
+        patched.setattr(intake, "read_records", cannot)
+        redrive.fails("blind.orders", b"unread", b"v")
+        redrive.write("blind.spring-reports", b"k", b"v", [("kafka_dlt-original-topic", b"blind.orders")])
+        redrive.until(lambda: redrive.loop.tick() and "source reports" in redrive.loop._trouble, "it is noticed")
+        redrive.until(
+            lambda: redrive.sql("select 1 from decisions where report_topic = 'blind.spring-reports'"), "the other source is read"
+        )
+        assert not redrive.sql("select 1 from decisions where report_topic = 'blind.reports'")
+        trouble = json.loads(redrive.loop.settings.status_file.read_text())["trouble"]
+        assert trouble["source reports"] == "offsets 0 to 0 of blind.reports/0 can't be read: CRC32C of the batch is wrong"
+        assert redrive.loop.intake.unread(redrive.loop.intake.available(0)) == {"^[a-z]+[.]orders$"}
+    redrive.decided("blind", 2)
+    redrive.until(lambda: not redrive.loop._trouble, "all is well again")

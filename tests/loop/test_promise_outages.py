@@ -7,7 +7,8 @@ import logging
 import os
 import signal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Timer
@@ -17,10 +18,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewPartitions
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, DataFrameWriterV2
 from pyspark.sql.types import StructType
 
 from orchestration.broker import Broker
+from orchestration.cluster import Cluster, Topic
 from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers
 from orchestration.loop import Loop
@@ -457,6 +459,79 @@ def test_what_retention_removed_unread_is_a_gap_that_can_be_seen(redrive: Redriv
     (gap,) = redrive.sql("select * from gaps where topic = 'short.reports'")
     assert (gap["partition"], gap["first_offset"], gap["last_offset"], gap["rows_missing"]) == (0, 1, 3, 3)
     assert "offsets 1 to 3 of short.reports/0 were removed by retention before they were read" in caplog.text
+
+
+def test_a_partition_that_was_cut_short_is_a_gap_and_what_is_written_there_anew_is_read(
+    redrive: Redrive, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    redrive.domain("cut")
+    for number in range(3):
+        redrive.fails("cut.orders", b"lost-%d" % number, b"v")
+    assert [row["report_offset"] for row in redrive.decided("cut", 3)] == [0, 1, 2]
+    # a topic that is created again under the same id: what an unclean election of a leader leaves
+    describe = Cluster.describe
+    known = redrive.loop.cluster.describe(["cut.reports"])["cut.reports"].id
+
+    def still_the_same(self: Cluster, names: Iterable[str]) -> dict[str, Topic]:
+        found = describe(self, names)
+        return {name: replace(topic, id=known) if name == "cut.reports" else topic for name, topic in found.items()}
+
+    monkeypatch.setattr(Cluster, "describe", still_the_same)
+    admin = AdminClient({**redrive.kafka})
+    for deleted in admin.delete_topics(["cut.reports"]).values():
+        deleted.result()
+    redrive.loop.tick()
+    redrive.topics("cut.reports")
+    redrive.write("cut.reports", b"k", b"before anybody could notice")
+    redrive.until(lambda: redrive.sql("select 1 from gaps where topic = 'cut.reports'"), "the gap is noticed")
+    assert "cut.reports/0 ends at offset 1, and was read up to 3: what lay there is gone, and reading goes on at 1" in caplog.text
+    redrive.fails("cut.orders", b"anew-1", b"v")
+    redrive.decided("cut", 5)
+    redrive.restart()
+    redrive.fails("cut.orders", b"anew-2", b"v")
+    redrive.fails("cut.orders", b"anew-3", b"v")
+    decisions = [row for row in redrive.decided("cut", 7) if row["decision"] != "note"]
+    assert [row["report_offset"] for row in decisions] == [0, 1, 1, 2, 2, 3]
+    assert len({row["cause"] for row in decisions}) == 6
+    keys = {retry.key for retry in redrive.retries("cut", 6)}
+    assert keys == {b"lost-0", b"lost-1", b"lost-2", b"anew-1", b"anew-2", b"anew-3"}
+    (gap,) = redrive.sql("select * from gaps where topic = 'cut.reports'")
+    assert (gap["partition"], gap["first_offset"], gap["last_offset"], gap["rows_missing"]) == (0, 1, 2, 2)
+    # two inputs never have one name
+    assert redrive.sql("select 1 from events group by topic_id, partition, offset, index having count(*) > 1") == []
+
+
+def test_an_append_that_lands_after_its_answer_got_lost_leaves_nothing_undecided(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.domain("tardy")
+    append, overwrite = Ledgers.append, DataFrameWriterV2.overwrite
+    appends: list[str] = []
+    late: list[Callable[[], None]] = []
+
+    def noted(self: Ledgers, ledger: str, *what: Any) -> int:
+        appends.append(ledger)
+        return append(self, ledger, *what)
+
+    def unanswered(self: DataFrameWriterV2, condition: Column) -> None:
+        if appends[-1] == "events" and not late:
+            late.append(lambda: overwrite(self, condition))
+            raise ConnectionResetError("connection reset")
+        overwrite(self, condition)
+        if len(late) == 1:
+            # after the next commit of this loop, whatever it is
+            late.append(lambda: None)
+            with pytest.raises(Exception, match="conflict"):
+                late[0]()
+
+    monkeypatch.setattr(Ledgers, "append", noted)
+    monkeypatch.setattr(DataFrameWriterV2, "overwrite", unanswered)
+    redrive.fails("tardy.orders", b"k", b"v")
+    redrive.retries("tardy", 1)
+    redrive.settle()
+    assert len(late) == 2
+    assert len(redrive.sql("select 1 from events where topic = 'tardy.reports'")) == 1
+    assert len(redrive.sql("select 1 from decisions where report_topic = 'tardy.reports'")) == 1
+    ledgers = " union all ".join(f"select distinct batch from {ledger}" for ledger in ("events", "ticks", "publish_results"))
+    assert redrive.sql(f"select batch from ({ledgers}) group by batch having count(*) > 1") == []
 
 
 def test_a_clock_that_is_wrong_at_the_consumer_burns_no_attempt(redrive: Redrive) -> None:

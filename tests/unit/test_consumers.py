@@ -7,7 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from orchestration.cluster import ClusterError
+from orchestration.completeness import Completeness
 from orchestration.consumers import Consumers, Place
+
+ALL, NOTHING = Completeness(), Completeness(decided=False)
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 SETTLE = timedelta(seconds=30)
@@ -46,25 +49,25 @@ def place(group: str) -> Place:
 
 def test_what_is_committed_is_settled_when_no_report_came_for_a_while() -> None:
     consumers = watching(Groups(billing=10))
-    assert consumers.look(BEGAN, 1, complete=True) == {}
-    assert consumers.look(BEGAN + SETTLE, 1, complete=False) == {}
-    assert consumers.look(BEGAN + SETTLE * 2, 1, complete=True) == {place("billing"): 10}
+    assert consumers.look(BEGAN, 1, complete=ALL) == {}
+    assert consumers.look(BEGAN + SETTLE, 1, complete=NOTHING) == {}
+    assert consumers.look(BEGAN + SETTLE * 2, 1, complete=ALL) == {place("billing"): 10}
     assert consumers.state() == []
 
 
 def test_a_group_that_cannot_be_asked_keeps_no_other_from_being_settled_and_is_left_alone_for_a_while() -> None:
     groups = Groups(billing=10, secret=None)
     consumers = watching(groups)
-    consumers.look(BEGAN, 1, complete=True)
+    consumers.look(BEGAN, 1, complete=ALL)
     assert list(consumers.unanswered) == ["secret"]
-    assert consumers.look(BEGAN + SETTLE - timedelta(seconds=1), 1, complete=True) == {}
+    assert consumers.look(BEGAN + SETTLE - timedelta(seconds=1), 1, complete=ALL) == {}
     assert groups.asked.count("secret") == 1
-    assert consumers.look(BEGAN + SETTLE * 2, 1, complete=True) == {place("billing"): 10}
+    assert consumers.look(BEGAN + SETTLE * 2, 1, complete=ALL) == {place("billing"): 10}
     assert groups.asked.count("secret") == 2
     groups.said["secret"] = 10
-    consumers.look(BEGAN + SETTLE * 3, 1, complete=True)
+    consumers.look(BEGAN + SETTLE * 3, 1, complete=ALL)
     assert consumers.unanswered == {}
-    assert consumers.look(BEGAN + SETTLE * 4, 1, complete=True) == {place("secret"): 10}
+    assert consumers.look(BEGAN + SETTLE * 4, 1, complete=ALL) == {place("secret"): 10}
 
 
 def test_a_look_waits_for_one_silent_group_at_most_and_asks_those_that_answer_first() -> None:
@@ -73,7 +76,7 @@ def test_a_look_waits_for_one_silent_group_at_most_and_asks_those_that_answer_fi
     looks = [BEGAN + SETTLE * n for n in range(4)]
     for now in looks:
         groups.asked.clear()
-        consumers.look(now, 1, complete=False)
+        consumers.look(now, 1, complete=NOTHING)
         assert len([group for group in groups.asked if groups.said[group] is None]) <= 1
     assert groups.asked == ["b", "d", "a"]
     assert sorted(consumers.unanswered) == ["a", "c"]
@@ -85,10 +88,21 @@ def test_a_group_that_gave_no_answer_is_not_silent() -> None:
     assert not consumers.is_silent(place("quiet"), BEGAN)
     later = BEGAN + SETTLE / 2
     for now in (BEGAN, later):
-        consumers.look(now, 1, complete=True)
+        consumers.look(now, 1, complete=ALL)
     assert consumers.is_silent(place("quiet"), later)
     assert not consumers.is_silent(place("away"), later)
     assert not consumers.is_silent(place("quiet"), later + timedelta(seconds=1)), "it was not asked since"
     groups.said["away"] = -1
-    consumers.look(BEGAN + SETTLE * 2, 1, complete=True)
+    consumers.look(BEGAN + SETTLE * 2, 1, complete=ALL)
     assert consumers.is_silent(place("away"), BEGAN + SETTLE * 2)
+
+
+def test_a_source_that_is_not_read_keeps_only_what_it_speaks_for_from_being_settled() -> None:
+    consumers = watching(Groups(billing=10, shipping=10))
+    consumers._awaited[place("billing")].origins = frozenset({"orders"})
+    consumers._awaited[place("shipping")].origins = frozenset({"orders", "parcels"})
+    unread = Completeness(frozenset({"^parcel"}))
+    consumers.look(BEGAN, 1, complete=unread)
+    assert consumers.look(BEGAN + SETTLE * 2, 1, complete=unread) == {place("billing"): 10}
+    assert consumers.look(BEGAN + SETTLE * 4, 1, complete=unread) == {}
+    assert consumers.look(BEGAN + SETTLE * 6, 1, complete=ALL) == {place("shipping"): 10}

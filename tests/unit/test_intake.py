@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 from confluent_kafka import Producer
 
 from orchestration.cluster import Cluster
 from orchestration.intake import Intake
+from orchestration.positions import Gap
 from orchestration.seeds import Row
 from orchestration.settings import load_settings
 from tests.unit.publisher_kit.mock_cluster import MockCluster
@@ -16,7 +19,9 @@ from tests.unit.publisher_kit.mock_cluster import MockCluster
 def intake(brokers: MockCluster, *sources: tuple[str, str, str]) -> Intake:
     """Of sources with name, topic and start; without tables, as nothing is taken."""
     kafka = {"bootstrap.servers": brokers.bootstrap}
-    rows = tuple(Row(0, {"source": name, "topic": topic, "start": start}) for name, topic, start in sources)
+    rows = tuple(
+        Row(0, {"source": name, "topic": topic, "start": start, "speaks_for": f"{topic}-orders ^{topic}"}) for name, topic, start in sources
+    )
     nothing = cast(Any, None)
     return Intake(nothing, load_settings(kafka=kafka), Cluster(kafka, timeout_seconds=2), nothing, rows, {})
 
@@ -83,3 +88,44 @@ def test_where_a_source_began_at_the_end_is_worth_keeping_and_at_the_beginning_i
     one.begun = 0
     one.available(10)
     assert one.begun == 0
+
+
+def test_a_partition_that_ends_before_its_position_has_a_gap_and_is_read_on_under_another_id(mock_cluster: MockCluster) -> None:
+    mock_cluster.create("cut")
+    one = intake(mock_cluster, ("reports", "cut", "earliest"))
+    for _ in range(2):
+        report(mock_cluster, "cut")
+    ((part,),) = [one.available(0)]
+    one.positions[part.partition.key] = 5
+    one.ledgers = cast(Any, SimpleNamespace(next_batch=9))
+    assert one.available(1) == []
+    assert one.is_cut
+    (gap,) = one._cuts()
+    cut = replace(part.partition, topic_id=f"{part.partition.topic_id}~9")
+    # the mock cluster knows no ids: there a topic that ends too early was created again
+    assert part.partition.topic_id == "name:cut"
+    assert gap == Gap("reports", cut, 2, 5, goes_on_at=0)
+    assert one.unread([]) == {"cut-orders", "^cut"}
+
+    one.positions[cut.key] = gap.goes_on_at
+    one._discovered = -1e9
+    assert [(found.partition, found.begin, found.end) for found in one.available(2)] == [(cut, 0, 2)]
+    assert not one.is_cut
+
+
+def test_what_is_not_read_of_a_source_is_what_it_speaks_for(two_brokers: MockCluster) -> None:
+    two_brokers.create("other")
+    one = intake(two_brokers, ("reports", "half", "earliest"), ("others", "other", "earliest"))
+    report(two_brokers, "half", 0)
+    report(two_brokers, "other", 0)
+    found = one.available(0)
+    assert one.unread(found) == {"half-orders", "^half", "other-orders", "^other"}
+    for part in found:
+        if part.source == "reports":
+            one.positions[part.partition.key] = part.end
+    assert one.unread(found) == {"other-orders", "^other"}
+    one.positions = {part.partition.key: part.end for part in found}
+    assert one.unread(found) == frozenset()
+    with two_brokers.down(2):
+        one.available(1)
+        assert one.unread([]) >= {"half-orders", "^half"}

@@ -38,3 +38,25 @@ def test_a_loop_whose_spark_is_gone_ends(gone: Exception) -> None:
     loop = loop_whose_tables_fail(gone)
     with pytest.raises(type(gone)):
         loop._after_failed_append(AppendError("An error occurred while calling o12.overwrite"))
+
+
+def test_a_ledger_that_may_still_get_an_append_is_sealed_before_anything_else_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(load_settings())
+    loop.clock = LoopClock(None)
+    loop.ledgers = cast(Any, SimpleNamespace(read_end=lambda: 0, in_doubt=["events", "ticks"]))
+    loop.intake = cast(Any, SimpleNamespace(positions={}))
+    done: list[str] = []
+    monkeypatch.setattr(Loop, "_last_tick", lambda _: None)
+    monkeypatch.setattr(Loop, "_positions", lambda *_: done.append("positions are read") or {})
+    monkeypatch.setattr(Loop, "_find_undecided", lambda _: done.append("inputs are found"))
+    monkeypatch.setattr(Loop, "_seal", lambda _, ledger: done.append(f"{ledger} is sealed"))
+    loop._after_failed_append(AppendError("connection reset"))
+    assert done == ["positions are read", "inputs are found", "events is sealed", "ticks is sealed"]
+    assert not loop._unsure
+
+    def lands_first(*_: object) -> None:
+        raise AppendError("conflict")
+
+    monkeypatch.setattr(Loop, "_seal", lands_first)
+    loop._after_failed_append(AppendError("connection reset"))
+    assert loop._unsure, "what landed meanwhile has not been read"

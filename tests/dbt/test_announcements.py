@@ -1,0 +1,45 @@
+"""Decisions are announced in steps that are bounded, whatever has piled up. On a real topic: tests/loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from orchestration import announce
+from orchestration.announce import Announcer
+from tests.dbt.harness import Home, report
+
+
+@dataclass
+class Told:
+    """An outlet that keeps what it is told, step by step."""
+
+    steps: list[list[str]] = field(default_factory=list)
+
+    def tell(self, records: Iterable[tuple[str, str]]) -> int:
+        self.steps.append([key for key, _ in records])
+        return len(self.steps[-1])
+
+
+def test_a_backlog_is_announced_in_steps_of_whole_batches(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announce, "_ANNOUNCED_AT_ONCE", 4)
+    before = home.batch
+    offset = 0
+    expected = []
+    for size in (2, 2, 1, 6, 3):
+        home.append_reports(*(report("announced-things", offset + number) for number in range(size)))
+        expected.append([f"billing:announced-things/0/{offset + number}" for number in range(size)])
+        offset += size
+    home.fold()
+    told = Told()
+    announcer = Announcer(home.spark, home.schema, cast(Any, told))
+    after, steps = before, 0
+    while after < home.batch:
+        announced = announcer.announce(after, home.batch)
+        assert announced.upto > after
+        after, steps = announced.upto, steps + 1
+        assert steps < 10
+    assert [sorted(step) for step in told.steps] == [sorted(expected[0] + expected[1]), expected[2], expected[3], expected[4]]
