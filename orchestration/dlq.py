@@ -409,7 +409,8 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     said = {
         "state": f"{row['state']}, life {row['life']} of {row['lives']}",
         "died" if lies else "refused": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
-        "lies at": lies and lies + ("" if row["omitted"] is None else f", without its {row['omitted'].replace('_', ' ').replace('+', ' and ')}"),
+        "lies at": lies
+        and lies + ("" if row["omitted"] is None else f", without its {row['omitted'].replace('_', ' ').replace('+', ' and ')}"),
         # of what could not be placed, nobody knows
         "came from": None if came == lies else came + stated,
         "purged": row["purged_at"] and f"{moment(row['purged_at'])}: key, value, headers, message and stack",
