@@ -1029,7 +1029,8 @@ class Loop:
 
     def waiting(self) -> int:
         """How many deliveries are open, whenever they are due, or held, and how many messages commands are still to do something about."""
-        open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries")]
+        # what the rules have no place for any more waits for other rules
+        open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries where not is_refused")]
         return self.commands.waiting + int(self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()[0]["n"])
 
     def _pause(self) -> float:
