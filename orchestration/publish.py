@@ -55,6 +55,7 @@ class Waiting:
     size, largest: of all rows and of one, in bytes as they go to Kafka, with what is added to them.
     batches: those of the due ones. A file of the wheel is of few batches, while its dues span most of an hour: by their batches it is
     known which files hold what is due.
+    payload_hours: in which hours (epoch seconds) the payloads of those lie that are written again, and keep none.
     """
 
     rows: int
@@ -62,6 +63,7 @@ class Waiting:
     largest: int
     next_due: datetime | None
     batches: tuple[int, ...]
+    payload_hours: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,9 @@ class PublishStep:
         due_times = [(floor, upto + horizon) for floor, upto in what.times]
         wheel = self.spark.sql(
             f"""
-            select batch, due_at, topic, gate, kind, header_profile, payload_bytes
+            select
+                batch, due_at, topic, gate, kind, header_profile, payload_bytes,
+                unix_seconds(date_trunc('hour', payload_due)) as payload_hour
             from {self.schema}.deliveries
             where kind is not null and {_due_in(due_times)}
             """
@@ -209,6 +213,7 @@ class PublishStep:
                 F.coalesce(F.sum(F.when(due, _size())), F.lit(0)).alias("size"),
                 F.coalesce(F.max(F.when(due, _size())), F.lit(0)).alias("largest"),
                 F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
+                F.collect_set(F.when(due, F.col("payload_hour"))).alias("payload_hours"),
             )
         )
         return Waiting(
@@ -217,6 +222,7 @@ class PublishStep:
             largest=max((int(batch["largest"]) for batch in batches), default=0),
             next_due=min((batch["next_due"] for batch in batches if batch["next_due"]), default=None),
             batches=tuple(sorted(int(batch["batch"]) for batch in batches if batch["rows"])),
+            payload_hours=tuple(sorted({int(hour) for batch in batches for hour in batch["payload_hours"]})),
         )
 
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
@@ -270,6 +276,7 @@ class PublishStep:
             where {_due_in(what.times)}
                 and {_hours_in(what.times)}
                 and {_of_batches(waiting.batches)}
+                and {_with_payloads_in(waiting.payload_hours)}
                 and (not_before is null or not_before <= {literal(what.now)})
             """
         )
@@ -408,3 +415,13 @@ def _in_windows(windows: Sequence[Window]) -> Column:
     for (floor, upto), topics in by_time.items():
         found = found | (F.col("topic").isin(*topics) & F.col("due_at").between(F.lit(floor), F.lit(upto)))
     return found
+
+
+def _with_payloads_in(hours: Sequence[int]) -> str:
+    """A condition on what is written again: that its payload lies in one of these hours, given as epoch seconds."""
+    if not hours:
+        return "not is_written_again"
+    within = f"payload_due >= timestamp_seconds({hours[0]}) and payload_due < timestamp_seconds({hours[-1] + 3600})"
+    if len(hours) <= _LISTED:
+        within += f" and payload_hour in ({', '.join(f'timestamp_seconds({hour})' for hour in hours)})"
+    return f"(not is_written_again or ({within}))"
