@@ -65,8 +65,8 @@ def _publish(loop: Loop, cluster: Cluster, name: str, rows: int, due: datetime) 
     began = time.perf_counter()
     sent = 0
     while sent < rows:
-        waiting = loop.publisher.waiting(due, upto)
-        sent += loop.publisher.run(Due(due, upto, now), loop.clock.now, waiting).delivered
+        what = Due(due, upto, now)
+        sent += loop.publisher.run(what, loop.clock.now, loop.publisher.waiting(what)).delivered
     took = time.perf_counter() - began
     # a later size reads these slots no more
     loop.spark.sql(f"delete from {loop.schema}.deliveries where original_topic = '{name}'")

@@ -1,7 +1,7 @@
 {#- Reads what fold_bounds returns. -#}
 {% macro read_fold_bounds() %}
 
-    {%- set bounds = {'inputs': 0, 'due_from': none, 'due_to': none, 'named': [], 'origin': []} -%}
+    {%- set bounds = {'inputs': 0, 'redrives': 0, 'due_from': none, 'due_to': none, 'named': [], 'origin': []} -%}
     {%- set watermark, upto = fold_batches() -%}
     {%- if watermark == upto -%}
         {{ return(bounds) }}
@@ -28,6 +28,7 @@
 
             select
                 case when {{ pointer_in_time('reports') }} then pointer_due end as pointer_due,
+                input_kind,
                 explode(array(
                     struct('named' as role, named_topic as topic, named_offset as offset),
                     struct('origin' as role, origin_topic as topic, origin_offset as offset)
@@ -43,13 +44,14 @@
             max(coordinate.offset) as offset_to,
             unix_micros(min(pointer_due)) as due_from,
             unix_micros(max(pointer_due)) as due_to,
-            count(*) as inputs
+            count(*) as inputs,
+            count_if(input_kind = 'redrive') as redrives
         from coordinates
         group by coordinate.role, coordinate.topic
 
         union all
 
-        select 'send', null, null, null, unix_micros(min(pointer_due)), unix_micros(max(pointer_due)), count(*)
+        select 'send', null, null, null, unix_micros(min(pointer_due)), unix_micros(max(pointer_due)), count(*), 0
         from failed_sends
     {%- endset -%}
     {%- for row in run_query(inputs) -%}
@@ -57,7 +59,7 @@
             {%- do bounds[row['role']].append({'topic': row['topic'], 'from': row['offset_from'] | int, 'to': row['offset_to'] | int}) -%}
         {%- endif -%}
         {%- if row['role'] != 'origin' -%}
-            {%- do bounds.update({'inputs': bounds.inputs + row['inputs'] | int}) -%}
+            {%- do bounds.update({'inputs': bounds.inputs + row['inputs'] | int, 'redrives': bounds.redrives + row['redrives'] | int}) -%}
         {%- endif -%}
         {%- do widen(bounds, row['due_from'], row['due_to']) -%}
     {%- endfor -%}

@@ -25,6 +25,14 @@ _MOST_OFTEN = 1.0
 # How long a group is left alone that can't be asked, in seconds: each try may cost a timeout.
 _LEFT_ALONE = 30.0
 
+# A group that has committed nothing at any place that it was sent to is asked less and less often: after a tenth of the time for which that
+# is so, and at least so often. There may be hundreds, as where each process makes up the name of its group, and each is asked by itself.
+_QUIET_PART = 10
+_QUIET_LONGEST = timedelta(minutes=10)
+
+# A place where a group has committed nothing for so long after the last send is not watched any more.
+_FORGOTTEN_AFTER = timedelta(days=1)
+
 
 class Place(NamedTuple):
     """A partition, and the group that reads it."""
@@ -40,7 +48,7 @@ class _Awaited:
 
     origins: the original topics of what was sent there, None where that is not known. committed: what the group has committed, None where
     it has not, or not been asked. asked: when it answered last. seen: an offset that was committed at a time, and counts as soon as it has
-    settled.
+    settled. quiet_since: when the group first said that it has committed nothing here, since something was sent.
     """
 
     sent: int
@@ -49,6 +57,17 @@ class _Awaited:
     committed: int | None = None
     asked: datetime | None = None
     seen: tuple[int, datetime] | None = None
+    quiet_since: datetime | None = None
+
+    def is_quiet(self, now: datetime) -> bool:
+        """Whether the group need not be asked now for this place's sake, as it has committed nothing here for a while."""
+        if self.quiet_since is None or self.asked is None:
+            return False
+        return now < self.asked + min((self.asked - self.quiet_since) / _QUIET_PART, _QUIET_LONGEST)
+
+    def is_forgotten(self) -> bool:
+        """Whether the group has committed nothing here for so long that it is taken for one that commits no offsets."""
+        return self.quiet_since is not None and self.asked is not None and self.asked - self.quiet_since >= _FORGOTTEN_AFTER
 
 
 class Unanswered(NamedTuple):
@@ -92,14 +111,19 @@ class Consumers:
         self._next_look = now + max(self.settle / _LOOKS, timedelta(seconds=_MOST_OFTEN))
         self._add_sends(batch)
         settled: dict[Place, int] = {}
-        groups = {place.consumer_group for place in self._awaited}
+        by_group: dict[str, list[Place]] = {}
+        for place in self._awaited:
+            by_group.setdefault(place.consumer_group, []).append(place)
+        groups = by_group.keys()
         self.unanswered = {group: silent for group, silent in self.unanswered.items() if group in groups}
         self.cluster.keep_only(groups)
         # those that gave no answer last, and one of them at a time: each may cost a timeout, while everything else waits
         for group in sorted(groups, key=lambda group: (group in self.unanswered, group)):
             if group in self.unanswered and now < self.unanswered[group].until:
                 continue
-            places = [place for place in self._awaited if place.consumer_group == group]
+            places = by_group[group]
+            if all(self._awaited[place].is_quiet(now) for place in places):
+                continue
             try:
                 committed = self.cluster.committed(group, [(place.topic, place.partition) for place in places])
             except ClusterError as error:
@@ -114,7 +138,7 @@ class Consumers:
             if complete.of(awaited.origins) and awaited.seen is not None and awaited.seen[1] + self.settle <= now:
                 awaited.settled = settled[place] = awaited.seen[0]
                 awaited.seen = None
-            if awaited.settled >= awaited.sent:
+            if awaited.settled >= awaited.sent or awaited.is_forgotten():
                 del self._awaited[place]
         return settled
 
@@ -126,12 +150,13 @@ class Consumers:
         return awaited.asked is not None and awaited.asked >= since and awaited.committed is None
 
     def state(self) -> list[tuple[str, str, int, int, int]]:
-        """What is awaited, as a row of `ticks` keeps it. What a group that never commits was sent is not waited for."""
+        """What is awaited, as a row of `ticks` keeps it."""
         return [(*place, awaited.sent, awaited.settled) for place, awaited in sorted(self._awaited.items())]
 
     def _saw(self, place: Place, committed: int | None, now: datetime) -> None:
         awaited = self._awaited[place]
         awaited.committed, awaited.asked = committed, now
+        awaited.quiet_since = (awaited.quiet_since or now) if committed is None else None
         if committed is None or (awaited.seen is not None and committed < awaited.seen[0]):
             # set back: what lies behind is processed once more
             awaited.seen = None
@@ -176,5 +201,5 @@ class Consumers:
             awaited = self._awaited.setdefault(place, _Awaited(row["sent"], origins=frozenset()))
             awaited.origins = None if awaited.origins is None else awaited.origins | set(row["origins"])
             # a topic that was created again begins anew
-            awaited.sent = int(row["sent"])
+            awaited.sent, awaited.quiet_since = int(row["sent"]), None
         self.looked = batch

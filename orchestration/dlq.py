@@ -407,12 +407,13 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     lies = None if row["topic"] is None else f"{row['topic']}/{row['partition']}/{row['offset']}"
     came = f"{row['original_topic']}/{row['original_partition']}/{row['original_offset']}"
     stated = "" if row["original_timestamp"] is None else f", written {moment(row['original_timestamp'])}"
+    without = "" if row["omitted"] is None else f", without its {row['omitted'].replace('_', ' ').replace('+', ' and ')}"
     attempts = _counted(row["attempts"], "failed attempt")
     type_ = row["payload_type"] + ("" if row["schema_id"] is None else f", schema {row['schema_id']}")
     said = {
         "state": f"{row['state']}, life {row['life']} of {row['lives']}",
         "died" if lies else "refused": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
-        "lies at": lies and lies + ("" if row["omitted"] is None else f", without its {row['omitted']}"),
+        "lies at": lies and lies + without,
         # of what could not be placed, nobody knows
         "came from": None if came == lies else came + stated,
         "purged": row["purged_at"] and f"{moment(row['purged_at'])}: key, value, headers, message and stack",

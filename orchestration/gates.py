@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from orchestration.completeness import Completeness
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 # At most so much of the time since the last release counts: a loop that was away makes no flood.
 _LONGEST_RELEASE = timedelta(seconds=10)
+
+# How long a gate rests whose deliveries are all refused by the rules of today.
+_REFUSED_PAUSE = timedelta(seconds=60)
 
 # What goes first.
 _AGE = ("first_failed_at", "original_partition", "original_offset")
@@ -57,7 +60,8 @@ class Gate:
 
     floor: nothing that it holds was due before. next_probe: when to look for a probe, while none is under way. waits_for: the batch of
     events by which something was asked for, which must be decided before anything else is. picks_anew: whether the message that was
-    probed last is dead, or could not be sent, so that the oldest of all is next; else it is that message again.
+    probed last is dead, or could not be sent, so that the oldest of all is next; else it is that message again. next_release: when to
+    ask again for what it held, where the rules refused it; refused: how many deliveries that were.
     """
 
     closed_at: datetime
@@ -70,6 +74,8 @@ class Gate:
     waits_for: int = 0
     picks_anew: bool = False
     released_at: datetime | None = None
+    next_release: datetime | None = None
+    refused: int = 0
 
 
 @dataclass
@@ -165,41 +171,45 @@ class Gates:
             oldest = F.min_by(F.struct("delivery_id", "due_at", *_AGE), F.struct(*_AGE)).alias("oldest")
             by_gate = waiting.groupBy("gate").agg(oldest, F.count(F.lit(1)).alias("rows"))
             due = {row["gate"]: row for row in collected(by_gate)}
-        asked = 0
-        for scope in self.closed:
-            gate = self._gates[scope]
-            if gate.probe is None and gate.next_probe <= now and gate.waits_for == 0:
-                asked += self._look_for_probe(scope, due.get(scope), now)
+        looking = [
+            scope for scope in self.closed if (gate := self._gates[scope]).probe is None and gate.next_probe <= now and gate.waits_for == 0
+        ]
+        asked = self._look_for_probes(looking, due, now)
         held = sum(int(row["rows"]) for row in due.values()) - len(self._candidates)
         if waiting is not None and held:
             self.ledgers.append("publish_results", self._held(waiting), now)
         return held, asked
 
-    def _look_for_probe(self, scope: str, due: Row | None, now: datetime) -> int:
-        """Lets the oldest of what is due out as a probe; or asks for the oldest of what is held, if nothing is due, or it is older.
+    def _look_for_probes(self, scopes: Sequence[str], due: Mapping[str, Row], now: datetime) -> int:
+        """Lets the oldest of what is due in each scope out as a probe; or asks for the oldest of what is held, if nothing is due, or that
+        is older.
 
-        Returns how many it asked for.
+        due: the oldest that is due, by scope. Returns how many it asked for.
         """
-        gate = self._gates[scope]
-        if due is not None and not gate.picks_anew:
-            self._candidates[scope] = due["oldest"]
-            return 0
-        gate.picks_anew = False
-        oldest = self._held_by(scope).orderBy(*_AGE).limit(1)
-        found = collected(oldest)
-        if found and (due is None or _age(found[0]) < _age(due["oldest"])):
-            return self._order("probe", scope, oldest, now)
-        if due is not None:
-            self._candidates[scope] = due["oldest"]
-        else:
-            self._open(scope, now, "nothing waits behind it")
-        return 0
+        self._candidates = {scope: due[scope]["oldest"] for scope in scopes if scope in due and not self._gates[scope].picks_anew}
+        others = [scope for scope in scopes if scope not in self._candidates]
+        oldest = {row["gate"]: row for row in self._oldest_held(dict.fromkeys(others, 1))}
+        asked: list[Row] = []
+        for scope in others:
+            gate, first, held = self._gates[scope], due.get(scope), oldest.get(scope)
+            gate.picks_anew = False
+            if held is not None and (first is None or _age(held) < _age(first["oldest"])):
+                asked.append(held)
+            elif first is not None:
+                self._candidates[scope] = first["oldest"]
+            else:
+                self._open(scope, now, "nothing waits behind it")
+        self._order("probe", asked, now)
+        return len(asked)
 
     def _held(self, waiting: DataFrame) -> DataFrame:
-        probes = F.lit(False)
-        for row in self._candidates.values():
-            probes = probes | ((F.col("delivery_id") == row["delivery_id"]) & (F.col("due_at") == F.lit(row["due_at"])))
-        return waiting.where(~probes).select(
+        """Results for what is due, but for the probes."""
+        probes = [(row["delivery_id"], row["due_at"]) for row in self._candidates.values()]
+        if probes:
+            # by a join: a condition that names each of hundreds of probes is one that Spark can't plan
+            listed = self.spark.createDataFrame(probes, "delivery_id string, due_at timestamp")
+            waiting = waiting.join(F.broadcast(listed), ["delivery_id", "due_at"], "left_anti")
+        return waiting.select(
             *("delivery_id", "due_at", "kind", "message_id", "consumer_group", "topic"),
             F.lit("held").alias("outcome"),
             F.concat(F.lit("gate "), "gate").alias("error_message"),
@@ -263,35 +273,72 @@ class Gates:
 
     def release(self, now: datetime) -> int:
         """Asks for successors of what opened gates have held, at the rate that is set; returns how many. Raises AppendError."""
-        released = 0
-        for scope, gate in list(self._gates.items()):
-            if gate.opened_at is None or gate.waits_for:
-                continue
-            since = min(now - (gate.released_at or now), _LONGEST_RELEASE)
-            some = max(1, round(since.total_seconds() * self.release_per_second))
-            asked = self._order("release", scope, self._held_by(scope).orderBy(*_AGE).limit(some), now)
-            gate.released_at = now
-            released += asked
-            if asked == 0 and gate.opened_at < now and scope not in self.untold:
+        opened = {
+            scope: gate
+            for scope, gate in self._gates.items()
+            if gate.opened_at is not None and not gate.waits_for and (gate.next_release is None or gate.next_release <= now)
+        }
+        if not opened:
+            return 0
+        most = {
+            scope: max(1, round(min(now - (gate.released_at or now), _LONGEST_RELEASE).total_seconds() * self.release_per_second))
+            for scope, gate in opened.items()
+        }
+        asked = self._oldest_held(most)
+        self._order("release", asked, now)
+        busy = {row["gate"] for row in asked}
+        idle = [scope for scope in opened if scope not in busy]
+        refused = self._refused(idle)
+        for scope, gate in opened.items():
+            gate.released_at, gate.next_release = now, None
+            if scope in refused:
+                if gate.refused != refused[scope]:
+                    log.warning(
+                        "gate %s is open, and the rules have no place any more for %d deliveries that it held: they wait for other rules",
+                        scope, refused[scope],
+                    )  # fmt: skip
+                gate.refused, gate.next_release = refused[scope], now + _REFUSED_PAUSE
+            elif scope not in busy and gate.opened_at is not None and gate.opened_at < now and scope not in self.untold:
                 del self._gates[scope]
                 self.changes += 1
-        return released
+        return len(asked)
 
-    def _held_by(self, scope: str) -> DataFrame:
-        floor = F.lit(self._gates[scope].floor)
+    def _oldest_held(self, most: Mapping[str, int]) -> list[Row]:
+        """The oldest of what is held, by scope at most so many, in the order in which they are to go."""
+        if not most:
+            return []
+        asked = self.spark.createDataFrame(list(most.items()), "gate string, most int")
+        ranked = (
+            self._held_by(most)
+            .where("not is_refused")
+            .select("gate", "delivery_id", "due_at", *_AGE)
+            .withColumn("place", F.row_number().over(Window.partitionBy("gate").orderBy(*_AGE)))
+        )
+        few = ranked.join(F.broadcast(asked), "gate").where("place <= most")
+        return collected(few.orderBy("gate", "place"))
+
+    def _refused(self, scopes: Collection[str]) -> dict[str, int]:
+        """How many deliveries each scope holds whose release the rules of today refuse: asked for again, they would be refused again."""
+        if not scopes:
+            return {}
+        refused = self._held_by(scopes).where("is_refused").groupBy("gate").count()
+        return {row["gate"]: int(row["count"]) for row in collected(refused)}
+
+    def _held_by(self, scopes: Collection[str]) -> DataFrame:
+        floor = F.lit(min(self._gates[scope].floor for scope in scopes))
         held = self.spark.table(f"{self.schema}.held_deliveries")
-        return held.where((F.col("gate") == scope) & (F.col("due_at") >= floor) & (F.col("due_hour") >= F.date_trunc("hour", floor)))
+        return held.where(F.col("gate").isin(*scopes) & (F.col("due_at") >= floor) & (F.col("due_hour") >= F.date_trunc("hour", floor)))
 
-    def _order(self, kind: str, scope: str, deliveries: DataFrame, now: datetime) -> int:
-        """Writes one event for each delivery; returns how many."""
+    def _order(self, kind: str, deliveries: Sequence[Row], now: datetime) -> None:
+        """Writes one event for each delivery, all in one append."""
+        if not deliveries:
+            return
         batch = self.ledgers.next_batch
-        rows = [(*gate_order(batch, place), row["delivery_id"], row["due_at"]) for place, row in enumerate(collected(deliveries))]
-        if not rows:
-            return 0
-        said: dict[str, Column] = {"kind": F.lit(kind), "detail": F.lit(scope)}
-        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp").withColumns(said)
-        self._gates[scope].waits_for = self.ledgers.append("events", orders, now)
-        return len(rows)
+        rows = [(*gate_order(batch, place), row["delivery_id"], row["due_at"], row["gate"]) for place, row in enumerate(deliveries)]
+        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp, detail string")
+        batch = self.ledgers.append("events", orders.withColumn("kind", F.lit(kind)), now)
+        for scope in {row["gate"] for row in deliveries}:
+            self._gates[scope].waits_for = batch
 
     # ---------- what is written down
 

@@ -36,7 +36,7 @@ from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
 from orchestration.presence import Presence
-from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
+from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError, Window
 from orchestration.rows import collected
 from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
 from orchestration.settings import Settings
@@ -74,6 +74,9 @@ _AWAITED = "awaited"
 # How much of what waits for a destination that was set aside is looked at first.
 _FIRST_REACH = timedelta(seconds=60)
 
+# How many destinations that were set aside are tried in one step.
+_TRIED_AT_ONCE = 100
+
 
 @dataclass
 class Pause:
@@ -104,9 +107,13 @@ class SetAside(Pause):
         longer = self.prolonged(why, now)
         return SetAside(longer.why, longer.until, longer.pause, floor=self.floor)
 
-    def done(self, upto: datetime, now: datetime) -> SetAside:
-        """After an attempt that sent everything up to a moment: the rest follows at once."""
-        return SetAside(self.why, now, _PAUSE, floor=upto, reach=self.reach * 2)
+    def done(self, upto: datetime, until: datetime) -> SetAside:
+        """After an attempt that sent everything up to a moment: the rest follows at `until`, at once where nothing keeps it."""
+        return SetAside(self.why, until, _PAUSE, floor=upto, reach=self.reach * 2)
+
+    def window(self, topic: str, now: datetime) -> Window:
+        """What the next attempt looks at."""
+        return Window(topic, self.floor, min(now, self.floor + self.reach))
 
 
 @dataclass(frozen=True)
@@ -705,9 +712,8 @@ class Loop:
             self._hold(tick, now)
             before = self.ledgers.batch
             self._publish_due(tick, now)
-            for topic in [topic for topic, aside in self._set_aside.items() if aside.until <= now]:
-                if not self.stopping.is_set() and self._may("sends"):
-                    self._publish_set_aside(tick, topic, now)
+            if not self.stopping.is_set() and self._may("sends"):
+                self._publish_set_aside(tick, now)
             self.gates.sent(before, now)
         except AppendError as error:
             if isinstance(error, ResultsLostError):
@@ -740,8 +746,9 @@ class Loop:
         if not closed:
             return
         floor = self._lowest_floor()
-        gated = self.publisher.waiting(floor, now, gates=closed)
-        held, asked = self.gates.hold(self.publisher, Due(floor, now, now, undecided_after=self._undecided_after), gated)
+        what = Due(floor, now, now, undecided_after=self._undecided_after)
+        gated = self.publisher.waiting(what, gates=closed)
+        held, asked = self.gates.hold(self.publisher, what, gated)
         tick.counts["held"] = tick.counts.get("held", 0) + held
         if asked:
             self._await_decision(asked, now)
@@ -767,7 +774,7 @@ class Loop:
     def _publish_due(self, tick: Tick, now: datetime) -> None:
         """Sends what is due, but for the destinations that are set aside, and moves the floor over it."""
         what = Due(self.floor, now, now, without=tuple(self._set_aside), undecided_after=self._undecided_after)
-        waiting = self.publisher.waiting(what.floor, what.upto)
+        waiting = self.publisher.waiting(what)
         self._next_due = waiting.next_due or now + HORIZON
         if waiting.rows == 0:
             self._forget_postponed(now)
@@ -792,32 +799,57 @@ class Loop:
         if not published.complete:
             self._next_due = None
 
-    def _publish_set_aside(self, tick: Tick, topic: str, now: datetime) -> None:
-        """Tries a destination again that was set aside: first with little of what waits for it, then, step by step, with the rest."""
-        aside = self._set_aside[topic]
-        what = Due(aside.floor, min(now, aside.floor + aside.reach), now, only=topic, undecided_after=self._undecided_after)
-        waiting = self.publisher.waiting(what.floor, what.upto, topic=topic)
-        upto = what.upto
+    def _publish_set_aside(self, tick: Tick, now: datetime) -> None:
+        """Tries destinations again that were set aside, all in one step: first with little of what waits for each, then, step by step, with
+        the rest. One for which nothing waits any more is forgotten."""
+        windows = [self._set_aside[topic].window(topic, now) for topic in self._worth_a_try(now)]
+        if not windows:
+            return
+        what = Due.within(windows, now, self._undecided_after)
+        waiting = self.publisher.waiting(what)
+        upto, stops = what.upto, {}
         if waiting.rows:
             published = self.publisher.run(what, self.clock.now, waiting)
             self._count(published, tick, now)
-            stops = self._stops_of(published)
+            said = self._stops_of(published)
             self._postpone(published)
-            if stops is None or stops:
-                why = stops[topic] if stops else aside.why
-                self._set_aside[topic] = aside.failed(why, now)
-                return
+            # where Kafka as a whole took nothing, each of them has failed
+            stops = said if said is not None else {window.topic: self._set_aside[window.topic].why for window in windows}
             upto = published.upto
+        for window in windows:
+            aside = self._set_aside[window.topic]
+            if window.topic in stops:
+                self._set_aside[window.topic] = aside.failed(stops[window.topic], now)
+            elif upto < window.floor:
+                # there was no room for it in this step
+                tick.rest = True
+            else:
+                self._go_on_with(tick, window, min(window.upto, upto), now)
+
+    def _go_on_with(self, tick: Tick, window: Window, upto: datetime, now: datetime) -> None:
+        """After an attempt that sent what a destination was set aside with, up to a moment: the rest is next, if there is any."""
+        aside = self._set_aside[window.topic]
+        # what an undecided event names was left out, and is looked for again
+        floor = aside.floor if self._undecided_after is not None else max(aside.floor, self._closed_until(upto))
         if upto < now:
-            floor = aside.floor if what.undecided_after is not None else max(aside.floor, self._closed_until(upto))
-            self._set_aside[topic] = aside.done(floor, now)
+            self._set_aside[window.topic] = aside.done(floor, now)
             tick.rest = True
+        elif floor < min(now, self.floor):
+            # something was left out, or is of unknown outcome and to be sent again, and the loop's own floor has moved over it
+            self._set_aside[window.topic] = aside.done(floor, min((some.until for some in self._postponed), default=now + _PAUSE))
         else:
-            if what.undecided_after is not None:
-                # what an undecided event names was left out, and is looked for again
-                self._keep_floor_under(aside.floor)
-            log.warning("destination %s is no longer set aside: what waited for it is sent", topic)
-            del self._set_aside[topic]
+            log.warning("destination %s is no longer set aside: nothing waits for it any more", window.topic)
+            del self._set_aside[window.topic]
+
+    def _worth_a_try(self, now: datetime) -> list[str]:
+        """The destinations that were set aside and are tried in this step: if the pause of one is over, all those whose pause is half over.
+
+        From then on their pauses end together: tried one by one, sixty of them would leave no time for anything else.
+        """
+        if all(aside.until > now for aside in self._set_aside.values()):
+            return []
+        ready = [topic for topic, aside in self._set_aside.items() if aside.until - now <= aside.pause / 2]
+        return sorted(ready, key=lambda topic: self._set_aside[topic].until)[:_TRIED_AT_ONCE]
 
     def _announce(self, tick: Tick) -> None:
         """Announces what was decided since the last time, where somebody wants to hear of it."""
@@ -1228,7 +1260,8 @@ class Loop:
 
     def waiting(self) -> int:
         """How many deliveries are open, whenever they are due, or held, and how many messages commands are still to do something about."""
-        open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries")]
+        # what the rules have no place for any more waits for other rules
+        open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries where not is_refused")]
         return self.commands.waiting + int(self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()[0]["n"])
 
     def _pause(self) -> float:

@@ -60,7 +60,8 @@ class MaintenanceError(Exception):
 class Settled:
     """What the loop has behind it, by its last row in `ticks`.
 
-    batch: all batches up to it are decided. hour: everything due before it is closed, as SQL writes a time; a whole hour, UTC.
+    batch: all batches up to it are decided. hour: everything due before it is closed, or waits for a destination that is set aside, as SQL
+    writes a time; a whole hour, UTC.
     """
 
     batch: int
@@ -193,10 +194,8 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
         f"""
         select
             watermark,
-            -- a destination that is set aside has a floor of its own
-            date_format(
-                date_trunc('hour', least(floor, array_min(transform(map_values(set_aside), aside -> aside.floor)))), 'yyyy-MM-dd HH:mm:ss'
-            ) as hour
+            -- what is open before the floor waits for a destination that is set aside, perhaps for ever: no row of it is changed here
+            date_format(date_trunc('hour', floor), 'yyyy-MM-dd HH:mm:ss') as hour
         from {schema}.ticks
         order by batch desc
         limit 1

@@ -55,6 +55,7 @@ class Waiting:
     size, largest: of all rows and of one, in bytes as they go to Kafka, with what is added to them.
     batches: those of the due ones. A file of the wheel is of few batches, while its dues span most of an hour: by their batches it is
     known which files hold what is due.
+    payload_hours: in which hours (epoch seconds) the payloads of those lie that are written again, and keep none.
     """
 
     rows: int
@@ -62,22 +63,57 @@ class Waiting:
     largest: int
     next_due: datetime | None
     batches: tuple[int, ...]
+    payload_hours: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Window:
+    """What goes to one destination and is due from `floor` to `upto`."""
+
+    topic: str
+    floor: datetime
+    upto: datetime
 
 
 @dataclass(frozen=True)
 class Due:
-    """What a step sends: what is due from `floor` to `upto` and may be sent `now`, but to no destination in `without`, or to `only` one.
+    """What a step sends: what is due from `floor` to `upto` and may be sent `now`, but to no destination in `without`.
 
-    undecided_after: the last batch that is decided, where there are later ones. What their events name is left out: an order may cancel or
-    replace it, a report may tell that it was sent, though its result is lost. A floor must not move over such a step.
+    only: where there are any, what lies in one of these windows. undecided_after: the last batch that is decided, where there are later
+    ones. What their events name is left out: an order may cancel or replace it, a report may tell that it was sent, though its result is
+    lost. A floor must not move over such a step.
     """
 
     floor: datetime
     upto: datetime
     now: datetime
     without: tuple[str, ...] = ()
-    only: str | None = None
+    only: tuple[Window, ...] = ()
     undecided_after: int | None = None
+
+    @classmethod
+    def within(cls, windows: Sequence[Window], now: datetime, undecided_after: int | None = None) -> Due:
+        """What is due in some windows, at least one."""
+        floor, upto = min(window.floor for window in windows), max(window.upto for window in windows)
+        return cls(floor, upto, now, only=tuple(windows), undecided_after=undecided_after)
+
+    @property
+    def windows(self) -> list[Window]:
+        """The windows of `only`, as far as they lie before `upto`."""
+        return [replace(window, upto=min(window.upto, self.upto)) for window in self.only if window.floor <= self.upto]
+
+    @property
+    def times(self) -> list[tuple[datetime, datetime]]:
+        """From when to when something may be due, in order, without overlaps: windows may be days apart."""
+        if not self.only:
+            return [(self.floor, self.upto)]
+        merged: list[tuple[datetime, datetime]] = []
+        for floor, upto in sorted((window.floor, window.upto) for window in self.windows):
+            if merged and floor <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(merged[-1][1], upto)
+            else:
+                merged.append((floor, upto))
+        return merged
 
 
 @dataclass(frozen=True)
@@ -153,29 +189,35 @@ class PublishStep:
     max_rows: int
     max_bytes: int
 
-    def waiting(self, floor: datetime, upto: datetime, *, topic: str | None = None, gates: Collection[str] | None = None) -> Waiting:
+    def waiting(self, what: Due, *, gates: Collection[str] | None = None) -> Waiting:
         """Reads the due slots of the wheel, narrow: how many rows and bytes at most are due, and when the next one is.
 
-        topic, gates: a destination, or the scopes of some gates, where no other rows are of interest.
+        gates: the scopes of some gates, where no other rows are of interest.
         """
+        # when the next one is due is of interest where nothing is left out
+        horizon = timedelta() if what.only else HORIZON
+        due_times = [(floor, upto + horizon) for floor, upto in what.times]
         wheel = self.spark.sql(
             f"""
-            select batch, due_at, topic, gate, kind, header_profile, payload_bytes
+            select
+                batch, due_at, topic, gate, kind, header_profile, payload_bytes,
+                unix_seconds(date_trunc('hour', payload_due)) as payload_hour
             from {self.schema}.deliveries
-            where kind is not null and due_at >= {literal(floor)} and due_at <= {literal(upto + HORIZON)}
+            where kind is not null and {_due_in(due_times)}
             """
         )
-        if topic is not None:
-            wheel = wheel.where(F.col("topic") == topic)
+        if what.only:
+            wheel = wheel.where(_in_windows(what.windows))
         if gates is not None:
             wheel = wheel.where(F.col("gate").isin(*gates))
-        due = F.col("due_at") <= F.lit(upto)
+        due = F.col("due_at") <= F.lit(what.upto)
         batches = collected(
             wheel.groupBy("batch").agg(
                 F.count_if(due).alias("rows"),
                 F.coalesce(F.sum(F.when(due, _size())), F.lit(0)).alias("size"),
                 F.coalesce(F.max(F.when(due, _size())), F.lit(0)).alias("largest"),
                 F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
+                F.collect_set(F.when(due, F.col("payload_hour"))).alias("payload_hours"),
             )
         )
         return Waiting(
@@ -184,6 +226,7 @@ class PublishStep:
             largest=max((int(batch["largest"]) for batch in batches), default=0),
             next_due=min((batch["next_due"] for batch in batches if batch["next_due"]), default=None),
             batches=tuple(sorted(int(batch["batch"]) for batch in batches if batch["rows"])),
+            payload_hours=tuple(sorted({int(hour) for batch in batches for hour in batch["payload_hours"]})),
         )
 
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
@@ -234,9 +277,10 @@ class PublishStep:
         ready = self.spark.sql(
             f"""
             select * from {self.schema}.ready
-            where due_at >= {literal(what.floor)} and due_at <= {literal(what.upto)}
-                and due_hour >= date_trunc('hour', {literal(what.floor)}) and due_hour <= {literal(what.upto)}
+            where {_due_in(what.times)}
+                and {_hours_in(what.times)}
                 and {_of_batches(waiting.batches)}
+                and {_with_payloads_in(waiting.payload_hours)}
                 and (not_before is null or not_before <= {literal(what.now)})
             """
         )
@@ -244,8 +288,8 @@ class PublishStep:
             named = self.spark.sql(f"select delivery_id from {self.schema}.named_deliveries where batch > {what.undecided_after:d}")
             ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
         # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
-        if what.only is not None:
-            return ready.where(F.col("topic") == what.only)
+        if what.only:
+            return ready.where(_in_windows(what.windows))
         return ready.where(~F.col("topic").isin(*what.without)) if what.without else ready
 
     def _cut(self, what: Due, waiting: Waiting) -> datetime:
@@ -352,3 +396,40 @@ def _of_batches(batches: Sequence[int]) -> str:
 
 def _moment(micros: int | None) -> datetime | None:
     return None if micros is None else moment_of(micros)
+
+
+def _due_in(times: Sequence[tuple[datetime, datetime]]) -> str:
+    """A condition on `due_at`: in one of these times."""
+    return _any_of(f"due_at >= {literal(floor)} and due_at <= {literal(upto)}" for floor, upto in times)
+
+
+def _hours_in(times: Sequence[tuple[datetime, datetime]]) -> str:
+    """A condition on `due_hour`: an hour in which one of these times lies."""
+    return _any_of(f"due_hour >= date_trunc('hour', {literal(floor)}) and due_hour <= {literal(upto)}" for floor, upto in times)
+
+
+def _any_of(conditions: Iterable[str]) -> str:
+    listed = list(conditions)
+    return " or ".join(f"({condition})" for condition in listed).join("()") if listed else "false"
+
+
+def _in_windows(windows: Sequence[Window]) -> Column:
+    """A condition: to the destination of one of these windows, and due in it."""
+    by_time: dict[tuple[datetime, datetime], list[str]] = {}
+    for window in windows:
+        by_time.setdefault((window.floor, window.upto), []).append(window.topic)
+    # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
+    found = F.lit(False)
+    for (floor, upto), topics in by_time.items():
+        found = found | (F.col("topic").isin(*topics) & F.col("due_at").between(F.lit(floor), F.lit(upto)))
+    return found
+
+
+def _with_payloads_in(hours: Sequence[int]) -> str:
+    """A condition on what is written again: that its payload lies in one of these hours, given as epoch seconds."""
+    if not hours:
+        return "not is_written_again"
+    within = f"payload_due >= timestamp_seconds({hours[0]}) and payload_due < timestamp_seconds({hours[-1] + 3600})"
+    if len(hours) <= _LISTED:
+        within += f" and payload_hour in ({', '.join(f'timestamp_seconds({hour})' for hour in hours)})"
+    return f"(not is_written_again or ({within}))"

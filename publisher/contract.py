@@ -75,7 +75,7 @@ RESULTS: Final = pa.schema(
         pa.field("original_topic", pa.string()),
         pa.field("original_partition", pa.int32()),
         pa.field("original_offset", pa.int64()),
-        # what a dead letter that was too large went without: null for nothing, `headers` or `payload`
+        # what a dead letter went without: null for nothing, else `unsendable_headers`, `headers`, both joined by `+`, or `payload`
         pa.field("omitted", pa.string()),
     ]
 )
@@ -93,9 +93,11 @@ UNKNOWN: Final = "unknown"
 # why. The loop reads it and keeps it out of the ledger.
 STOPPED: Final = "stopped"
 
-# The kind of delivery that is sent with less in it rather than not at all, and what it can go without: the headers that
-# say why it died; those, its payload (value, the message's own headers) and, if even that is too much, its key.
+# The kind of delivery that is sent with less in it rather than not at all, and what it can go without: the message's own headers
+# that the client cannot carry; the headers that say why it died; those, its payload (value, the message's own headers) and, if
+# even that is too much, its key.
 DEAD_LETTER: Final = "dead_letter"
+OMITTED_UNSENDABLE: Final = "unsendable_headers"
 OMITTED_HEADERS: Final = "headers"
 OMITTED_PAYLOAD: Final = "payload"
 

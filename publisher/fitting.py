@@ -54,8 +54,8 @@ def fitted(
 ) -> pa.RecordBatch | None:
     """One row that does not fit, with as much left out of it as makes it fit; None if nothing does."""
     lighter = lightened(row, trouble)
-    while lighter is not None and misfits(lighter, destinations, settings):
-        lighter = lightened(lighter, trouble)
+    while lighter is not None and (left := misfits(lighter, destinations, settings)):
+        lighter = lightened(lighter, left[0])
     return lighter
 
 

@@ -54,6 +54,12 @@ def unsendable(rows: pa.RecordBatch) -> list[int]:
     ]
 
 
+def carried(row: pa.RecordBatch) -> list[bool]:
+    """For each header of one row, in their order, whether its name arrives as it is."""
+    names: list[bytes | None] = pc.struct_field(row.column("headers").flatten(), "key").cast(pa.binary()).to_pylist()
+    return list(map(_carried, names))
+
+
 def _is_plain(names: pa.StringArray) -> bool:
     """Whether all names are of ASCII without a zero byte, as nearly all are: a look at their bytes, however many they are."""
     _, offsets, data = names.buffers()

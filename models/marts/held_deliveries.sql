@@ -26,6 +26,21 @@ answered as (
 
 ),
 
+refused as (
+
+    -- asked for under the rules of today, in vain: under the same rules it would be refused again
+    select
+        prior_delivery as delivery_id,
+        prior_due as due_at,
+        true as is_refused
+    from {{ ref('deliveries') }}
+    where
+        prior_delivery is not null and decision = 'refused'
+        and rules_hash in (select rules.rules_hash from {{ ref('rules') }} as rules)
+    group by prior_delivery, prior_due
+
+),
+
 held_deliveries as (
 
     select
@@ -39,7 +54,8 @@ held_deliveries as (
         decisions.consumer_group,
         decisions.original_topic,
         decisions.original_partition,
-        decisions.original_offset
+        decisions.original_offset,
+        coalesce(refused.is_refused, false) as is_refused
     from held
     inner join decisions
         on
@@ -49,6 +65,10 @@ held_deliveries as (
         on
             held.delivery_id = answered.delivery_id
             and held.due_at = answered.due_at
+    left join refused
+        on
+            held.delivery_id = refused.delivery_id
+            and held.due_at = refused.due_at
 
 )
 

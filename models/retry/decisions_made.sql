@@ -10,7 +10,11 @@ failures as (
 timed as (
 
     select
-        *,
+        * except (delay_ms),
+        case
+            when input_kind = 'failed_send' and answered.kind = 'dead_letter' then {{ dead_letter_pause_ms('delay_ms', 'publish_attempt') }}
+            else delay_ms
+        end as delay_ms,
         greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at) as retry_at,
         case
             when input_kind = 'report' then coalesce(answered.first_failed_at, failed_at)
@@ -162,7 +166,7 @@ made as (
         original_partition as partition,
         case
             when objection is null and is_another_try then retry_at
-            when objection is null and reason = 'dead_letter_failed' then recorded_at + make_dt_interval(0, 0, 0, coalesce(delay_ms, 60000) / 1000.0)
+            when objection is null and reason = 'dead_letter_failed' then recorded_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0)
             else recorded_at
         end as due_at,
         case when objection is null and is_another_try then {{ gate_scope('gate', 'consumer_group', 'original_topic', 'original_partition') }} end as gate,

@@ -11,7 +11,9 @@
 {#- what is sent or was adopted, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
 {%- set is_refused_for_now = "(decisions.decision = 'refused' and decisions.reason in " ~ redrivable_refusals() ~ " and inputs.is_report and decisions.cause not like 'loop/%')" %}
 {%- set has_a_name = "(decisions.kind is not null or decisions.decision = 'adopted' or " ~ is_refused_for_now ~ ")" %}
-{%- set keeps_payload = "coalesce(decisions.kind in ('retry', 'redrive') or (" ~ has_a_name ~ " and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
+{#- a dead letter that could not be sent is followed by others without end: the payload stays with the first, and these name it -#}
+{%- set is_written_again = "coalesce(decisions.reason = 'dead_letter_failed' and decisions.kind is not null, false)" %}
+{%- set keeps_payload = "not " ~ is_written_again ~ " and coalesce(decisions.kind in ('retry', 'redrive') or (" ~ has_a_name ~ " and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
 
 {% if execute and load_relation(this) is none %}
 
@@ -43,6 +45,9 @@ events as (
         value,
         headers,
         {{ utf8_text(header_bytes('headers', 'redrive-header-profile')) }} as earlier_profile,
+        cast(null as string) as payload_delivery,
+        cast(null as timestamp) as payload_due,
+        cast(null as bigint) as payload_bytes,
         true as is_report
     from {{ ref('events') }} as events
     where {{ in_this_fold('batch') }} and (kind = 'report' or delivery_id is null)
@@ -70,14 +75,31 @@ about_deliveries as (
 
 ),
 
+first_letters as (
+
+    -- a dead letter that was refused and sent again keeps no payload: that of the first is needed once it is redriven
+    select
+        delivery_id,
+        due_at,
+        key,
+        value,
+        headers
+    from {{ wheel() }} as deliveries
+    where {{ payload_dues_in_bounds('due_at') }}
+
+),
+
 sent_before as (
 
     select
         about_deliveries.cause,
-        deliveries.key,
-        deliveries.value,
-        deliveries.headers,
+        coalesce(deliveries.key, first_letters.key) as key,
+        coalesce(deliveries.value, first_letters.value) as value,
+        coalesce(deliveries.headers, first_letters.headers) as headers,
         cast(null as string) as earlier_profile,
+        deliveries.payload_delivery,
+        deliveries.payload_due,
+        deliveries.payload_bytes,
         false as is_report
     from about_deliveries
     left join {{ wheel() }} as deliveries
@@ -85,6 +107,10 @@ sent_before as (
             about_deliveries.delivery_id = deliveries.delivery_id
             and about_deliveries.due_at = deliveries.due_at
             and {{ dues_in_bounds('deliveries.due_at') }}
+    left join first_letters
+        on
+            deliveries.payload_delivery = first_letters.delivery_id
+            and deliveries.payload_due = first_letters.due_at
 
 ),
 
@@ -159,7 +185,7 @@ decided as (
         case when {{ privacy_keeps('message', 'decisions.privacy') }} then decisions.error_message end as error_message,
         -- of a report whose message is dead: until then it stays in `events` alone
         case
-            when not {{ privacy_keeps('stack', 'decisions.privacy') }} then null
+            when {{ is_written_again }} or not {{ privacy_keeps('stack', 'decisions.privacy') }} then null
             when decisions.prior_stack is not null then decisions.prior_stack
             when {{ is_dead_letter('decisions') }} and inputs.is_report
                 then {{ utf8_repaired(dialect_field('error_stack', 'inputs.headers'), var('max_error_stack_bytes')) }}
@@ -190,11 +216,11 @@ decided as (
         case when {{ keeps_payload }} then inputs.key end as key,
         case when {{ keeps_payload }} then inputs.value end as value,
         case
-            when {{ has_a_name }} then filter(
-                coalesce(decisions.prior_headers, filter(inputs.headers, h -> not (
+            when {{ has_a_name }} and not {{ is_written_again }} then filter(
+                coalesce(decisions.prior_headers, if(inputs.is_report, filter(inputs.headers, h -> not (
                     {{ dialect_owns('decisions.dialect', 'h.key') }}
                     or {{ is_dead_letter_header('inputs.earlier_profile', 'h.key') }}
-                ))),
+                )), inputs.headers)),
                 h -> not (
                     {{ is_dead_letter('decisions') }}
                     and (
@@ -205,12 +231,15 @@ decided as (
             )
         end as headers,
         case
+            when {{ is_written_again }} and inputs.payload_due is not null then inputs.payload_bytes
             when {{ has_a_name }}
                 then
                     coalesce(length(inputs.key), 0)
                     + coalesce(length(inputs.value), 0)
                     + coalesce(aggregate(inputs.headers, 0, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0)), 0)
-        end as payload_bytes
+        end as payload_bytes,
+        case when {{ is_written_again }} then coalesce(inputs.payload_delivery, decisions.prior_delivery) end as payload_delivery,
+        case when {{ is_written_again }} then coalesce(inputs.payload_due, decisions.prior_due) end as payload_due
     from inputs
     left join decisions on inputs.cause = decisions.cause
 

@@ -1,6 +1,6 @@
 -- ready: what may be sent. The only thing between dbt and the publisher: its columns are a contract.
 -- It knows no clock: the reader restricts due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so
--- that only due slots of the wheel are read.
+-- that only due slots of the wheel are read; and of what is_written_again, payload_due and payload_hour.
 {{ config(materialized='view', contract={'enforced': true}) }}
 
 with
@@ -56,7 +56,11 @@ waiting as (
 
     -- payloads stay where they are: whatever they are joined with is small, as long as a reader bounds due_at and due_hour
     select
-        deliveries.*,
+        deliveries.* except (error_stack, key, value, headers),
+        deliveries.error_stack,
+        deliveries.key,
+        deliveries.value,
+        deliveries.headers,
         postponed.not_before
     from deliveries
     left semi join first_folds
@@ -76,6 +80,49 @@ waiting as (
         on
             deliveries.delivery_id = postponed.delivery_id
             and deliveries.due_at = postponed.due_at
+
+),
+
+first_letters as (
+
+    select deliveries.*
+    from deliveries
+    left semi join first_folds
+        on
+            deliveries.batch = first_folds.batch
+            and deliveries.due_hour = first_folds.due_hour
+            and deliveries.fold = first_folds.fold
+    where deliveries.kind = 'dead_letter' and deliveries.payload_due is null
+
+),
+
+complete as (
+
+    select
+        *,
+        false as is_written_again,
+        cast(null as timestamp) as payload_hour
+    from waiting
+    where payload_due is null
+
+    union all
+
+    -- a dead letter that was refused before: what it carries lies with the first
+    select
+        waiting.* except (error_stack, key, value, headers, not_before),
+        first_letters.error_stack,
+        first_letters.key,
+        first_letters.value,
+        first_letters.headers,
+        waiting.not_before,
+        true as is_written_again,
+        first_letters.due_hour as payload_hour
+    from waiting
+    inner join first_letters
+        on
+            waiting.payload_delivery = first_letters.delivery_id
+            and waiting.payload_due = first_letters.due_at
+    where waiting.payload_due is not null
 
 ),
 
@@ -115,8 +162,13 @@ ready as (
         original_timestamp,
 
         ---------- when, if not at once
-        not_before
-    from waiting
+        not_before,
+
+        ---------- where its payload lies, if not here
+        is_written_again,
+        payload_due,
+        payload_hour
+    from complete
 
 )
 

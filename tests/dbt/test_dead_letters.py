@@ -13,7 +13,10 @@ import pytest
 from pyspark.sql import Row
 
 from orchestration.dbt import DbtError
+from orchestration.publish import Due
+from publisher import READY
 from tests.dbt.harness import Headers, Home, Report, Result, order, report
+from tests.dbt.test_publish_step import step
 
 FAILED_AT = datetime(2026, 3, 1, 11, 59, 58, 250_000, tzinfo=UTC)
 WRITTEN_AT = datetime(2026, 2, 28, 1, 2, 3, 4_000, tzinfo=UTC)
@@ -232,6 +235,90 @@ def test_a_dead_letter_that_is_written_again_is_the_same_though_the_route_has_ch
     assert (again["reason"], again["header_profile"], again["privacy"]["name"]) == ("dead_letter_failed", "safi+stack", "dropped")
     assert (again["key"], again["value"], again["topic"]) == (None, None, row["topic"])
     assert (fresh["header_profile"], fresh["privacy"]["name"]) == ("connect", "everything")
+
+
+def refused_again(home: Home, letter: Row, times: int) -> list[Row]:
+    """The dead letters that follow one when Kafka refuses each."""
+    letters: list[Row] = []
+    for _ in range(times):
+        home.later(hours=3)
+        failure = Result(letters[-1] if letters else letter, "failed", error_name="POLICY_VIOLATION", error_kind="poison")
+        letters += decided(home, failure)
+    return letters
+
+
+def to_send(home: Home, *letters: Row) -> dict[str, dict[str, Any]]:
+    """What a step gives to the publisher when these are due, by delivery."""
+    publish = step(home)
+    first, last = min(letter["due_at"] for letter in letters), max(letter["due_at"] for letter in letters)
+    what = Due(first, last, last)
+    due = publish.due(what, publish.waiting(what)).select(*READY.names).toArrow()
+    ids = {letter["delivery_id"] for letter in letters}
+    return {row["delivery_id"]: row for row in due.to_pylist() if row["delivery_id"] in ids}
+
+
+@pytest.mark.parametrize(("profile", "stack"), [("dlq", True), ("safi", False)])
+def test_a_dead_letter_that_is_refused_again_and_again_keeps_one_payload_and_goes_with_it(home: Home, profile: str, stack: bool) -> None:
+    topic = topic_of(profile, stack)
+    (first,) = decided(home, failed(topic, 80, key=b"k80"))
+    sent = to_send(home, first)[first["delivery_id"]]
+    again = refused_again(home, first, 3)
+    # a fold that is repeated writes what it wrote before, and nothing goes out twice for it
+    home.fold(watermark=again[-1]["batch"] - 1, upto=again[-1]["batch"])
+    home.fold(watermark=first["batch"] - 1, upto=first["batch"])
+    assert {(row["reason"], row["payload_delivery"], row["payload_due"]) for row in again} == {
+        ("dead_letter_failed", first["delivery_id"], first["due_at"])
+    }
+    assert {row[name] for row in again for name in ("key", "value", "headers", "error_stack")} == {None}
+    assert {row["payload_bytes"] for row in again} == {again[0]["payload_bytes"]}
+    last = again[-1]
+    row = to_send(home, last)[last["delivery_id"]]
+    for name in ("key", "value", "headers", "topic", "partition", "message_id", "attempt"):
+        assert row[name] == sent[name], name
+    told = [[header for header in one["dead_letter_headers"] if header["key"] != "redrive-due"] for one in (row, sent)]
+    assert told[0] == told[1]
+    assert 0 < again[0]["payload_bytes"] <= first["payload_bytes"]
+
+
+def test_only_the_hours_are_read_in_which_payloads_of_what_is_written_again_lie(home: Home) -> None:
+    (first,) = decided(home, failed("letter-dlq", 84, key=b"k84"))
+    (last,) = refused_again(home, first, 1)
+    publish = step(home)
+    what = Due(last["due_at"], last["due_at"], last["due_at"])
+    waiting = publish.waiting(what)
+    hour = first["due_at"].replace(minute=0, second=0, microsecond=0)
+    assert waiting.payload_hours == (round(hour.timestamp()),)
+    due = publish.due(what, waiting)
+    plan = due._jdf.queryExecution().executedPlan().toString()
+    scans = [line for line in plan.splitlines() if "BatchScan" in line and ".deliveries" in line and "prior_due" not in line]
+    # every look at the wheel is bounded by the dues of what is sent, or by those of the payloads
+    assert len(scans) > 2
+    assert [scan for scan in scans if "due_at >=" not in scan and "due_hour" not in scan] == []
+    # and where nothing is written again, nothing is read for it
+    (other,) = decided(home, failed("letter-dlq", 85))
+    what = Due(other["due_at"], other["due_at"], other["due_at"])
+    waiting = publish.waiting(what)
+    assert waiting.payload_hours == ()
+    plan = publish.due(what, waiting)._jdf.queryExecution().executedPlan().toString()
+    assert len([line for line in plan.splitlines() if "BatchScan" in line and ".deliveries" in line and "prior_due" not in line]) == 2
+
+
+@pytest.mark.long
+def test_a_dead_letter_that_was_written_at_last_is_shown_and_redriven_with_its_payload(home: Home) -> None:
+    (first,) = decided(home, failed("letter-dlq", 82, key=b"k82"))
+    last = refused_again(home, first, 2)[-1]
+    home.append_results(Result(last, offset=82))
+    (shown,) = home.spark.sql(f"select * from {home.schema}.dead_letters where message_id = '{first['message_id']}'").collect()
+    assert (shown["delivery_id"], bytes(shown["key"]), pairs(shown["headers"])) == (last["delivery_id"], b"k82", list(OWN))
+    assert (shown["value"], shown["error_stack"]) == (first["value"], first["error_stack"])
+    assert shown["error_stack"]
+    home.later(hours=3)
+    (cause,) = home.append_reports(order("redrive", last))
+    home.fold()
+    (retry,) = (row for row in home.read("deliveries") if row["cause"] == cause)
+    assert (retry["decision"], retry["payload_delivery"], retry["payload_due"]) == ("redrive", None, None)
+    assert (retry["key"], retry["value"], pairs(retry["headers"])) == (first["key"], first["value"], list(OWN))
+    assert to_send(home, retry)[retry["delivery_id"]]["value"] == bytes(first["value"])
 
 
 # ---------- topics

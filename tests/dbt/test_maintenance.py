@@ -170,6 +170,18 @@ def test_a_guarded_append_that_began_before_maintenance_is_not_refused(home: Hom
         home._ledgers.read_end()
 
 
+def test_a_destination_that_has_been_missing_for_days_holds_nothing_up(home: Home) -> None:
+    home.later(hours=1)
+    days_ago = home.now - timedelta(days=9)
+    row = (1, "tick", home.batch, home.now, home.now, {"missing-retry": (home.now, 60_000, days_ago, "missing")})
+    aside = "map<string, struct<until: timestamp, pause_ms: bigint, floor: timestamp, why: string>>"
+    columns = f"tick bigint, kind string, watermark bigint, floor timestamp, loop_time timestamp, set_aside {aside}"
+    home._ledgers.append("ticks", home.spark.createDataFrame([row], columns), home.now)
+    settled = maintenance._settled(home.spark, home.schema)
+    assert settled
+    assert settled.hour == f"{home.now:%Y-%m-%d %H}:00:00"
+
+
 SECRET = "s3cret"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestration.ledgers import Ledgers
-from orchestration.publish import Due, PublishStep, Waiting
+from orchestration.publish import Due, PublishStep, Waiting, Window
 from publisher import READY, PublisherSettings
 from publisher.ready import complete
 from tests.dbt.harness import Home, Result, order, pointer, report
@@ -40,7 +40,7 @@ def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: 
     # all four are due within one hour; of them the second and the third lie in what is looked at
     publish = step(home)
     first, last = (row["due_at"] for row in made[1:3])
-    waiting = publish.waiting(first, last)
+    waiting = publish.waiting(Due(first, last, home.now))
     assert (waiting.rows, waiting.batches) == (2, tuple(batches[1:3]))
     due = publish.due(Due(first, last, home.now), waiting)
     assert {row["message_id"] for row in due.select("message_id").collect()} == {f"billing:{topic}/0/{offset}" for offset in (1, 2)}
@@ -51,13 +51,37 @@ def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: 
     assert [named in scan for scan in scans] == [True, True]
 
 
+def test_a_step_for_some_destinations_reads_each_in_its_own_time(home: Home) -> None:
+    home.later(hours=24)
+    made = []
+    for hour in range(3):
+        causes = home.append_reports(*(report(f"aside-{name}", hour) for name in "ab"))
+        home.fold()
+        decisions = home.decisions()
+        made.append([decisions[cause] for cause in causes])
+        home.later(hours=5)
+    (a0, _), _, (a2, b2) = made
+    what = Due.within([Window(row["topic"], row["due_at"], row["due_at"]) for row in (a0, b2)], home.now)
+    publish = step(home)
+    waiting = publish.waiting(what)
+    assert (waiting.rows, waiting.batches) == (2, (a0["batch"], b2["batch"]))
+    due = publish.due(what, waiting)
+    assert {row["delivery_id"] for row in due.collect()} == {a0["delivery_id"], b2["delivery_id"]}
+    assert a2["delivery_id"] not in {row["delivery_id"] for row in due.collect()}
+    # what came between is not read
+    plan = due._jdf.queryExecution().executedPlan().toString()
+    scans = [line for line in plan.splitlines() if "BatchScan" in line and ".publish_results" in line]
+    assert scans
+    assert [scan for scan in scans if scan.count("due_at >=") < 2] == []
+
+
 def test_a_step_finds_when_the_next_is_due(home: Home) -> None:
     home.later(hours=24)
     causes = home.append_reports(report("step-next", 0), report("step-next", 1))
     home.fold()
     decided = home.decisions()
     earlier, later = sorted(decided[cause]["due_at"] for cause in causes)
-    waiting = step(home).waiting(earlier, earlier)
+    waiting = step(home).waiting(Due(earlier, earlier, home.now))
     assert (waiting.rows, waiting.next_due, waiting.batches) == (1, later, (home.batch,))
     assert waiting.size == waiting.largest > 0
 
@@ -65,7 +89,7 @@ def test_a_step_finds_when_the_next_is_due(home: Home) -> None:
 def test_a_step_with_nothing_due_reads_nothing(home: Home) -> None:
     home.later(hours=24)
     publish = step(home)
-    nothing = publish.waiting(home.now, home.now)
+    nothing = publish.waiting(Due(home.now, home.now, home.now))
     assert nothing == Waiting(rows=0, size=0, largest=0, next_due=None, batches=())
     assert publish.due(Due(home.now, home.now, home.now), nothing).collect() == []
 
@@ -87,8 +111,9 @@ def test_what_is_added_to_a_message_counts_in_a_step(home: Home) -> None:
     publish = step(home)
     for row in rows:
         due = row["due_at"]
-        waiting = publish.waiting(due, due, topic=row["topic"])
-        (batch,) = publish.due(Due(due, due, due, only=row["topic"]), waiting).select(*READY.names).toArrow().to_batches()
+        what = Due.within([Window(row["topic"], due, due)], due)
+        waiting = publish.waiting(what)
+        (batch,) = publish.due(what, waiting).select(*READY.names).toArrow().to_batches()
         (record,) = complete(batch).to_pylist()
         assert row["payload_bytes"] < weight(record) <= waiting.largest == waiting.size < weight(record) + 2_000
 
@@ -102,7 +127,7 @@ def test_a_step_is_cut_where_what_is_added_would_be_too_much(home: Home) -> None
         due.append(home.decisions()[cause]["due_at"])
         home.later(minutes=1)
     publish = step(home, max_bytes=25_000)
-    waiting = publish.waiting(due[0], due[-1])
+    waiting = publish.waiting(Due(due[0], due[-1], home.now))
     assert waiting.rows == 3
     assert publish._cut(Due(due[0], due[-1], home.now), waiting) == due[1]
 
@@ -113,7 +138,7 @@ def test_a_task_that_cannot_send_is_told_as_a_stop_of_everything(home: Home) -> 
     home.fold()
     due = home.decisions()[cause]["due_at"]
     publish = step(home, kafka={"no.such.property": "x"})
-    published = publish.run(Due(due, due, due), lambda: home.now, publish.waiting(due, due))
+    published = publish.run(Due(due, due, due), lambda: home.now, publish.waiting(Due(due, due, due)))
     assert published.sent == 0
     (stop,) = published.stops
     assert stop.topic is None

@@ -43,6 +43,19 @@ def watching(groups: Groups) -> Consumers:
     return consumers
 
 
+def sent(consumers: Consumers, group: str, offset: int) -> None:
+    """One more record was sent to a group."""
+
+    class Results:
+        def sql(self, _: str) -> Results:
+            return self
+
+        def collect(self) -> list[dict[str, Any]]:
+            return [{"consumer_group": group, "topic": "retries", "partition": 0, "sent": offset + 1}]
+
+    consumers.spark = cast(Any, Results())
+
+
 def place(group: str) -> Place:
     return Place(group, "retries", 0)
 
@@ -106,3 +119,44 @@ def test_a_source_that_is_not_read_keeps_only_what_it_speaks_for_from_being_sett
     assert consumers.look(BEGAN + SETTLE * 2, 1, complete=unread) == {place("billing"): 10}
     assert consumers.look(BEGAN + SETTLE * 4, 1, complete=unread) == {}
     assert consumers.look(BEGAN + SETTLE * 6, 1, complete=ALL) == {place("shipping"): 10}
+
+
+def test_groups_that_commit_nothing_are_asked_less_and_less_often_and_forgotten_after_a_day() -> None:
+    groups = Groups(**{f"pod-{number}": -1 for number in range(50)}, billing=5)
+    consumers = watching(groups)
+    now, looks = BEGAN, SETTLE / 6
+    asked: list[int] = []
+    while len(consumers.state()) > 1 and now < BEGAN + timedelta(days=2):
+        groups.asked.clear()
+        consumers.look(now, 1, complete=ALL)
+        assert groups.asked.count("billing") == 1, "it has not got as far as what it was sent"
+        asked.append(len(groups.asked) - 1)
+        now += looks
+    # at first with every look; then after a tenth of the time; at last each ten minutes
+    assert asked[0] == 50
+    assert sum(asked[: timedelta(minutes=10) // looks]) < 50 * 60
+    assert sum(asked[timedelta(hours=12) // looks : timedelta(hours=13) // looks]) == 50 * 6
+    assert now - BEGAN > timedelta(days=1)
+    assert [row[0] for row in consumers.state()] == ["billing"]
+    # what is silent may have succeeded: that is all that will be known of it
+    assert consumers.is_silent(place("pod-7"), BEGAN)
+
+
+def test_a_quiet_group_is_asked_at_once_when_it_is_sent_something_and_when_it_commits_all_is_settled() -> None:
+    groups = Groups(pod=-1)
+    consumers = watching(groups)
+    now = BEGAN
+    for _ in range(20):
+        now += timedelta(hours=1)
+        consumers.look(now, 1, complete=ALL)
+    now += timedelta(minutes=1)
+    groups.asked.clear()
+    consumers.look(now, 1, complete=ALL)
+    assert groups.asked == []
+    sent(consumers, "pod", 11)
+    consumers.look(now + SETTLE, 2, complete=ALL)
+    assert groups.asked == ["pod"]
+    groups.said["pod"] = 12
+    consumers.look(now + SETTLE * 2, 2, complete=ALL)
+    assert consumers.look(now + SETTLE * 3, 2, complete=ALL) == {place("pod"): 12}
+    assert consumers.state() == []

@@ -1,12 +1,16 @@
-"""Dead letters that are too large for their topic: sent with less in them, and the result says what is left out."""
+"""Dead letters that can't be sent as they are: sent with less in them, and the result says what is left out."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from publisher import destinations, transaction
+from publisher.contract import RECORDS
+from publisher.headers import headers_of
 from publisher.lightening import lightened, omitted_of
 from publisher.sizes import exact_size
 from publisher.trouble import trouble
@@ -37,6 +41,7 @@ REASONS: list[Header] = [
     ("redrive-consumer-group", b"billing"),
 ]
 MARK: Header = ("redrive-payload", b"omitted")
+NAMES_MARK: Header = ("redrive-headers", b"omitted")
 KEY, VALUE = b"k" * 100, b"v" * 1_000
 
 
@@ -118,6 +123,64 @@ def test_only_what_is_too_large_goes_with_less_and_the_order_stays(
             assert (message.key(), message.value()) == (f"k{n}".encode(), None if n in large else b"v" * 10)
 
 
+@pytest.mark.parametrize("name", [None, "a\0b", "\0"])
+@pytest.mark.parametrize("transactions", [True, False])
+def test_headers_that_kafka_s_client_cannot_carry_are_left_out_of_a_dead_letter_and_of_nothing_else(
+    mock_cluster: MockCluster, transactions: bool, name: str | None
+) -> None:
+    topic = mock_cluster.create("t")
+    bad: list[Any] = [OWN[0], (name, b"1"), *OWN[1:], (name, None)]
+    row = dead(headers=[*bad, *REASONS, *IDENTITY], own_headers=len(bad))
+    rows = [dead(), row, {**row, "kind": "retry"}]
+
+    results = send(rows, settings_for(mock_cluster.bootstrap, transactions=transactions))
+
+    assert outcomes(results) == {"d0": "delivered", "d1": "delivered", "d2": "failed"}
+    by_id = {result["delivery_id"]: result for result in results}
+    assert [by_id[f"d{n}"]["omitted"] for n in range(3)] == [None, "unsendable_headers", None]
+    assert (by_id["d2"]["error_code"], by_id["d2"]["error_kind"]) == (87, "poison")
+    whole, lighter = mock_cluster.read(topic, 2)
+    assert (whole.key(), whole.value(), whole.headers()) == (KEY, VALUE, [*OWN, *REASONS, *IDENTITY])
+    assert (lighter.key(), lighter.value(), lighter.headers()) == (KEY, VALUE, [*OWN, *REASONS, *IDENTITY, NAMES_MARK])
+
+
+@pytest.mark.parametrize(
+    ("limit", "omitted", "lies"),
+    [
+        (WITHOUT_REASONS + 30, "unsendable_headers+headers", (KEY, VALUE, [*OWN, *IDENTITY, NAMES_MARK])),
+        (WITHOUT_PAYLOAD + 30, "payload", (KEY, None, [*IDENTITY, NAMES_MARK, MARK])),
+    ],
+)
+def test_what_remains_may_be_too_large_all_the_same(
+    mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, limit: int, omitted: str, lies: Any
+) -> None:
+    topic = mock_cluster.create("t")
+    monkeypatch.setattr(destinations, "_limits", lambda *_: {topic: limit})
+    bad: list[Any] = [*OWN, ("\0", b"x" * 2_000)]
+
+    (row,) = send([dead(headers=[*bad, *REASONS, *IDENTITY], own_headers=len(bad))], settings_for(mock_cluster.bootstrap))
+
+    assert (row["outcome"], row["omitted"]) == ("delivered", omitted)
+    (message,) = mock_cluster.read(topic, 1)
+    assert (message.key(), message.value(), message.headers()) == lies
+
+
+def test_a_name_that_is_not_utf_8_is_left_out_too() -> None:
+    row = ready([dead(headers=[("AA", b"1"), ("B", b"2")], own_headers=2, reason_headers=0)])
+    names: list[bytes | None] = [b"\xff\xfe", b"B"]
+    values = pc.struct_field(row.column("headers").flatten(), "value")
+    raw = pa.Array.from_buffers(pa.string(), 2, pa.array(names, pa.binary()).buffers())
+    kind = RECORDS.field("headers").type
+    lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), pa.StructArray.from_arrays([raw, values], fields=list(kind.value_type)))
+    row = row.set_column(row.schema.get_field_index("headers"), RECORDS.field("headers"), lists.cast(kind))
+
+    lighter = lightened(row, trouble(87, "refused", settings_for("b:9092")))
+
+    assert lighter is not None
+    assert headers_of(lighter) == [[("B", b"2"), NAMES_MARK]]
+    assert (lighter.column("own_headers").to_pylist(), omitted_of(lighter).to_pylist()) == ([1], ["unsendable_headers"])
+
+
 def refuse_large_values(cluster: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the broker refuse each batch with a large value in it."""
     attempt = transaction.attempt
@@ -153,7 +216,7 @@ def test_when_the_splits_are_spent_nothing_more_is_left_out(mock_cluster: MockCl
     ("what", "row", "code"),
     [
         ("no dead letter", dead(kind="retry"), TOO_LARGE),
-        ("not too large", dead(), 87),
+        ("neither too large nor of names that can't be carried", dead(), 87),
         ("nothing to leave out", dead(key=None, value=None, headers=[*IDENTITY, MARK], **ONLY_IDENTITY), TOO_LARGE),
         ("nothing that would help", dead(key=b"", value=b"v", headers=IDENTITY, **ONLY_IDENTITY), TOO_LARGE),
         ("nothing at all", dead(key=None, value=None, headers=None, **ONLY_IDENTITY), TOO_LARGE),
