@@ -2,7 +2,8 @@
 
 What waits was written as folds write it: a hundred appends for each size, each sorted by original coordinates and spread over all hours of
 the wheel that it is due in. Half of it is due within the hour that the tick looks into, which is the worst case: the due rows share their
-hour with it. The rest is due over two days. New failures, due rows and waiting ones are of the same topic; offsets go up from fold to fold.
+hour with it. The rest is due over two days. New failures, due rows and waiting ones are of the same topic; offsets go up from fold to fold,
+in some partitions faster than in others: where one has got to, another was long ago.
 Values are 96 bytes that don't compress (10 million rows of 500 would be 8 GB on disk).
 """
 
@@ -30,6 +31,8 @@ from orchestration.settings import load_settings
 
 _TOPIC = "orders"
 _PARTITIONS = 6
+# Offsets of the last partition are 21 times as high as those of the first.
+_STRIDE = 4
 _FOLDS = 100
 # Nothing that waits becomes due before a size is measured: the tick looks into the hour from its third minute on.
 _LOOKS_AT = timedelta(minutes=2)
@@ -80,6 +83,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
                 rows,
                 wheel.offset,
                 partitions=_PARTITIONS,
+                stride=lambda partition: 1 + _STRIDE * partition,
                 value=lambda: os.urandom(96),
                 stack=None,
                 failed_at_ms=round(now.timestamp() * 1000),
@@ -110,7 +114,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
 
 
 class Wheel:
-    """Deliveries, written as folds write them. `offset`: the next original offset, in all partitions alike."""
+    """Deliveries, written as folds write them. `offset`: the next original offset, in all partitions alike but for their stride."""
 
     def __init__(self, spark: SparkSession, schema: str) -> None:
         self._spark = spark
@@ -151,7 +155,8 @@ class Wheel:
 
     def _append(self, rows: int, since: datetime, due_after_ms: str, is_duplicate: str = "id % 100 = 0") -> None:
         at = f"timestamp '{since:%Y-%m-%d %H:%M:%S.%f}'"
-        message_id = f"concat('billing:{_TOPIC}/', id % {_PARTITIONS}, '/', id div {_PARTITIONS})"
+        offset = f"(id div {_PARTITIONS}) * (1 + {_STRIDE} * (id % {_PARTITIONS}))"
+        message_id = f"concat('billing:{_TOPIC}/', id % {_PARTITIONS}, '/', {offset})"
         self._folds += 1
         given = {
             "cause": "concat('bench/', id)",
@@ -167,7 +172,7 @@ class Wheel:
             "max_attempts": "5",
             "original_topic": f"'{_TOPIC}'",
             "original_partition": f"id % {_PARTITIONS}",
-            "original_offset": f"id div {_PARTITIONS}",
+            "original_offset": offset,
             "original_timestamp": at,
             "consumer_group": "'billing'",
             "report_topic": "'redrive.failures'",

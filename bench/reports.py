@@ -17,6 +17,7 @@ def report_failures(
     first_offset: int,
     *,
     partitions: int = 1,
+    stride: Callable[[int], int] = lambda partition: 1,
     value: Callable[[], bytes] = lambda: b"v" * 500,
     stack: bytes | None = _STACK,
     failed_at_ms: int | None = None,
@@ -24,6 +25,7 @@ def report_failures(
 ) -> int:
     """Reports first failures, each of another record of `topic`; returns the next original offset, in all partitions alike.
 
+    stride: how far apart the offsets of a partition lie. The offset that is given, and returned, is without it.
     error: headers of the n-th report that say why it failed, instead of those that all have.
     """
     producer = Producer({**kafka, "linger.ms": 5})
@@ -39,7 +41,7 @@ def report_failures(
     for number in range(rows):
         place = {
             "redrive-original-partition": str(number % partitions).encode(),
-            "redrive-original-offset": str(first_offset + number // partitions).encode(),
+            "redrive-original-offset": str((first_offset + number // partitions) * stride(number % partitions)).encode(),
         }
         headers = {**said, **error(number), **place}
         producer.produce("redrive.failures", value(), f"key-{number}", headers=list(headers.items()))

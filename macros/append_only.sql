@@ -5,6 +5,8 @@
     - A model may say that it has nothing to append by leaving the marker `-- nothing to append` in its SQL. No snapshot is made then:
       an empty append to an Iceberg table is a commit, and a loop would make thousands.
     - --full-refresh changes nothing: what is in here can't be computed again.
+    - A model may name a `guard`, a macro that returns `rows`, a condition, and `snapshot`, of the table, or none: the append is refused, as a
+      whole, when anybody has written such rows since. There are none before it, either: for Iceberg it overwrites them.
     - Columns that a newer version of the project describes are added. A fold, which runs nothing but its own model, doesn't look. -#}
 {% materialization append_only, adapter='spark' %}
 
@@ -30,8 +32,12 @@
         {%- else -%}
             {%- set appended = analysed_in_stages(sql) if config.get('stages') else sql -%}
             {%- call statement('main') -%}
+                {%- if config.get('guard') -%}
+                {{ insert_guarded(target_relation, appended, context[config.get('guard')]()) }}
+                {%- else -%}
                 insert into {{ target_relation }} by name
                 {{ appended }}
+                {%- endif -%}
             {%- endcall -%}
             {%- for stage in config.get('stages', []) -%}
                 {%- do run_query('drop view if exists __dbt__cte__' ~ stage) -%}

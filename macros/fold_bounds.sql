@@ -3,7 +3,7 @@
     Returns a dictionary:
     - due_from, due_to: the dues of all deliveries that the inputs may answer, in microseconds since 1970, or null;
     - redrives: how many of the inputs ask for a redrive;
-    - named, origin: where the inputs say they failed, and where their messages came from: least and greatest offset per topic.
+    - named, origin: where the inputs say they failed, and where their messages came from: spans of offsets, by topic and partition.
 
     Read once per invocation. Everything in it is a number, or a topic's name that passed kafka_topic. -#}
 {% macro fold_bounds() %}
@@ -13,5 +13,5 @@
     {%- if not execute or flags.WHICH not in ('run', 'build') -%}
         {{ return(nothing) }}
     {%- endif -%}
-    {{ return(once('fold_bounds', read_fold_bounds)) }}
+    {{ return(once('fold', read_fold).bounds) }}
 {% endmacro %}

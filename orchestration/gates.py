@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -31,6 +31,9 @@ _LONGEST_RELEASE = timedelta(seconds=10)
 
 # How long a gate rests whose deliveries are all refused by the rules of today.
 _REFUSED_PAUSE = timedelta(seconds=60)
+# What doesn't tell that a probe has failed: a second report of it, and what is said of it. What was refused for its destination does.
+_NO_ANSWER = ("duplicate", "noted", "discarded", "restored", "purged")
+_REFUSED_ORDER = ("wrong_kind_of_delivery", "payload_was_dropped", "not_discarded")
 
 # What goes first.
 _AGE = ("first_failed_at", "original_partition", "original_offset")
@@ -76,6 +79,21 @@ class Gate:
     released_at: datetime | None = None
     next_release: datetime | None = None
     refused: int = 0
+
+
+def answers_to_probes(rows: Iterable[Row]) -> dict[str, Row]:
+    """Of each probe that failed, the decision that answers it, in whichever order they come: its delivery id, and that decision.
+
+    A delivery has one successor, which a report that was refused for its destination may precede, and any number of duplicates.
+    """
+    answers: dict[str, Row] = {}
+    for row in rows:
+        probe = row["answered"]
+        if probe is None or row["decision"] in _NO_ANSWER or row["reason"] in _REFUSED_ORDER:
+            continue
+        if probe not in answers or answers[probe]["decision"] == "refused":
+            answers[probe] = row
+    return answers
 
 
 @dataclass
@@ -134,13 +152,12 @@ class Gates:
                 F.min(F.when(F.col("kind").isNotNull(), F.col("due_at"))).alias("first_due"),
             )
         )
+        for probe, answer in answers_to_probes(rows).items():
+            gate = self._gates[probes[probe]]
+            gate.probe = None
+            gate.picks_anew = answer["decision"] != "retry"
+            gate.next_probe = answer["due_at"] if answer["decision"] == "retry" else now
         for row in rows:
-            scope = probes.get(row["answered"])
-            if scope is not None:
-                gate = self._gates[scope]
-                gate.probe = None
-                gate.picks_anew = row["decision"] != "retry"
-                gate.next_probe = row["due_at"] if row["decision"] == "retry" else now
             if row["reason"] == "blocking" and row["gate"] is not None:
                 self._close(row, now, floor)
         for gate in self._gates.values():

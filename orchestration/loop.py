@@ -632,17 +632,19 @@ class Loop:
         for aside in self._set_aside.values():
             aside.floor = min(aside.floor, since)
 
-    def _find_undecided(self) -> None:
-        """What another loop left in the ledgers without a decision."""
+    def _find_undecided(self) -> int | None:
+        """What lies in the ledgers without a decision, left by another loop, or by a fold for the next one. Returns its first batch."""
         undecided = " union all ".join(
-            f"select recorded_at from {self.ledgers.name(ledger)} where batch > {self.watermark}{which}"
+            f"select batch, recorded_at from {self.ledgers.name(ledger)} where batch > {self.watermark}{which}"
             # that a loop took over is noted with whatever comes next: waiting for it would keep everything else waiting
             for ledger, which in (("events", " and kind <> 'start'"), ("publish_results", " and outcome = 'failed'"))
         )
-        (row,) = collected(self.spark.sql(f"select count(*) as inputs, min(recorded_at) as since from ({undecided})"))
+        (row,) = collected(self.spark.sql(f"select count(*) as inputs, min(recorded_at) as since, min(batch) as first from ({undecided})"))
+        self._undecided, self._undecided_since = 0, None
         if row["inputs"]:
-            self._await_decision(int(row["inputs"]) - self._undecided, row["since"])
+            self._await_decision(int(row["inputs"]), row["since"])
         self.gates.find_undecided(self.watermark)
+        return None if row["first"] is None else int(row["first"])
 
     def _fold(self, tick: Tick, upto: int | None = None) -> None:
         if self._undecided == 0 or not self._may("fold") or self._unsure:
@@ -650,38 +652,71 @@ class Loop:
         self._decide(tick, self.ledgers.batch if upto is None else upto)
 
     def _decide(self, tick: Tick, upto: int) -> None:
+        """Decides what is in the ledgers up to a batch, by as many folds as it takes: one ends before a second batch about its messages."""
+        began = time.monotonic()
+        while self._decide_some(tick, upto) and self.watermark < upto and not self.stopping.is_set():
+            pass
+        if "decisions" in tick.counts:
+            tick.step_ms["fold"] = _ms_since(began)
+
+    def _decide_some(self, tick: Tick, upto: int) -> bool:
+        """One fold. Returns whether the next may follow."""
         try:
             if self._is_superseded():
-                return
+                return False
         except Exception as error:
             self._tables_failed(error)
-            return
-        began = time.monotonic()
+            return False
         variables: dict[str, object] = {"watermark": self.watermark, "upto": upto}
         if self._rules_hash:
             variables["rules_hash"] = self._rules_hash
+        failed: DbtError | None = None
         try:
             self.dbt.run("run", select=["deliveries"], variables=variables)
         except DbtError as error:
-            self._say("fold", f"nothing was decided, and reports wait: {error}")
-            # the rules may have changed under it: look at the files again with the next tick
-            self.seeds = Seeds(self.seeds.rows, "") if "rules changed" in str(error) else self.seeds
-            return
-        self._well("fold")
+            failed = error
         try:
-            first_due = self.gates.decided(self.watermark, upto, self.clock.now(), self._lowest_floor())
+            decided = self._note_decided(upto if failed is None else None)
+            if failed is not None and self._rules_hash not in (None, self._loaded_rules()):
+                # the rules have changed under it: look at the files again with the next tick
+                self.seeds = Seeds(self.seeds.rows, "")
         except Exception as error:
-            # nothing is sent before it is known what must be held: the same is decided again, which adds copies
+            # nothing is sent before it is known what must be held
+            if failed is not None:
+                self._say("fold", f"reports wait: {failed}")
             self._tables_failed(error)
-            return
-        self._keep_floor_under(first_due)
-        tick.counts["decisions"] = self._undecided
-        tick.step_ms["fold"] = _ms_since(began)
-        self.watermark = upto
-        self._undecided = 0
-        self._undecided_since = None
+            return False
+        tick.counts["decisions"] = tick.counts.get("decisions", 0) + decided
+        if failed is not None and not decided:
+            self._say("fold", f"nothing was decided, and reports wait: {failed}")
+            return False
+        if failed is not None:
+            log.warning("fold: %d inputs are decided, though it failed, or by another fold: %s", decided, failed)
+        self._well("fold")
         self._cold = False
-        self._next_due = None
+        return decided > 0
+
+    def _note_decided(self, upto: int | None) -> int:
+        """Sees how far the tables are decided, and which gates that closes; returns how many inputs have been decided since then.
+
+        What is committed counts, whoever did it and whatever was said of it: no batch is decided twice. upto: where a fold that has ended
+        well was told to end; None: it has not, and only what lies in the table counts.
+        """
+        before = self._undecided
+        reached = max(self.watermark, self._max_batch("deliveries"))
+        if reached > self.watermark:
+            self._keep_floor_under(self.gates.decided(self.watermark, reached, self.clock.now(), self._lowest_floor()))
+            self._next_due = None
+        self.watermark = reached
+        first: int | None = None
+        if reached < self.ledgers.batch:
+            first = self._find_undecided()
+        else:
+            self._undecided, self._undecided_since = 0, None
+        if upto is not None and (first is None or first > upto):
+            # what is left up to there are batches without inputs
+            self.watermark = max(reached, upto)
+        return before - self._undecided
 
     def _publish(self, tick: Tick) -> None:
         now = self.clock.now()

@@ -9,15 +9,16 @@ inputs as (
 
 delivered as (
 
-    -- what lies where; under coordinates of a topic that was created again, the last
+    -- what lies where; coordinates of a topic that was created again are those of several
     select
         topic,
         partition,
         offset,
-        max_by(struct(delivery_id, due_at), batch) as delivery
+        delivery_id,
+        due_at,
+        batch
     from {{ ref('publish_results') }}
-    where outcome = 'delivered' and {{ coordinates_in_bounds('topic', 'offset', fold_bounds().named) }}
-    group by topic, partition, offset
+    where outcome = 'delivered' and {{ coordinates_in_bounds('topic', 'partition', 'offset', fold_bounds().named) }}
 
 ),
 
@@ -33,14 +34,15 @@ pointers as (
     -- the report says so itself (or the input is our own result); and, as frameworks drop headers, what we know to lie where it failed
     select
         inputs.*,
+        delivered.batch as delivered_batch,
         explode_outer(array_compact(array(
             case
                 when inputs.pointer_delivery is not null and inputs.pointer_due is not null
                     then struct(1 as preference, inputs.pointer_delivery as delivery_id, inputs.pointer_due as due_at)
             end,
             case
-                when delivered.delivery is not null
-                    then struct(2 as preference, delivered.delivery.delivery_id, delivered.delivery.due_at)
+                when delivered.delivery_id is not null
+                    then struct(2 as preference, delivered.delivery_id, delivered.due_at)
             end
         ))) as pointer
     from inputs
@@ -49,6 +51,8 @@ pointers as (
             inputs.named_topic = delivered.topic
             and inputs.named_partition = delivered.partition
             and inputs.named_offset = delivered.offset
+            -- what became known later counts for nothing, whichever batches are folded together
+            and inputs.batch > delivered.batch
 
 ),
 
@@ -90,12 +94,11 @@ verified as (
 
 ranked as (
 
-    -- copies from a repeated fold are identical: any of them will do
     select
         *,
         row_number() over (
             partition by cause
-            order by case when answered is null then 1 else 0 end, pointer.preference
+            order by case when answered is null then 1 else 0 end asc, pointer.preference asc, delivered_batch desc
         ) as choice
     from verified
 
@@ -103,7 +106,7 @@ ranked as (
 
 found as (
 
-    select * except (choice, pointer, pointer_delivery, pointer_due) from ranked
+    select * except (choice, pointer, pointer_delivery, pointer_due, delivered_batch) from ranked
     where choice = 1
 
 )

@@ -1,4 +1,5 @@
--- attempts_counted: how many failures each message has now. A delivery has one successor: whatever answers it again charges nothing.
+-- attempts_counted: how many failures each message has now. What answers a delivery that has its successor charges nothing. Among the inputs of
+-- this fold the successor is found once it is known what is decided about each: in decisions_made.
 {%- set before_this %}
     partition by standing, coalesce(answered.delivery_id, cause), answered.due_at
     order by batch, report_topic, report_partition, report_offset, report_index
@@ -27,7 +28,14 @@ answered_before as (
         prior_due,
         max(decision in {{ succeeding_decisions() }}) as is_answered,
         max(decision = 'purged') as is_purged,
-        max_by(decision, case when decision not in ('noted', 'purged') then struct(batch, cause) end) = 'discarded' as is_discarded
+        -- in the order of their inputs, as below: of several in one batch the last part of the cause is the number
+        max_by(
+            decision,
+            case
+                when decision not in ('noted', 'purged')
+                    then struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(cause, '/', -1) as int), cause)
+            end
+        ) = 'discarded' as is_discarded
     from deliveries
     group by prior_delivery, prior_due
 
@@ -97,7 +105,7 @@ judged as (
             when standing = 'answer' and input_kind = 'purge' and not is_discarded then 'not_discarded'
             when standing = 'answer' and input_kind = 'redrive' and is_purged then 'payload_was_dropped'
             when standing = 'answer' and input_kind in {{ order_kinds('annotate') }} then standing
-            when standing = 'answer' and (is_answered or turn > 1) then 'answered_already'
+            when standing = 'answer' and is_answered then 'answered_already'
             else standing
         end as standing
     from purged

@@ -2,6 +2,7 @@
 {{ config(
     materialized='append_only',
     refuse_creation='refuse_to_replace_the_wheel',
+    guard='fold_guard',
     partition_by=['hours(due_at)'],
     tblproperties=ledger_properties(distribution='none'),
     stages=['answers_found', 'messages_identified', 'errors_classified', 'decisions_made'],

@@ -113,18 +113,6 @@ related as (
 
 ),
 
-ordered as (
-
-    select
-        *,
-        row_number() over (
-            partition by coalesce(plain_id, cause), first_id, begins_a_life
-            order by batch, report_topic, report_partition, report_offset, report_index
-        ) as turn
-    from related
-
-),
-
 identified as (
 
     select
@@ -144,7 +132,7 @@ identified as (
 
         ---------- what it is
         case
-            when standing = 'first' and not (begins_a_life and turn = 1) then 'known_already'
+            when standing = 'first' and not begins_a_life then 'known_already'
             when standing = 'first' and known_life > 0 then 'new_life'
             else standing
         end as standing,
@@ -184,7 +172,7 @@ identified as (
         least(failed_at, recorded_at) as failed_at,
         -- as it was stated: it is only ever compared with what the same reporter stated before
         happened_at
-    from ordered
+    from related
 
 )
 

@@ -226,10 +226,32 @@ class Home:
         """The last batch that was appended."""
         return self._ledgers.batch
 
-    def fold(self, *, project: Path = PROJECT, **variables: object) -> None:
-        """Decides what is not decided yet. Raises DbtError. Another project is another version of the rules."""
+    def fold(self, *, project: Path = PROJECT, upto: int | None = None, **variables: object) -> None:
+        """Decides what is not decided yet, by as many folds as it takes. Raises DbtError. Another project is another version of the rules.
+
+        upto: the last batch that is decided; None: all of them.
+        """
         dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
-        dbt.run("run", select=["deliveries"], variables=variables)
+        while True:
+            told = {} if upto is None else {"watermark": self._watermark(), "upto": upto}
+            dbt.run("run", select=["deliveries"], variables={**told, **variables})
+            if not self._has_undecided(self.batch if upto is None else upto):
+                break
+
+    def forget(self, after: int) -> None:
+        """Undoes what was decided about later batches: they can be folded again."""
+        self.spark.sql(f"delete from {self.schema}.deliveries where batch > {after:d}")
+
+    def _watermark(self) -> int:
+        ends = [f"select max(batch) as batch from {self.schema}.deliveries", f"select max(watermark) as batch from {self.schema}.ticks"]
+        row = self.spark.sql(f"select coalesce(max(batch), 0) as batch from ({' union all '.join(ends)})").collect()[0]
+        return int(row["batch"])
+
+    def _has_undecided(self, upto: int) -> bool:
+        among = f"batch > {self._watermark():d} and batch <= {upto:d}"
+        inputs = [f"select 1 from {self.schema}.events where {among}"]
+        inputs += [f"select 1 from {self.schema}.publish_results where {among} and outcome = 'failed'"]
+        return bool(self.spark.sql(f"select * from ({' union all '.join(inputs)}) limit 1").collect())
 
     def run(self, command: str, *select: str) -> None:
         """Runs a dbt command over the whole project, as a bare `dbt run` or `dbt seed` does, or over what is selected."""

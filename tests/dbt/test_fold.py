@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -723,21 +725,193 @@ def test_nothing_is_due_before_it_was_known(decided: dict[str, list[Row]]) -> No
     assert [row for rows in decided.values() for row in rows if row["due_at"] < row["recorded_at"]] == []
 
 
-@pytest.mark.slow
-def test_how_batches_are_folded_changes_nothing(home: Home) -> None:
-    sent = report("folded-apart", 1, failed_at=home.now - timedelta(days=400))
+def test_what_a_later_batch_says_of_a_message_is_decided_after_what_an_earlier_one_said(home: Home) -> None:
+    """Each pair of batches is there before either is decided."""
+    dead, sent, redriven = (
+        home.append_reports(report("one-after-another", offset, error=error))[0]
+        for offset, error in enumerate(("KeyError", "TimeoutError", "KeyError"))
+    )
+    home.fold()
+    known = home.decisions()
+    home.append_results(Result(known[sent], offset=700), Result(known[redriven], offset=701))
+    home.later(minutes=5)
     before = home.batch
-    home.append_reports(sent, report("folded-apart", 2, failed_at=home.now + timedelta(days=400)), sent.but(value=b"other"))
+    expected: dict[str, tuple[str, str]] = {}
+
+    def come(*inputs: tuple[Report | Result, tuple[str, str]]) -> None:
+        for what, decision in inputs:
+            causes = home.append_reports(what) if isinstance(what, Report) else home.append_results(what)
+            expected.update(dict.fromkeys(causes, decision))
+            home.later(seconds=1)
+
+    come(
+        # a redrive that is refused leaves the dead letter open: its failed send is answered by another one
+        (order("redrive", known[dead], "failures-topic"), ("refused", "destination_is_a_source")),
+        (Result(known[dead], "failed", error_name="_MSG_TIMED_OUT", error_kind="retriable"), ("dead_letter", "dead_letter_failed")),
+        # what was discarded, and is succeeded by then, is no longer discarded
+        (order("discard", known[dead]), ("discarded", "discard")),
+        # a retry is recognised by where it lies; then, by its original coordinates, its message is known
+        (failed_again(known[sent], 700), RETRY),
+        (report("one-after-another", 1), KNOWN_ALREADY),
+        # a message that is sent again has no new life when it is reported anew
+        (order("redrive", known[redriven]), REDRIVEN),
+        (report("one-after-another", 2, error="KeyError"), KNOWN_ALREADY),
+        # what was adopted is dead already, so that a failure after that begins another life
+        (dead_already(report("adopted-one-after-another")), ADOPTED),
+        (report("adopted-one-after-another"), RETRY),
+        # no copy can be known to lie there before it is
+        (report(known[sent]["topic"], 702), ORPHAN),
+        (Result(known[sent], offset=702), ORPHAN),
+    )
     home.fold()
-    home.later(seconds=1)
-    home.append_reports(sent, report("folded-apart", 3), sent.but(value=b"other"), Report(None, None, None))
+    decided = home.decisions()
+    assert {cause: (decided[cause]["decision"], decided[cause]["reason"]) for cause in expected if cause in decided} == {
+        cause: decision for cause, decision in expected.items() if cause in decided
+    }
+    assert len([row for row in home.read("deliveries") if row["batch"] > before]) == len(expected) - 1
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+def test_how_inputs_are_grouped_into_folds_changes_nothing(home: Home, seed: int) -> None:
+    """Inputs that often are about the same few messages, in batches, each folded alone; then the same in random groups of batches."""
+    chance = random.Random(seed)
     home.fold()
-    apart = _decisions_after(home, before)
-    home.fold(watermark=before, upto=home.batch)
-    together = _decisions_after(home, before)
-    assert len(apart) == 7
-    assert together == sorted(apart + apart)
-    assert len([row for row in home.read("decisions") if row["batch"] > before]) == 7
+    home.later(days=1)
+    before = home.batch
+    world = World(chance, f"grouped-{seed}")
+    rounds: list[list[int]] = []
+    for _ in range(2):
+        rounds.append([])
+        decisions = [row for row in home.read("deliveries") if row["batch"] > before]
+        for _ in range(3):
+            inputs = [world.something(decisions) for _ in range(chance.randint(1, 3))]
+            results = [one for one in inputs if isinstance(one, Result)]
+            reports = [one for one in inputs if isinstance(one, Report)]
+            if results:
+                home.append_results(*results)
+                rounds[-1].append(home.batch)
+            if reports:
+                home.append_reports(*reports)
+                rounds[-1].append(home.batch)
+            home.later(seconds=chance.choice([0, 1, 90]))
+        for batch in rounds[-1]:
+            home.fold(upto=batch)
+    alone = _decisions_after(home, before)
+    assert len(alone) > 3
+    for _ in range(1 if seed == 1 else 3):
+        home.forget(before)
+        for batches in rounds:
+            ends = {batches[-1], *(batch for batch in batches if seed > 1 and chance.random() < 0.3)}
+            for end in sorted(ends):
+                home.fold(upto=end)
+        assert _decisions_after(home, before) == alone
+
+
+@dataclass
+class World:
+    """Makes up what comes next: about few messages, so that inputs often meet."""
+
+    chance: random.Random
+    name: str
+    offset: int = 1000
+
+    def something(self, decisions: list[Row]) -> Input:
+        """A report of a message, or something about a delivery."""
+        named = [row for row in decisions if row["delivery_id"] is not None]
+        sent = [row for row in named if row["kind"] is not None]
+        kind = self.chance.choice(["report", "again", "result", "result", "order", "order", "order"])
+        if kind == "again" and sent:
+            return self._fails_again(self.chance.choice(sent))
+        if kind == "result" and sent:
+            return self._result(self.chance.choice(sent))
+        if kind == "order" and named:
+            what = self.chance.choice(
+                [
+                    *(("redrive", to) for to in (None, "failures-topic", "elsewhere")),
+                    *((kind, None) for kind in ("discard", "restore", "purge", "note", "send_now", "cancel", "release")),
+                ]
+            )
+            return order(what[0], self.chance.choice(named), what[1])
+        return self._report()
+
+    def _report(self) -> Report:
+        topic, adopts = self.chance.choice([(self.name, False), (f"adopted-{self.name}", True), (f"adopted-{self.name}", False)])
+        made = report(
+            self.chance.choice([topic, topic, topic, "into-a-source"]),
+            self.chance.randint(0, 1) if topic == self.name else 0,
+            error=self.chance.choice(["TimeoutError", "KeyError"]),
+            value=self.chance.choice([b"value", b"value", b"other"]),
+        )
+        return dead_already(made) if adopts else made
+
+    def _fails_again(self, delivery: Row) -> Report:
+        self.offset += 1
+        again = failed_again(delivery, self.offset, error=self.chance.choice(["TimeoutError", "KeyError"]))
+        by_original = report(delivery["original_topic"], delivery["original_offset"], key=delivery["key"], value=delivery["value"])
+        return self.chance.choice(
+            [again, again.with_headers(*pointer(delivery)), by_original, by_original.with_headers(*pointer(delivery))]
+        )
+
+    def _result(self, delivery: Row) -> Result:
+        self.offset += 1
+        if self.chance.random() < 0.5:
+            return Result(delivery, offset=self.offset)
+        return Result(delivery, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind=self.chance.choice(["poison", "retriable"]))
+
+
+def test_a_fold_looks_up_what_its_inputs_name_and_nothing_between(home: Home) -> None:
+    """Partitions are filled unevenly, and one report makes up an offset."""
+    places = [(0, 2_000_010), (0, 2_000_015), (1, 31), (1, 44), (1, 4_000_000_000)]
+    home.append_reports(*(report("bounded", offset, partition=partition) for partition, offset in places))
+    home.fold()
+    (statement,) = (home.path / "dbt").glob("compiled/**/retry/deliveries.sql")
+    topic, partition, offset = ("original_topic", "original_partition", "original_offset")
+    (asked,) = {
+        tuple(re.findall(rf"{partition} = ([0-9]+) and {offset} between ([0-9]+) and ([0-9]+)", line))
+        for line in statement.read_text().splitlines()
+        if f"{topic} = 'bounded'" in line
+    }
+    assert asked == (("0", "2000010", "2000015"), ("1", "31", "44"), ("1", "4000000000", "4000000000"))
+
+
+def test_no_batch_is_decided_twice_whatever_the_rules_are_by_then(home: Home, seeds: Path) -> None:
+    """A fold whose commit went through, of which nobody was told, is repeated under other rules."""
+    home.fold()
+    before = home.batch
+    (cause,) = home.append_reports(report("decided-once", 1))
+    home.fold()
+    policies = seeds / "retry_policies.csv"
+    policies.write_text(policies.read_text().replace("initial=1s, factor=2, max=60s", "initial=2h, factor=2, max=9h"))
+    home.load_rules()
+    with pytest.raises(DbtError, match=f"batches up to {home.batch} are decided already, not up to {before} only"):
+        home.fold(watermark=before, upto=home.batch)
+    (later,) = home.append_reports(report("decided-once", 2))
+    home.fold()
+    rows = {row["cause"]: row for row in home.read("deliveries") if row["batch"] > before}
+    assert len([row for row in home.read("deliveries") if row["batch"] > before]) == 2
+    assert rows[cause]["due_at"] < rows[cause]["recorded_at"] + timedelta(hours=1) < rows[later]["due_at"]
+
+
+def test_of_two_folds_at_once_under_different_rules_one_is_refused(home: Home, tmp_path: Path) -> None:
+    home.fold()
+    before = home.batch
+    (cause,) = home.append_reports(report("decided-at-once"))
+    home.fold()
+    # what the other fold decides: by its rules it is due in another hour. It commits when this one has looked at everything already
+    (row,) = (row for row in home.read("deliveries") if row["batch"] > before)
+    other = {**row.asDict(), "fold": 7, "due_at": row["due_at"] + timedelta(hours=3), "due_hour": row["due_hour"] + timedelta(hours=3)}
+    schema = home.spark.table(f"{home.schema}.deliveries").schema
+    home.spark.createDataFrame([tuple(other[name] for name in schema.names)], schema).createOrReplaceTempView("other_fold")
+    home.forget(before)
+    project = _copy_of_the_project(tmp_path)
+    deliveries = project / "models" / "retry" / "deliveries.sql"
+    hook = f"pre_hook='insert into {home.schema}.deliveries by name select * from other_fold',"
+    deliveries.write_text(deliveries.read_text().replace("guard='fold_guard',", f"guard='fold_guard', {hook}"))
+    with pytest.raises(DbtError, match="Found conflicting files that can contain records matching"):
+        home.fold(project=project)
+    (ready,) = (row for row in home.read("ready") if row["batch"] > before)
+    assert ready["due_at"] == home.decisions()[cause]["due_at"] == other["due_at"]
+    assert len(_decisions_after(home, before)) == 1
 
 
 def test_a_fold_with_nothing_to_decide_writes_nothing(home: Home) -> None:
@@ -754,11 +928,7 @@ def broken_rule(tmp_path: Path) -> Callable[[str], Path]:
     """A copy of the project in which one rule ends otherwise."""
 
     def break_it(ending: str) -> Path:
-        project = tmp_path / "project"
-        for name in ("models", "macros", "dbt_project"):
-            shutil.copytree(PROJECT / name, project / name)
-        for name in ("dbt_project.yml", "profiles.yml"):
-            shutil.copy(PROJECT / name, project / name)
+        project = _copy_of_the_project(tmp_path)
         rule = project / "models" / "retry" / "errors_classified.sql"
         text = rule.read_text()
         assert text.endswith("select * from classified\n")
@@ -806,8 +976,18 @@ def test_rules_that_changed_meanwhile_stop_the_fold(home: Home) -> None:
     assert _decisions_after(home, before) == []
     home.fold()
     (row,) = (row for row in home.read("deliveries") if row["batch"] > before)
-    home.fold(rules_hash=row["rules_hash"], watermark=before, upto=home.batch)
-    assert len(_decisions_after(home, before)) == 2
+    home.forget(before)
+    home.fold(rules_hash=row["rules_hash"])
+    assert len(_decisions_after(home, before)) == 1
+
+
+def _copy_of_the_project(directory: Path) -> Path:
+    project = directory / "project"
+    for name in ("models", "macros", "dbt_project"):
+        shutil.copytree(PROJECT / name, project / name)
+    for name in ("dbt_project.yml", "profiles.yml"):
+        shutil.copy(PROJECT / name, project / name)
+    return project
 
 
 def _decisions_after(home: Home, batch: int) -> list[str]:

@@ -421,7 +421,46 @@ ROUTES = [
     ),
 ]
 
-CASES = [*DELAYS, *FOREIGN, *NAMES, *ROUTES]
+# ---------- what a fold looks up
+
+
+def span(topic: str, partition: int, first: int, last: int) -> dict[str, object]:
+    return {"topic": topic, "partition": partition, "from": first, "to": last}
+
+
+def in_bounds(topic: str, partition: int, offset: int, spans: list[dict[str, object]]) -> str:
+    return call("coordinates_in_bounds", text(topic), f"{partition}", f"{offset}", spans)
+
+
+UNEVEN = [span("a", 0, 1_000_000, 1_000_005), span("a", 1, 7, 9), span("a", 1, 50_000, 50_000), span("b", 0, 1, 2)]
+# more than are told apart by partition, of few topics and of many
+TOO_MANY = [span("a", partition, 10, 20 + partition) for partition in range(501)]
+OF_TOO_MANY_TOPICS = [span(f"t-{number}", partition, 10, 20 + partition) for number in range(101) for partition in range(5)]
+
+BOUNDS = [
+    Case("coordinates_in_bounds", in_bounds(topic, partition, offset, spans), expected)
+    for topic, partition, offset, spans, expected in [
+        ("a", 0, 1_000_003, UNEVEN, True),
+        # where another partition has got to, this one was long ago
+        ("a", 0, 8, UNEVEN, False),
+        ("a", 1, 1_000_003, UNEVEN, False),
+        ("a", 1, 9, UNEVEN, True),
+        # an offset that somebody made up asks for nothing in between
+        ("a", 1, 30_000, UNEVEN, False),
+        ("a", 1, 50_000, UNEVEN, True),
+        ("b", 0, 2, UNEVEN, True),
+        ("b", 0, 1_000_003, UNEVEN, False),
+        ("c", 0, 1, UNEVEN, False),
+        ("a", 0, 1, [], False),
+        ("a", 0, 500, TOO_MANY, True),
+        ("a", 0, 521, TOO_MANY, False),
+        ("b", 0, 11, TOO_MANY, False),
+        ("b", 9, 11, OF_TOO_MANY_TOPICS, True),
+        ("t-1", 0, 25, OF_TOO_MANY_TOPICS, False),
+    ]
+]
+
+CASES = [*DELAYS, *FOREIGN, *NAMES, *ROUTES, *BOUNDS]
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from orchestration.broker import Broker
 from orchestration.cluster import Cluster, Topic
+from orchestration.dbt import Dbt, DbtError
 from orchestration.intake import Intake
 from orchestration.ledgers import AppendError, Ledgers
 from orchestration.loop import Loop
@@ -366,14 +367,29 @@ def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, 
             raise RuntimeError("503 Service Unavailable")
         return tick_row(self, *what)
 
+    def decided_and_failed(self: Dbt, command: str, **what: Any) -> None:
+        run(self, command, **what)
+        if what.get("select") == ["deliveries"] and "fold" not in failed:
+            failed.append("fold")
+            # by the next fold there are other rules: by these, the message would be sent elsewhere
+            routes.write_text(routes.read_text().replace("-retry", "-retry-elsewhere"))
+            raise DbtError("503 Service Unavailable")
+
+    routes, run = redrive.loop.settings.seeds / "routes.csv", Dbt.run
+    before = routes.read_text()
     monkeypatch.setattr(Intake, "take", taken_and_failed)
     monkeypatch.setattr(Loop, "_tick_row", no_row)
+    monkeypatch.setattr(Dbt, "run", decided_and_failed)
     redrive.fails("halfway.orders", b"k", b"v")
     redrive.retries("halfway", 1)
     redrive.until(lambda: "ledgers" not in redrive.loop._trouble, "the tables are read and written again")
-    assert sorted(failed) == ["row", "take"]
+    routes.write_text(before)
+    assert sorted(failed) == ["fold", "row", "take"]
     assert set(deliveries(redrive.read("halfway.orders-billing-retry")).values()) == {1}
     assert len(redrive.sql("select 1 from events where topic = 'halfway.reports'")) == 1
+    assert [row["topic"] for row in redrive.sql("select topic from deliveries where original_topic = 'halfway.orders'")] == [
+        "halfway.orders-billing-retry"
+    ]
 
 
 @pytest.mark.long
