@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestration import patterns
 from orchestration.clock import parse_duration
 
 DIALECTS = ("redrive", "spring")
@@ -111,7 +113,8 @@ def read_seeds(directory: Path) -> Seeds:
 
 
 def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[str]) -> Iterator[Row]:
-    reader = csv.reader(text.splitlines())
+    # as dbt reads it: a cell between quotes may hold line breaks, and only \n ends a line
+    reader = csv.reader(io.StringIO(text))
     header = next(reader, [])
     optional = _DEFAULTS.get(path.stem, {})
     if len(set(header)) < len(header) or set(header) - optional.keys() != columns.keys() - optional.keys():
@@ -126,6 +129,9 @@ def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[st
             continue
         said = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if cell.strip() or column not in optional}
         row = Row(reader.line_num, {**optional, **said})
+        for column, value in said.items():
+            if value.lower() == "null":
+                problems.append(f"{path}:{row.line}: {column} is {value!r}: dbt takes this word for an empty cell; leave the cell empty")
         for column, check in columns.items():
             objection = check(row[column])
             if objection:
@@ -203,11 +209,7 @@ def _pattern(value: str) -> str | None:
     if not value:
         return "must not be empty"
     if value.startswith("^"):
-        try:
-            re.compile(value)
-        except re.error as error:
-            return f"is no regular expression: {error}"
-        return None
+        return patterns.objection(value)
     return None if _TOPIC.fullmatch(value) else "must be a topic's name, or a regular expression that begins with ^"
 
 
@@ -238,7 +240,9 @@ def _header(value: str) -> str | None:
 
 
 def _denied(value: str) -> str | None:
-    return next((problem for part in value.split() if (problem := _fragment(part))), None)
+    # names of headers are compared whatever their case
+    expressions = (part for part in value.split() if part.startswith("^"))
+    return next((problem for part in expressions if (problem := patterns.objection(part, ignore_case=True))), None)
 
 
 def _privacy_name(value: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -337,6 +339,71 @@ def test_a_hostile_stack_is_read_in_time_and_in_bounds(home: Home) -> None:
     for row in frame.selectExpr(f"{chain} as chain").collect():
         assert 1 <= len(row["chain"]) <= 16
         assert all(len(cause["error_class"] or "") <= 256 and len(cause["message"] or "") <= 1024 for cause in row["chain"])
+
+
+HOSTILE: dict[str, list[Callable[[int], str]]] = {
+    "{{ cause_chain('wrapper', 'error_class', 'message', 'text') }}": [
+        lambda size: _repeated("Traceback (most recent call last):\n", size),
+        lambda size: "Traceback (most recent call last):" + "\n" * size,
+        lambda size: _repeated("Traceback (most recent call last):\nE: x\n", size),
+        lambda size: "Traceback (most recent call last):\n" + "a." * (size // 2) + "!",
+        lambda size: "Traceback (most recent call last):\n" + _repeated("a: b\r", size),
+        lambda size: _repeated("Caused by: ", size),
+        lambda size: "".join(f"Caused by: C{number:05}: x\n" for number in range(size // 20)),
+        lambda size: "A\nCaused by: " + "a." * (size // 2) + "!",
+        lambda size: "A" + "\n" * size,
+        lambda size: "A: " + _repeated("\rCaused by: a: ", size),
+    ],
+    "{{ error_pattern('error_class', 'message', 'text') }}": [
+        lambda size: "\n" * size,
+        lambda size: " \t" * (size // 2),
+        lambda size: _repeated("\n at ", size),
+        lambda size: "\n at " + "a/" * (size // 2),
+        lambda size: "\n at " + "java/" * (size // 5),
+        lambda size: _repeated('File "', size),
+        lambda size: _repeated('File "a", line 1', size),
+        lambda size: 'File "' + "/" * size + '", line 1, in x',
+        lambda size: "\n at a$" + "a" * size + "(",
+        lambda size: _repeated("Caused by: ", size),
+    ],
+    "{{ message_pattern('text') }}": [
+        *(lambda size, quote=quote: quote * size for quote in "\"'`“”„«»‘’"),
+        lambda size: _repeated("„“", size),
+        lambda size: "a" * size,
+        lambda size: "1" * size,
+        lambda size: "1." * (size // 2),
+        lambda size: _repeated("0x1 ", size),
+        lambda size: _repeated("12345678-1234-", size),
+        lambda size: " \n" * (size // 2),
+    ],
+}  # fmt: skip
+"""Text of about a size that an expression of ours might look through again and again."""
+
+
+def _repeated(text: str, size: int) -> str:
+    return text * (size // len(text))
+
+
+@pytest.mark.parametrize("expression", HOSTILE, ids=lambda expression: expression.split("(")[0].strip("{ "))
+def test_the_time_for_hostile_texts_grows_with_their_length_not_with_its_square(home: Home, expression: str) -> None:
+    """Four times the text takes four times as long; an expression that looks through it again at each place would take 16 times."""
+    compiled = home.compiled(expression)
+
+    def seconds(size: int) -> float:
+        rows = [(None, "A", "m", text(size)) for text in HOSTILE[expression]]
+        frame = home.spark.createDataFrame(rows, "wrapper string, error_class string, message string, text string").coalesce(1).cache()
+        frame.count()
+        # each text several times, so that starting a query is the smaller part
+        query = frame.selectExpr("*", "explode(sequence(1, 20)) as copy").selectExpr(f"sum(hash({compiled})) as sum")
+        taken = []
+        for _ in range(3):
+            began = time.perf_counter()
+            query.collect()
+            taken.append(time.perf_counter() - began)
+        frame.unpersist()
+        return min(taken)
+
+    assert seconds(64_000) / seconds(16_000) < 8
 
 
 def test_the_words_for_kinds_are_the_same_in_python(home: Home) -> None:
