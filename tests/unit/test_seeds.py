@@ -59,6 +59,15 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("routes", "orders,*,*,default,patient,{topik},{topic}.dlq", "retry_topic is '{topik}': must be a topic's name, in which"),
         ("routes", "orders,*,*,default,patient,redrive.failures,{topic}.dlq", "is read by the source 'failures'"),
         ("routes", "orders,*,soft,default,patient,{topic},{topic}.dlq", "error_kind is 'soft': must be one of *, retriable"),
+        ("routes", "orders,*,*,default,patient,none,{topic}.dlq", "retry_topic is 'none': only dead letters may go nowhere"),
+        ("routes", "orders,*,*,default,patient,{topic}-retry,no topic", "in which {topic}, {group} and {kind} may stand, or none for none"),
+        ("error_rules", "@outages,,,,blocking,*,*,*,", "error_class is '@outages': must be a set of error_sets.csv: @outage"),
+        ("error_rules", "@outage,late,,,blocking,*,*,*,", "error_class is '@outage': a set has its own conditions"),
+        ("error_rules", "@,,,,blocking,*,*,*,", "error_class is '@': must be the name of a set"),
+        ("error_sets", "s,,,,,why", "has no condition: it would hold for any error"),
+        ("error_sets", "a b,X,,,,why", "error_set is 'a b': must be the name of a set"),
+        ("error_sets", "s,^(a+)+$,,,,why", "error_class is '^(a+)+$': can take exponential time"),
+        ("error_sets", "s,@outage,,,,why", "error_class is '@outage': must be a class's name"),
         ("dead_letter_topics", ",*,*,dead", "error_class is '': must not be empty"),
         ("dead_letter_topics", "^X(,*,*,dead", "error_class is '^X(': is no regular expression"),
         ("dead_letter_topics", "X,*,*,{topik}", "dead_letter_topic is '{topik}': must be a topic's name, in which"),
@@ -87,6 +96,21 @@ def test_what_is_wrong_is_told_with_its_place(seeds: Path, seed: str, row: str, 
         read_seeds(seeds)
     assert told in str(error.value)
     assert f"{path}:{len(lines) + 1}:" in str(error.value)
+
+
+def test_a_dead_letter_topic_may_be_none_and_a_set_is_switched_on_by_one_row(seeds: Path) -> None:
+    added = {
+        "routes": "orders,*,*,default,patient,{topic}-retry,none",
+        "dead_letter_topics": "X,*,*,none",
+        "error_rules": "@outage,,,,SBE,*,orders,*,everything waits for it",
+    }
+    for name, row in added.items():
+        with (seeds / f"{name}.csv").open("a", encoding="utf-8") as file:
+            file.write(row + "\n")
+    # even where a source reads whatever has that name
+    with (seeds / "sources.csv").open("a", encoding="utf-8") as file:
+        file.write("other,none,redrive,,orders,earliest,true\n")
+    assert read_seeds(seeds).rows["routes"][-1]["dead_letter_topic"] == "none"
 
 
 def test_every_problem_is_told_not_only_the_first(seeds: Path) -> None:
