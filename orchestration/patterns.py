@@ -37,7 +37,7 @@ class _UnsafeError(Exception):
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of an expression: in how many ways it matches the empty text, and the positions that may come first and last, with their ways."""
+    """A part of an expression: in how many ways it matches the empty text, and which positions may come first and last, in how many."""
 
     empty: int = 1
     first: Mapping[int, int] = field(default_factory=dict)

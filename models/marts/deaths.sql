@@ -1,4 +1,4 @@
--- deaths: the decisions by which messages die: to be written to a dead letter topic, or adopted from one.
+-- deaths: the decisions by which messages die: to be written to a dead letter topic, adopted from one, or parked.
 {{ config(materialized='ephemeral', contract={'enforced': false}) }}
 
 with

@@ -8,9 +8,9 @@
     post_hook=interpreted(false),
 ) }}
 
-{#- what is sent or was adopted, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
+{#- what is sent, or was adopted or parked, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
 {%- set is_refused_for_now = "(decisions.decision = 'refused' and decisions.reason in " ~ redrivable_refusals() ~ " and inputs.is_report and decisions.cause not like 'loop/%')" %}
-{%- set has_a_name = "(decisions.kind is not null or decisions.decision = 'adopted' or " ~ is_refused_for_now ~ ")" %}
+{%- set has_a_name = "(decisions.kind is not null or decisions.decision in ('adopted', 'parked') or " ~ is_refused_for_now ~ ")" %}
 {%- set keeps_payload = "coalesce(decisions.kind in ('retry', 'redrive') or (" ~ has_a_name ~ " and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
 
 {% if execute and load_relation(this) is none %}
@@ -162,7 +162,7 @@ decided as (
             when not {{ privacy_keeps('stack', 'decisions.privacy') }} then null
             when decisions.prior_stack is not null then decisions.prior_stack
             when {{ is_dead_letter('decisions') }} and inputs.is_report
-                then {{ utf8_repaired(dialect_field('error_stack', 'inputs.headers'), var('max_error_stack_bytes')) }}
+                then {{ stack_text(dialect_field('error_stack', 'inputs.headers')) }}
         end as error_stack,
         decisions.error_kind,
         decisions.rule,

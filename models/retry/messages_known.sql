@@ -5,7 +5,7 @@ deliveries as (
 
     select * from {{ wheel() }}
     where
-        (kind is not null or decision in ('adopted', 'dropped', 'cancelled'))
+        (kind is not null or decision in ('adopted', 'parked', 'dropped', 'cancelled'))
         and {{ coordinates_in_bounds('original_topic', 'original_offset', fold_bounds().origin) }}
 
 ),
@@ -34,8 +34,8 @@ last_deliveries as (
         max(life) as life,
         max(happened_at) as last_happened_at,
         max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, cause)) as last_delivery,
-        -- what was dropped, cancelled or adopted has nothing to wait for
-        max_by(case when decision in ('dropped', 'cancelled', 'adopted') then batch end, struct(batch, due_at, cause)) as dropped_batch
+        -- what was dropped, cancelled, adopted or parked has nothing to wait for
+        max_by(case when decision in ('dropped', 'cancelled', 'adopted', 'parked') then batch end, struct(batch, due_at, cause)) as dropped_batch
     from deliveries
     group by message_id
 
