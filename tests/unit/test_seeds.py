@@ -84,8 +84,8 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("privacy", "everything,drop,drop,drop,", "name is 'everything': is the privacy that keeps all"),
         ("privacy", "p,keep,keep,forget,", "payload is 'forget': must be one of keep, hide, drop"),
         ("privacy", "p,keep,keep,keep,cookie ^x(", "headers is 'cookie ^x(': is no regular expression"),
-        ("publish_error_kinds", "77777,X,fatal,record,", "code is '77777'"),
-        ("publish_error_kinds", "9999,X,fatal,message,", "scope is 'message': must be one of record, topic, connection"),
+        ("publish_error_kinds", "77777,X,fatal,record,,", "code is '77777'"),
+        ("publish_error_kinds", "9999,X,fatal,message,,", "scope is 'message': must be one of record, topic, connection"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(seeds: Path, seed: str, row: str, told: str) -> None:
