@@ -145,9 +145,9 @@ def test_dbt_reads_the_same_text_in_a_seed_as_the_check(home: Home, seeds: Path)
     with (seeds / "transparent_wrappers.csv").open("a", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([["a.Wrapper", "two\nlines\u2028or three"], ["\u00a0 b.Wrapper", "1.10 "]])
     home.load_rules()
-    for name, rows in read_seeds(seeds).rows.items():
-        columns = list(rows[0].values) if rows else []
-        checked = sorted([row[column] for column in columns] for row in rows)
+    for name, checked_rows in read_seeds(seeds).rows.items():
+        columns = list(checked_rows[0].values) if checked_rows else []
+        checked = sorted([row[column] for column in columns] for row in checked_rows)
         # no value, or true and false, where the table has another type than text
         loaded = sorted(
             [
