@@ -4,7 +4,8 @@
     each release. -#}
 {% macro error_pattern(error_class, message, stack) -%}
     {%- set python -%} File "[^"\\n]*", line [0-9]+, in [^\\n]* {%- endset -%}
-    {%- set frame -%} \\n\\s+at (?:async |new )? {%- endset -%}
+    {#- blanks only, not lines: else each of many empty lines would be the beginning of a search through all that follow -#}
+    {%- set frame -%} \\n[ \\t]++at (?:async |new )? {%- endset -%}
     {%- set runtime -%} (?!(?:[^\\s(]*/)?(?:java|javax|jdk|sun|com[.]sun|node:internal)[.:/]) {%- endset -%}
     {%- set own_part = "case when contains(" ~ stack ~ ", concat('Caused by: ', " ~ error_class ~ ")) then substring_index("
         ~ stack ~ ", concat('Caused by: ', " ~ error_class ~ "), -1) else " ~ stack ~ " end" -%}

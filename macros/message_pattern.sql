@@ -1,10 +1,11 @@
 {#- A message of an error without what differs each time: quoted text, UUIDs, hexadecimal ids and numbers. One line of at most 200 characters.
-    An apostrophe inside a word begins no quotation. -#}
+    An apostrophe inside a word begins no quotation, and a quotation ends before the next one begins: else many that are never closed would
+    each be looked for to the end of the text. -#}
 {% macro message_pattern(message) -%}
     {%- set before -%} (?<![\\p{L}\\p{N}]) {%- endset -%}
     {%- set after -%} (?![\\p{L}\\p{N}]) {%- endset -%}
     {%- set quoted -%}
-    \\x22[^\\x22\\n]*\\x22|{{ before }}\\x27[^\\x27\\n]*\\x27{{ after }}|`[^`\\n]*`|“[^”\\n]*”|„[^“”\\n]*[“”]|«[^»\\n]*»|‘[^’\\n]*’
+    \\x22[^\\x22\\n]*\\x22|{{ before }}\\x27[^\\x27\\n]*\\x27{{ after }}|`[^`\\n]*`|“[^“”\\n]*”|„[^„“”\\n]*[“”]|«[^«»\\n]*»|‘[^‘’\\n]*’
     {%- endset -%}
     {%- set uuid -%} [0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12} {%- endset -%}
     {%- set hexadecimal -%} (?:0[xX][0-9a-fA-F]+|(?=[0-9]*[a-fA-F])(?=[a-fA-F]*[0-9])[0-9a-fA-F]{8,}) {%- endset -%}

@@ -108,7 +108,7 @@
                         when name in ('initial', 'max', 'increment', 'max_elapsed', 'backpressure_delay') then duration is not null and not contains(value, 'x')
                         when name in ('factor', 'quota_multiplier') then number between 1 and 1000
                         when name = 'jitter' then number < 1
-                        when name in ('attempts', 'retries') then whole >= 1
+                        when name in ('attempts', 'retries') then whole >= 0
                         when name = 'on_exhausted' then value in ('dead_letter', 'drop')
                         when name = 'step'
                             then duration is not null and (times >= 1 or (not contains(value, 'x') and {{ 'false' if says.bare_ms else 'place = last_step' }}))
@@ -167,7 +167,8 @@
             ))
         end as steps,
         cast(least(
-            attempts,
+            -- the first try is made before anybody asks: 0 allows no other, as 1 does
+            case when attempts < 1 then 1 else attempts end,
             retries + 1L,
             case when form = 'none' then 1 end,
             case
@@ -176,6 +177,11 @@
             end
         ) as bigint) as max_attempts,
         cast(max_elapsed_ms as bigint) as max_elapsed_ms,
+        -- what means something after a failure of processing, and nothing after a send that failed
+        case
+            when max_elapsed_ms is not null then 'max_elapsed'
+            when on_exhausted = 'drop' then 'on_exhausted=drop'
+        end as processing_only,
         coalesce(on_exhausted, 'dead_letter') as on_exhausted,
         coalesce(quota_multiplier, 5d) as quota_multiplier,
         cast(coalesce(backpressure_ms, 1000) as bigint) as backpressure_ms

@@ -5,14 +5,20 @@
     regular expression disappears; and writes its SQL to a path that it makes from the seed's, which for a seeds directory outside the
     project is the seed file itself.
 
-    A column that the file lacks, or an empty cell of it, is what `defaults` (meta) of the seed says: files of before stay valid. (Of such
-    a column dbt must not be told the type: it would look for it in the file. It is a string.) -#}
+    A column that the file lacks, or an empty cell of it, is what `defaults` (meta) of the seed says: files of before stay valid. Such a
+    column is a string; dbt warns of a type for a column that the file lacks, so that the type is set here, where the file has it. Without a
+    type dbt guesses one, and 007 becomes 7.
+
+    Blanks around a value are removed, as orchestration/seeds.py does: what it checks must be what the rules compare. -#}
 {% materialization seed, adapter='spark' %}
 
-    {%- set table = load_agate_table() -%}
-    {%- do store_result('agate_table', response='OK', agate_table=table) -%}
     {%- set types = model['config'].get('column_types', {}) -%}
     {%- set defaults = model['config'].get('meta', {}).get('defaults', {}) -%}
+    {%- for column in load_agate_table().column_names if column in defaults -%}
+        {%- do config.model.config.column_types.update({column: 'string'}) -%}
+    {%- endfor -%}
+    {%- set table = load_agate_table() -%}
+    {%- do store_result('agate_table', response='OK', agate_table=table) -%}
     {%- set missing = defaults.keys() | reject('in', table.column_names) | list -%}
 
     {{ run_hooks(pre_hooks) }}
@@ -34,7 +40,7 @@
             {%- for row in table.rows %},
             (
                 {%- for column in table.column_names -%}
-                {%- set said = defaults.get(column) if row[column] is none else row[column] -%}
+                {%- set said = defaults.get(column) if row[column] is none else row[column] | trim -%}
                 {{ 'null' if said is none else sql_text(said) }},{{ ' ' }}
                 {%- endfor -%}
             true)

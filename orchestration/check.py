@@ -11,6 +11,7 @@ from orchestration.cluster import Cluster, ClusterError, Topic
 from orchestration.seeds import (
     ERROR_KINDS,
     KIND_PRECEDENCE,
+    NO_TOPIC,
     Row,
     SeedError,
     Seeds,
@@ -81,19 +82,27 @@ def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
 
 
 def _policies(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
-    """Policies that the SQL can't read: with one of them, no seeds are loaded."""
+    """Policies that the SQL can't read, or that a route uses for what they can't do: with one of them, no seeds are loaded."""
     from orchestration.explain import Rulebook
 
     rows = {row["policy"]: row for row in seeds.rows["retry_policies"]}
-    problems = Rulebook(settings).problems_of({name: row["definition"] for name, row in rows.items()})
-    for problem in problems:
+    reading = Rulebook(settings).reading_of({name: row["definition"] for name, row in rows.items()})
+    misused = [row for row in seeds.rows["routes"] if row["publish_policy"] in reading.processing_only]
+    for row in misused:
+        yield Finding(
+            False,
+            "seeds",
+            f"{settings.seeds / 'routes.csv'}:{row.line}: publish_policy is {row['publish_policy']!r}, which has "
+            f"{reading.processing_only[row['publish_policy']]}: failed sends are bounded by attempts alone; name a policy without it",
+        )
+    for problem in reading.problems:
         yield Finding(
             False,
             "seeds",
             f"{settings.seeds / 'retry_policies.csv'}:{rows[problem.name].line}: definition is {problem.definition!r}: "
             f"{problem.clause!r} is not understood; docs/policies.md has the grammar",
         )
-    if not problems:
+    if not reading.problems and not misused:
         yield Finding(True, "policies", f"{len(rows)} can be read")
 
 
@@ -232,7 +241,7 @@ def _add(needs: dict[str, Need], seeds: Seeds, topic: Topic, group: str) -> None
         if topic_matches(topic.name, row["topic"]) and row["consumer_group"] in ("*", group)
     ]
     for template, what in templates:
-        if "{kind}" in template:
+        if "{kind}" in template or template == NO_TOPIC:
             continue
         name = topic_from_template(template, topic.name, group, None)
         if name != topic.name:

@@ -373,7 +373,7 @@ class Commands:
                 select message_id, life, max(batch) as batch from {self.schema}.deliveries
                 where
                     batch >= {each.closed_batch:d} and decision <> 'duplicate'
-                    and (report_topic is not null or decision in ('dead_letter', 'cancelled'))
+                    and (report_topic is not null or decision in ('dead_letter', 'parked', 'cancelled'))
                 group by message_id, life
             ),
 

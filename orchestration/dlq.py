@@ -47,7 +47,7 @@ _LISTED = (
 _EXPORTED = (
     *(*_LISTED, "error_stack", "error_pattern", "fingerprint", "rule", "matched", "life", "first_failed_at", "failed_at"),
     *("original_partition", "original_offset", "original_timestamp", "source", "delivery_id", "request_id", "process_id", "trace_id"),
-    *("runbook", "logs_url", "trace_url", "payload_type", "schema_id", "omitted", "key", "value", "headers"),
+    *("decision", "runbook", "logs_url", "trace_url", "payload_type", "schema_id", "omitted", "key", "value", "headers"),
 )
 _EXPORT_ROWS = 1_000
 
@@ -147,7 +147,7 @@ class DeadLetters:
         return self._query(
             """
             select
-                fingerprint, count_if(topic is not null) as dead, count_if(state in ('open', 'refused')) as open,
+                fingerprint, count_if(decision <> 'refused') as dead, count_if(state in ('open', 'refused')) as open,
                 min(dead_at) as first_seen, max(dead_at) as last_seen,
                 error_class, error_pattern, sort_array(collect_set(original_topic)) as topics,
                 sort_array(collect_set(consumer_group)) as consumer_groups,
@@ -405,6 +405,7 @@ def header_lines(headers: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[
 def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is known of a dead letter besides its payload, in pairs of a word and what there is to say; what isn't known is left out."""
     lies = None if row["topic"] is None else f"{row['topic']}/{row['partition']}/{row['offset']}"
+    parked = "in the tables alone: its route has no dead letter topic" if row["decision"] == "parked" else None
     came = f"{row['original_topic']}/{row['original_partition']}/{row['original_offset']}"
     stated = "" if row["original_timestamp"] is None else f", written {moment(row['original_timestamp'])}"
     without = "" if row["omitted"] is None else f", without its {row['omitted'].replace('_', ' ').replace('+', ' and ')}"
@@ -412,8 +413,10 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     type_ = row["payload_type"] + ("" if row["schema_id"] is None else f", schema {row['schema_id']}")
     said = {
         "state": f"{row['state']}, life {row['life']} of {row['lives']}",
-        "died" if lies else "refused": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
-        "lies at": lies and lies + without,
+        "refused"
+        if row["decision"] == "refused"
+        else "died": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
+        "lies at": parked or (lies and lies + without),
         # of what could not be placed, nobody knows
         "came from": None if came == lies else came + stated,
         "purged": row["purged_at"] and f"{moment(row['purged_at'])}: key, value, headers, message and stack",

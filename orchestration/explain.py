@@ -38,6 +38,14 @@ class PolicyProblem:
 
 
 @dataclass(frozen=True)
+class PolicyReading:
+    """What is wrong with policies: those that can't be read, and, by name, what a policy has that is for processing only."""
+
+    problems: tuple[PolicyProblem, ...]
+    processing_only: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Wait:
     """How long the n-th failure waits by a policy, in milliseconds: least and most by its jitter, and the sums up to here."""
 
@@ -92,10 +100,15 @@ class Rulebook:
         self._spark: SparkSession = session_to_ask(settings)
         self._dbt = dbt_to_ask(settings)
 
-    def problems_of(self, policies: Mapping[str, str]) -> list[PolicyProblem]:
-        """The policies, by name, that the SQL doesn't understand."""
-        rows = self._ask(policies, "select policy, definition, not_understood from {read} where not_understood is not null order by policy")
-        return [PolicyProblem(row["policy"], row["definition"], row["not_understood"]) for row in rows]
+    def reading_of(self, policies: Mapping[str, str]) -> PolicyReading:
+        """How the SQL reads policies, which are given by name."""
+        rows = self._ask(policies, "select policy, definition, not_understood, processing_only from {read} order by policy")
+        return PolicyReading(
+            tuple(
+                PolicyProblem(row["policy"], row["definition"], row["not_understood"]) for row in rows if row["not_understood"] is not None
+            ),
+            {row["policy"]: row["processing_only"] for row in rows if row["processing_only"] is not None},
+        )
 
     def schedule_of(self, definition: str, failures: int) -> Schedule:
         """What a policy's text means, for its first failures. Raises ExplainError, naming the clause that isn't understood."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestration import patterns
 from orchestration.clock import parse_duration
 
 DIALECTS = ("redrive", "spring")
@@ -23,10 +25,13 @@ KIND_PRECEDENCE = ("fatal", "poison", "retriable", "quota", "backpressure", "fen
 """Of rules that are equal but for their kind, which one decides: as the macro error_kinds has them."""
 HEADER_PROFILES = ("dlq", "safi", "spring", "connect")
 """Which headers say on a dead letter why it died: a macro dead_letter_headers_<profile> each; `+stack` may follow."""
+NO_TOPIC = "none"
+"""What stands for a dead letter topic where messages that die are parked: as the macro no_topic has it."""
 EVERYTHING = "everything"
 """The privacy that keeps and shows all, and needs no row."""
 _SCOPES = ("record", "topic", "connection")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SET = re.compile(r"[A-Za-z0-9._-]+")
 _LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 _LINK_PLACEHOLDERS = (
     *("message_id", "topic", "partition", "offset", "group", "class", "request_id", "process_id", "trace_id"),
@@ -111,7 +116,8 @@ def read_seeds(directory: Path) -> Seeds:
 
 
 def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[str]) -> Iterator[Row]:
-    reader = csv.reader(text.splitlines())
+    # as dbt reads it: a cell between quotes may hold line breaks, and only \n ends a line
+    reader = csv.reader(io.StringIO(text))
     header = next(reader, [])
     optional = _DEFAULTS.get(path.stem, {})
     if len(set(header)) < len(header) or set(header) - optional.keys() != columns.keys() - optional.keys():
@@ -126,6 +132,9 @@ def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[st
             continue
         said = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if cell.strip() or column not in optional}
         row = Row(reader.line_num, {**optional, **said})
+        for column, value in said.items():
+            if value.lower() == "null":
+                problems.append(f"{path}:{row.line}: {column} is {value!r}: dbt takes this word for an empty cell; leave the cell empty")
         for column, check in columns.items():
             objection = check(row[column])
             if objection:
@@ -150,6 +159,18 @@ def _between(directory: Path, rows: Mapping[str, tuple[Row, ...]]) -> Iterator[s
                     f"{directory / 'routes.csv'}:{row.line}: {column} is {row[column]!r}: "
                     f"must be a policy of retry_policies.csv: {', '.join(policies) or 'it has none'}"
                 )
+    sets = {row["error_set"] for row in rows["error_sets"]}
+    for row in rows["error_rules"]:
+        where = f"{directory / 'error_rules.csv'}:{row.line}: error_class is {row['error_class']!r}"
+        if not row["error_class"].startswith("@"):
+            continue
+        if row["error_class"][1:] not in sets:
+            yield f"{where}: must be a set of error_sets.csv: {', '.join(f'@{name}' for name in sorted(sets)) or 'it has none'}"
+        if row["message"] or row["code"] or row["header"]:
+            yield f"{where}: a set has its own conditions; message, code and header must be empty"
+    for row in rows["error_sets"]:
+        if not any(row[column] for column in ("error_class", "message", "code", "header")):
+            yield f"{directory / 'error_sets.csv'}:{row.line}: has no condition: it would hold for any error"
     privacies = sorted([EVERYTHING, *(row["name"] for row in rows["privacy"])])
     for row in rows["routes"]:
         if row["privacy"] not in privacies:
@@ -158,7 +179,7 @@ def _between(directory: Path, rows: Mapping[str, tuple[Row, ...]]) -> Iterator[s
             )
     for name, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
         for row in rows[name]:
-            if "{" in row[column]:
+            if "{" in row[column] or row[column] == NO_TOPIC:
                 continue
             for source in rows["sources"]:
                 if topic_matches(row[column], source["topic"]):
@@ -203,11 +224,7 @@ def _pattern(value: str) -> str | None:
     if not value:
         return "must not be empty"
     if value.startswith("^"):
-        try:
-            re.compile(value)
-        except re.error as error:
-            return f"is no regular expression: {error}"
-        return None
+        return patterns.objection(value)
     return None if _TOPIC.fullmatch(value) else "must be a topic's name, or a regular expression that begins with ^"
 
 
@@ -223,7 +240,7 @@ def _fragment(value: str) -> str | None:
 def _class_or_any(value: str) -> str | None:
     if value.startswith("^"):
         return _pattern(value)
-    return "must be a class's name, without blanks, or empty for any" if " " in value else None
+    return "must be a class's name, without blanks, or empty for any" if " " in value or value.startswith("@") else None
 
 
 def _class(value: str) -> str | None:
@@ -238,7 +255,9 @@ def _header(value: str) -> str | None:
 
 
 def _denied(value: str) -> str | None:
-    return next((problem for part in value.split() if (problem := _fragment(part))), None)
+    # names of headers are compared whatever their case
+    expressions = (part for part in value.split() if part.startswith("^"))
+    return next((problem for part in expressions if (problem := patterns.objection(part, ignore_case=True))), None)
 
 
 def _privacy_name(value: str) -> str | None:
@@ -256,6 +275,25 @@ def _patterns(value: str) -> str | None:
 
 def _template(value: str) -> str | None:
     return None if _TEMPLATE.fullmatch(value) else "must be a topic's name, in which {topic}, {group} and {kind} may stand"
+
+
+def _retry_topic(value: str) -> str | None:
+    if value == NO_TOPIC:
+        return f"only dead letters may go nowhere; for no retries at all, name a policy whose definition is {NO_TOPIC}"
+    return _template(value)
+
+
+def _dead_letter_topic(value: str) -> str | None:
+    objection = _template(value)
+    return f"{objection}, or {NO_TOPIC} for none" if objection else None
+
+
+def _rule_class(value: str) -> str | None:
+    return _set_name(value[1:]) if value.startswith("@") else _class_or_any(value)
+
+
+def _set_name(value: str) -> str | None:
+    return None if _SET.fullmatch(value) else "must be the name of a set: letters, digits, . _ and -"
 
 
 def _link(value: str) -> str | None:
@@ -295,8 +333,8 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "error_kind": _one_of("*", *ERROR_KINDS),
         "retry_policy": _text,
         "publish_policy": _text,
-        "retry_topic": _template,
-        "dead_letter_topic": _template,
+        "retry_topic": _retry_topic,
+        "dead_letter_topic": _dead_letter_topic,
         "publish_charge": _one_of("record", "all"),
         "gate": _one_of("topic", "partition"),
         "dead_letter_headers": _one_of(*(f"{profile}{stack}" for profile in HEADER_PROFILES for stack in ("", "+stack"))),
@@ -313,7 +351,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "error_class": _class,
         "topic": _pattern_or_any,
         "consumer_group": _text,
-        "dead_letter_topic": _template,
+        "dead_letter_topic": _dead_letter_topic,
     },
     "redrive_rules": {
         "error_class": _class_or_any,
@@ -335,7 +373,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "definition": _text,
     },
     "error_rules": {
-        "error_class": _class_or_any,
+        "error_class": _rule_class,
         "message": _fragment,
         "code": _anything,
         "header": _header,
@@ -343,6 +381,14 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "source": _text,
         "topic": _pattern_or_any,
         "consumer_group": _text,
+        "why": _anything,
+    },
+    "error_sets": {
+        "error_set": _set_name,
+        "error_class": _class_or_any,
+        "message": _fragment,
+        "code": _anything,
+        "header": _header,
         "why": _anything,
     },
     "error_classes": {"error_class": _text, "parent": _text},
@@ -353,11 +399,13 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "error_kind": _one_of(*PUBLISH_KINDS),
         "scope": _one_of(*_SCOPES),
         "why": _anything,
+        "also_called": _anything,
     },
 }
 
 _DEFAULTS: dict[str, dict[str, str]] = {
     "sources": {"adopt": ""},
+    "publish_error_kinds": {"also_called": ""},
     "routes": {
         "publish_charge": "record",
         "gate": "topic",
@@ -376,6 +424,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "privacy": ("name",),
     "retry_policies": ("policy",),
     "error_rules": ("error_class", "message", "code", "header", "kind", "source", "topic", "consumer_group"),
+    "error_sets": ("error_set", "error_class", "message", "code", "header"),
     "error_classes": ("error_class",),
     "transparent_wrappers": ("error_class",),
     "publish_error_kinds": ("code",),

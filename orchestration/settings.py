@@ -189,6 +189,9 @@ class Settings(BaseSettings):
     publish_max_bytes: _Size = 256 * 1024 * 1024
     """Bytes of keys, values and headers sent within one tick: an estimate."""
 
+    error_stack_bytes: Annotated[int, Field(ge=256, le=65_536)] = 8192
+    """How much of a stack trace is kept with a dead letter, and goes along with it where its route says so, in bytes of UTF-8."""
+
     idle_for_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
     """How long nothing must have come, with nothing waiting, before `run --until-idle` ends."""
     poll_seconds: Annotated[float, Field(ge=0.01, le=60)] = 0.5
@@ -257,6 +260,7 @@ class Settings(BaseSettings):
             "REDRIVE_HOME": str(self.home),
             "REDRIVE_SEEDS": str(self.seeds),
             "REDRIVE_COMMANDS_TOPIC": self.commands_topic,
+            "REDRIVE_ERROR_STACK_BYTES": str(self.error_stack_bytes),
         }
 
     @field_validator("project")

@@ -139,7 +139,7 @@ reports as (
         ---------- why it failed, and when
         error_class,
         error_message,
-        {{ utf8_repaired('said.error_stack', var('max_error_stack_bytes')) }} as error_stack,
+        {{ stack_text('said.error_stack') }} as error_stack,
         {{ cause_chain('error_wrapper', 'error_class', 'error_message', 'whole_stack') }} as causes,
         -- confluent-kafka writes the code of an error into its text
         coalesce(stated_code, nullif(regexp_extract(error_message, 'KafkaError[{]code=([A-Z_]+)', 1), '')) as error_code,

@@ -5,7 +5,7 @@ failures as (
 
     -- what could not be sent, or was held by a gate, and is sent again without a report is no new attempt, nor is a redrive
     select * from {{ ref('decisions') }}
-    where (kind is not null or decision in ('adopted', 'dropped')) and report_topic is not null
+    where (kind is not null or decision in ('adopted', 'parked', 'dropped')) and report_topic is not null
 
 ),
 

@@ -90,7 +90,7 @@ came_of_it as (
         sent_on.place,
         max(results.sent_at) as sent_at,
         -- what was sent first may fail, and what follows succeed: both are told
-        max(sent_on.batch > sent_on.ordered_batch and (sent_on.report_topic is not null or sent_on.decision = 'dead_letter')) as has_failed_again,
+        max(sent_on.batch > sent_on.ordered_batch and (sent_on.report_topic is not null or sent_on.decision in ('dead_letter', 'parked'))) as has_failed_again,
         max_by(recoveries.delivery_id is not null, struct(sent_on.batch, sent_on.due_at)) as has_recovered
     from sent_on
     left join results
@@ -122,7 +122,7 @@ commanded_messages as (
             when decided.decision = 'duplicate' then 'on_its_way'
             when decided.decision = 'refused' then 'refused'
             -- what was refused is told again, and may die of it at once
-            when decided.decision in ('dead_letter', 'orphan', 'dropped') then 'failed_again'
+            when decided.decision in ('dead_letter', 'orphan', 'parked', 'dropped') then 'failed_again'
             when decided.decision not in ('redrive', 'retry') then 'done'
             when came_of_it.has_recovered then 'recovered'
             when came_of_it.has_failed_again then 'failed_again'

@@ -1,4 +1,4 @@
--- copies: where the last dead letter of each message lies: where we sent it, or where it was adopted.
+-- copies: where the last dead letter of each message lies: where we sent it, or where it was adopted; nowhere, where it was parked.
 {{ config(materialized='ephemeral', contract={'enforced': false}) }}
 
 with
@@ -15,6 +15,13 @@ adopted as (
     -- whether a decision is there once or twice, its copy lies in the same place
     select * from {{ ref('deliveries') }}
     where decision = 'adopted'
+
+),
+
+parked as (
+
+    select * from {{ ref('deliveries') }}
+    where decision = 'parked'
 
 ),
 
@@ -35,6 +42,16 @@ gathered as (
             failed_at as sent_at, cast(null as string) as omitted
         ) as copy
     from adopted
+
+    union all
+
+    select
+        message_id,
+        struct(
+            batch, delivery_id, due_at, cast(null as string) as topic, cast(null as int) as partition, cast(null as bigint) as offset,
+            recorded_at as sent_at, cast(null as string) as omitted
+        ) as copy
+    from parked
 
 ),
 

@@ -1,4 +1,5 @@
--- dead_letters: what died, why, where its dead letter lies, and what has been done about it. Never here before the copy is acknowledged.
+-- dead_letters: what died, why, where its dead letter lies, and what has been done about it. Never here before the copy is acknowledged, where
+-- there is to be one.
 with
 
 stranded_messages as (
@@ -9,9 +10,8 @@ stranded_messages as (
 
 dead_letters as (
 
-    -- what was refused lies nowhere
     select * from stranded_messages
-    where topic is not null
+    where decision <> 'refused'
 
 )
 

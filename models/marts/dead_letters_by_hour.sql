@@ -4,7 +4,7 @@ with
 died as (
 
     -- a dead letter that is written again is no new death
-    {{ decisions_once("deliveries.kind = 'dead_letter' and deliveries.reason <> 'dead_letter_failed'") }}
+    {{ decisions_once("((deliveries.kind = 'dead_letter' and deliveries.reason <> 'dead_letter_failed') or deliveries.decision = 'parked')") }}
 
 ),
 

@@ -1,5 +1,5 @@
--- deaths: the decisions by which messages die: to be written to a dead letter topic, or adopted from one. Each with its payload, wherever
--- that lies.
+-- deaths: the decisions by which messages die: to be written to a dead letter topic, adopted from one, or parked. Each with its payload,
+-- wherever that lies.
 {{ config(materialized='ephemeral', contract={'enforced': false}) }}
 
 with

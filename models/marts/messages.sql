@@ -28,7 +28,7 @@ messages as (
         ---------- where it stands
         case
             when last_decisions.decision in ('dropped', 'cancelled') then last_decisions.decision
-            when last_decisions.decision = 'adopted' then 'dead'
+            when last_decisions.decision in ('adopted', 'parked') then 'dead'
             when last_decisions.kind is null then 'refused'
             when last_decisions.kind = 'dead_letter' and coalesce(results.outcome = 'delivered', false) then 'dead'
             when last_decisions.kind = 'dead_letter' then 'dead_letter_pending'

@@ -184,6 +184,7 @@ stranded_messages as (
         omitted,
 
         ---------- why
+        decision,
         reason,
         error_class,
         error_kind,

@@ -41,6 +41,8 @@ wanted as (
             when input_kind = 'failed_send' and answered.kind = 'dead_letter' then 'dead_letter_failed'
             when input_kind in {{ order_kinds() }} then input_kind
             when input_kind = 'failed_send' and error_kind in ('fatal', 'poison') then 'send_failed'
+            -- there was no room for it, and it charged nothing: a bound that was lowered meanwhile is for the next send that fails
+            when input_kind = 'failed_send' and error_kind = 'backpressure' then error_kind
             when input_kind = 'failed_send' and publish_attempt >= policy.max_attempts then 'send_failed'
             when input_kind = 'failed_send' then coalesce(error_kind, 'retriable')
             when policy.policy is null then 'no_route'
@@ -69,6 +71,7 @@ sorted as (
                 'payload_was_dropped', 'not_discarded'
             ) then 'refused'
             when reason in ('exhausted', 'out_of_time') and policy.on_exhausted = 'drop' then 'dropped'
+            when reason in ('fatal', 'poison', 'exhausted', 'out_of_time', 'send_failed') and dead_letter_topic = '{{ no_topic() }}' then 'parked'
             when reason in ('fatal', 'poison', 'exhausted', 'out_of_time', 'send_failed', 'dead_letter_failed') then 'dead_letter'
             when reason in ('retriable', 'quota', 'backpressure', 'fenced', 'blocking') or reason in {{ order_kinds('send_anew') }} then 'retry'
             when reason = 'redrive' then 'redrive'

@@ -27,12 +27,14 @@ delayed as (
             when input_kind in {{ order_kinds() }} then 0
             -- there was no room: a short pause, the same each time
             when error_kind = 'backpressure' then policy.backpressure_ms
-            else cast(round(
+            else cast(round(least(
                 {{ backoff_delay_ms('failures_so_far', 'policy') }}
                 -- a broker that throttles is only throttled more by retries at the normal pace
                 * case when error_kind = 'quota' then policy.quota_multiplier else 1 end
-                * {{ jitter('message_id', 'failures_so_far', 'policy.jitter') }}
-            ) as bigint)
+                * {{ jitter('message_id', 'failures_so_far', 'policy.jitter') }},
+                -- the longest duration that a policy can name: a multiplier of 1000 makes centuries of it
+                {{ limits('delay_ms') }}d
+            )) as bigint)
         end as delay_ms
     from counted
 

@@ -9,9 +9,9 @@
     post_hook=interpreted(false),
 ) }}
 
-{#- what is sent or was adopted, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
+{#- what is sent, or was adopted or parked, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
 {%- set is_refused_for_now = "(decisions.decision = 'refused' and decisions.reason in " ~ redrivable_refusals() ~ " and inputs.is_report and decisions.cause not like 'loop/%')" %}
-{%- set has_a_name = "(decisions.kind is not null or decisions.decision = 'adopted' or " ~ is_refused_for_now ~ ")" %}
+{%- set has_a_name = "(decisions.kind is not null or decisions.decision in ('adopted', 'parked') or " ~ is_refused_for_now ~ ")" %}
 {#- a dead letter that could not be sent is followed by others without end: the payload stays with the first, and these name it -#}
 {%- set is_written_again = "coalesce(decisions.reason = 'dead_letter_failed' and decisions.kind is not null, false)" %}
 {%- set keeps_payload = "not " ~ is_written_again ~ " and coalesce(decisions.kind in ('retry', 'redrive') or (" ~ has_a_name ~ " and not coalesce(decisions.privacy.payload = 'drop', false)), false)" %}
@@ -189,7 +189,7 @@ decided as (
             when {{ is_written_again }} or not {{ privacy_keeps('stack', 'decisions.privacy') }} then null
             when decisions.prior_stack is not null then decisions.prior_stack
             when {{ is_dead_letter('decisions') }} and inputs.is_report
-                then {{ utf8_repaired(dialect_field('error_stack', 'inputs.headers'), var('max_error_stack_bytes')) }}
+                then {{ stack_text(dialect_field('error_stack', 'inputs.headers')) }}
         end as error_stack,
         decisions.error_kind,
         decisions.rule,

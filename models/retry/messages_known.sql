@@ -23,7 +23,7 @@ deliveries as (
             deliveries.original_topic = inputs.origin_topic
             and deliveries.original_partition = inputs.origin_partition
             and deliveries.original_offset = inputs.origin_offset
-    where (kind is not null or decision in ('adopted', 'dropped', 'cancelled')) and {{ in_bounds }}
+    where (kind is not null or decision in ('adopted', 'parked', 'dropped', 'cancelled')) and {{ in_bounds }}
 
 ),
 
@@ -49,8 +49,8 @@ last_deliveries as (
         max(life) as life,
         max(happened_at) as last_happened_at,
         max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, cause)) as last_delivery,
-        -- what was dropped, cancelled or adopted has nothing to wait for
-        max_by(case when decision in ('dropped', 'cancelled', 'adopted') then batch end, struct(batch, due_at, cause)) as dropped_batch
+        -- what was dropped, cancelled, adopted or parked has nothing to wait for
+        max_by(case when decision in ('dropped', 'cancelled', 'adopted', 'parked') then batch end, struct(batch, due_at, cause)) as dropped_batch
     from deliveries
     group by message_id
 

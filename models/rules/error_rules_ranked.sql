@@ -8,6 +8,7 @@ rules as (
         struct(
             scope,
             is_default,
+            case when error_set is null then 1 else 0 end as by_set,
             kind_order,
             rule,
             kind,

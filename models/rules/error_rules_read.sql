@@ -3,6 +3,56 @@
 
 with
 
+rules_and_sets as (
+
+    select
+        *,
+        case when startswith(error_class, '@') then substring(error_class, 2) end as error_set
+    from {{ ref('error_rules') }}
+
+),
+
+error_sets as (
+
+    select * from {{ ref('error_sets') }}
+
+),
+
+said as (
+
+    select
+        error_class,
+        message,
+        code,
+        header,
+        kind,
+        source,
+        topic,
+        consumer_group,
+        why,
+        error_set
+    from rules_and_sets
+    where error_set is null
+
+    union all
+
+    -- a row that names a set stands for all its errors, in its own scope and of its own kind; a set that nobody knows has none
+    select
+        error_sets.error_class,
+        error_sets.message,
+        error_sets.code,
+        error_sets.header,
+        rules_and_sets.kind,
+        rules_and_sets.source,
+        rules_and_sets.topic,
+        rules_and_sets.consumer_group,
+        coalesce(rules_and_sets.why, error_sets.why) as why,
+        rules_and_sets.error_set
+    from rules_and_sets
+    inner join error_sets on rules_and_sets.error_set = error_sets.error_set
+
+),
+
 rules as (
 
     select
@@ -15,8 +65,9 @@ rules as (
         source,
         topic,
         consumer_group,
-        why
-    from {{ ref('error_rules') }}
+        why,
+        error_set
+    from said
 
 ),
 
@@ -24,7 +75,8 @@ kafka_errors as (
 
     select
         cast(code as string) as code,
-        name
+        name,
+        filter(split(also_called, ' +'), other -> other <> '') as also_called
     from {{ ref('publish_error_kinds') }}
 
 ),
@@ -41,9 +93,12 @@ read as (
         ) as conditions,
         {{ class_match('rules.error_class') }} as matches,
         {{ class_named('rules.error_class') }} as class_name,
-        -- Kafka's errors have a number and a name
+        -- Kafka's errors have a number, and a name in each client
         case
-            when rules.code is not null then array_distinct(array_compact(array(upper(rules.code), kafka_errors.code, kafka_errors.name)))
+            when rules.code is not null
+                then array_distinct(array_compact(concat(
+                    array(upper(rules.code), kafka_errors.code, kafka_errors.name), coalesce(kafka_errors.also_called, array())
+                )))
         end as codes,
         substring_index(rules.header, '=', 1) as header_name,
         case
@@ -51,7 +106,8 @@ read as (
                 then {{ regular_expression("substring(rules.header, length(substring_index(rules.header, '=', 1)) + 2)") }}
         end as header_value
     from rules
-    left join kafka_errors on upper(rules.code) in (kafka_errors.code, kafka_errors.name)
+    left join kafka_errors
+        on upper(rules.code) in (kafka_errors.code, kafka_errors.name) or array_contains(kafka_errors.also_called, upper(rules.code))
 
 ),
 
@@ -69,7 +125,10 @@ ranked as (
 )
 
 select
-    concat('error_rules: ', concat_ws(' for ', coalesce(nullif(conditions, ''), 'all others'), scope_text)) as rule,
+    concat(
+        case when error_set is null then 'error_rules: ' else concat('error_sets: ', error_set, ': ') end,
+        concat_ws(' for ', coalesce(nullif(conditions, ''), 'all others'), scope_text)
+    ) as rule,
     scope,
     is_default,
     looks_beyond_the_class,
@@ -82,6 +141,7 @@ select
     header_value,
     kind,
     kind_order,
+    error_set,
     source,
     topic,
     consumer_group,

@@ -18,6 +18,12 @@ unreadable as (
         from {{ ref('retry_policies_read') }}
         where not_understood is not null
         union all
+        select concat(
+            'the policy ', policy, ' has ', processing_only, ', and is the publish_policy of a route: failed sends are bounded by attempts alone'
+        ) as problem
+        from {{ ref('retry_policies_read') }}
+        where processing_only is not null and policy in (select publish_policy from {{ ref('routes') }})
+        union all
         select concat('the privacy ', privacy, ' of a route is not in the seed privacy') as problem
         from {{ ref('routes') }}
         where privacy not in (select name from {{ ref('privacy_read') }})
@@ -64,10 +70,13 @@ rules as (
         routes.routes,
         dead_letter_topics.dead_letter_topics,
         -- of everything that we may send to
-        array_sort(array_distinct(concat(
-            flatten(transform(routes.routes, r -> array(r.retry_topic, r.dead_letter_topic))),
-            transform(dead_letter_topics.dead_letter_topics, t -> t.dead_letter_topic)
-        ))) as topic_templates,
+        array_sort(array_except(
+            concat(
+                flatten(transform(routes.routes, r -> array(r.retry_topic, r.dead_letter_topic))),
+                transform(dead_letter_topics.dead_letter_topics, t -> t.dead_letter_topic)
+            ),
+            array('{{ no_topic() }}')
+        )) as topic_templates,
         error_rules.class_rules,
         error_rules.other_rules,
         error_rules.header_names,

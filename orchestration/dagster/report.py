@@ -111,7 +111,7 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
         ),
         unusual=unusual,
         by_class=_counted(query, "coalesce(error_class, '(none)')"),
-        by_topic=_counted(query, "topic"),
+        by_topic=_counted(query, "coalesce(topic, 'none: parked')"),
         by_age=_by_age(query, now),
         over_time=tuple((row["since"], int(row["dead"])) for row in over_time),
         step=step,

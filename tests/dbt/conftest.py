@@ -65,6 +65,7 @@ ROUTES += [
             ("template-group", "{topic}-{group}-dlt"),
             ("template-shared", "dead.letters"),
             ("template-kind", "{topic}.{kind}.dlq"),
+            ("^parked-", "none"),
         ]
     ),
 ]
@@ -75,6 +76,7 @@ DEAD_LETTER_TOPICS = [
     {"error_class": "^java[.]net[.]Bind", "topic": "^by-class", "dead_letter_topic": "{topic}.pattern"},
     {"error_class": "java.net.ConnectException", "topic": "^by-class", "dead_letter_topic": "by.exact"},
     {"error_class": "java.net.ConnectException", "topic": "^by-class", "consumer_group": "billing", "dead_letter_topic": "{topic}.{group}"},
+    {"error_class": "park.MeFatalException", "topic": "^by-class", "dead_letter_topic": "none"},
     {"error_class": "MSG_SIZE_TOO_LARGE", "topic": "^by-class", "dead_letter_topic": "oversized"},
     {"error_class": "into.Source", "topic": "^by-class", "dead_letter_topic": "{group}-topic"},
 ]
@@ -113,6 +115,9 @@ RULES = [
     {"topic": "codes", "header": "status=429", "kind": "quota"},
     {"topic": "codes", "header": "status=^5", "kind": "retriable"},
     {"topic": "codes", "header": "x-final", "kind": "fatal"},
+    {"topic": "^sets-", "error_class": "@outage", "kind": "blocking"},
+    {"topic": "^sets-", "error_class": "java.net.SocketTimeoutException", "kind": "fatal"},
+    {"topic": "sets-narrower", "error_class": "java.net.UnknownHostException", "kind": "quota"},
     {"topic": "equal", "error_class": "e.E", "kind": "blocking"},
     {"topic": "equal", "error_class": "e.E", "kind": "retriable"},
     {"topic": "equal", "error_class": "e.E", "kind": "NRE"},

@@ -246,10 +246,19 @@ def _jitter(text: str) -> float:
     return number
 
 
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+def _whole(text: str, least: int = 1) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
         raise ValueError(text)
     return int(text)
+
+
+def _tries(text: str) -> int:
+    """How often something is tried; 0 for once, as the first try has been made."""
+    return max(_whole(text, 0), 1)
+
+
+def _retries(text: str) -> int:
+    return _whole(text, 0)
 
 
 def _on_exhausted(text: str) -> str:
@@ -271,8 +280,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "increment": _duration,
     "max": _duration,
     "factor": _multiplier,
-    "retries": _whole,
-    "attempts": _whole,
+    "retries": _retries,
+    "attempts": _tries,
     "max_elapsed": _duration,
     "jitter": _jitter,
     "on_exhausted": _on_exhausted,
@@ -296,7 +305,7 @@ WHOLES = ("1", "2", "3", "4", "7", "10", "11", "100", "000000005", "2147483", "9
 TEXTS = {
     **dict.fromkeys(("initial", "increment", "max", "max_elapsed", "backpressure_delay"), DURATIONS),
     **dict.fromkeys(("factor", "quota_multiplier"), MULTIPLIERS),
-    **dict.fromkeys(("attempts", "retries"), WHOLES),
+    **dict.fromkeys(("attempts", "retries"), ("0", "000000000", *WHOLES)),
     "jitter": ("0", "0.0", "0000.000000", "0.000001", "0.1", "0.25", "0.3", "0.5", "0.999999"),
     "on_exhausted": ("dead_letter", "drop"),
 }
@@ -335,7 +344,7 @@ NO_BARE_SECONDS = (*NO_NUMBERS[1:], "1.2345", "1234567890", "0000000001", "31536
 NO_TEXTS = {
     **dict.fromkeys(("initial", "increment", "max", "max_elapsed", "backpressure_delay"), NO_DURATIONS),
     **dict.fromkeys(("factor", "quota_multiplier"), NO_MULTIPLIERS),
-    **dict.fromkeys(("attempts", "retries"), NO_WHOLES),
+    **dict.fromkeys(("attempts", "retries"), tuple(no for no in NO_WHOLES if no not in ("0", "000000000"))),
     "jitter": (*NO_NUMBERS, "1.0", "1", "1.000000", "2", "0.9999999", "00000.5", "9999", "0.1s", "30%"),
     "on_exhausted": ("", "dead-letter", "deadletter", "dead_letters", "dropped", "retry", "dead_letter|drop", "drop=", "0", "null"),
 }

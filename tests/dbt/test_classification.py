@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 from pyspark.sql import Row
 
 from orchestration.seeds import ERROR_KINDS, KIND_PRECEDENCE, OTHER_KIND_WORDS
-from tests.dbt.harness import Home, Report, report, spring_report
+from tests.dbt.harness import PROJECT, Home, Report, report, spring_report
 
 NPE = "java.lang.NullPointerException"
 TIMEOUT = "java.net.SocketTimeoutException"
@@ -183,6 +186,42 @@ CASES = [
         f"{PSQL}, message {CANCELED}",
         f"{PSQL} message ERROR: {CANCELED}",
     ),
+    # ---------- a set that is switched on for a scope, by one row
+    *(
+        Case(
+            f"a set: {error}",
+            fails("sets-on", error, message),
+            "blocking",
+            f"error_sets: outage: {rule} for topic ^sets-",
+            matched or error,
+        )
+        for error, message, rule, matched in (
+            # an equal rule of the same scope gives way
+            (TIMEOUT, None, TIMEOUT, None),
+            ("java.net.ConnectException", None, "java.net.ConnectException+", None),
+            ("io.netty.channel.ConnectTimeoutException", None, "java.net.ConnectException+", None),
+            ("java.net.UnknownHostException", None, "java.net.UnknownHostException", None),
+            (
+                "org.springframework.transaction.TransactionTimedOutException",
+                None,
+                "org.springframework.transaction.TransactionTimedOutException",
+                None,
+            ),
+            *(
+                (PSQL, f"ERROR: {fragment}", f"{PSQL}, message {fragment}", f"{PSQL} message ERROR: {fragment}")
+                for fragment in (CANCELED, "canceling statement due to user request", "The connection attempt failed")
+            ),
+        )
+    ),
+    Case("a set, and a message that it doesn't name", fails("sets-on", PSQL, "deadlock detected"), "retriable", "default: retriable", None),
+    Case(
+        "a set gives way to a narrower scope",
+        fails("sets-narrower", "java.net.UnknownHostException"),
+        "quota",
+        "java.net.UnknownHostException for topic sets-narrower",
+        "java.net.UnknownHostException",
+    ),
+    Case("a set that is not switched on", fails("sets", TIMEOUT), "retriable", TIMEOUT, TIMEOUT),
     # ---------- codes and headers
     Case(
         "a code by its number",
@@ -272,6 +311,133 @@ CASES = [
 ]
 
 
+KAFKA: dict[str, tuple[str, str]] = {
+    "backpressure": (
+        "-184 _QUEUE_FULL",
+        "org.apache.kafka.clients.producer.BufferExhaustedException",
+    ),
+    "quota": (
+        "89 THROTTLING_QUOTA_EXCEEDED",
+        "org.apache.kafka.common.errors.ThrottlingQuotaExceededException ThrottlingQuotaExceededException "
+        "kafka.errors.ThrottlingQuotaExceededError kafka.errors.QuotaViolationError aiokafka.errors.QuotaViolationError",
+    ),
+    "fenced": (
+        "-144 _FENCED  47 INVALID_PRODUCER_EPOCH  90 PRODUCER_FENCED",
+        "org.apache.kafka.common.errors.ProducerFencedException ProducerFencedException kafka.errors.ProducerFencedError "
+        "aiokafka.errors.ProducerFenced org.apache.kafka.common.errors.InvalidProducerEpochException "
+        "kafka.errors.InvalidProducerEpochError "
+        "aiokafka.errors.InvalidProducerEpoch org.apache.kafka.common.errors.FencedInstanceIdException kafka.errors.FencedInstanceIdError",
+    ),
+    "fatal": (
+        "-169 _AUTHENTICATION  -181 _SSL  -150 _FATAL  29 TOPIC_AUTHORIZATION_FAILED  30 GROUP_AUTHORIZATION_FAILED  "
+        "31 CLUSTER_AUTHORIZATION_FAILED  53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED  58 SASL_AUTHENTICATION_FAILED  "
+        "35 UNSUPPORTED_VERSION  48 INVALID_TXN_STATE  21 INVALID_REQUIRED_ACKS",
+        "org.apache.kafka.common.errors.TopicAuthorizationException TopicAuthorizationException kafka.errors.TopicAuthorizationFailedError "
+        "aiokafka.errors.TopicAuthorizationFailedError org.apache.kafka.common.errors.GroupAuthorizationException "
+        "kafka.errors.GroupAuthorizationFailedError org.apache.kafka.common.errors.ClusterAuthorizationException "
+        "ClusterAuthorizationException "
+        "kafka.errors.ClusterAuthorizationFailedError org.apache.kafka.common.errors.TransactionalIdAuthorizationException "
+        "kafka.errors.TransactionalIdAuthorizationFailedError aiokafka.errors.TransactionalIdAuthorizationFailed "
+        "org.apache.kafka.common.errors.AuthorizationException kafka.errors.AuthorizationError "
+        "org.apache.kafka.common.errors.SaslAuthenticationException SaslAuthenticationException kafka.errors.SaslAuthenticationFailedError "
+        "aiokafka.errors.SaslAuthenticationFailed org.apache.kafka.common.errors.SslAuthenticationException "
+        "org.apache.kafka.common.errors.AuthenticationException aiokafka.errors.AuthenticationFailedError "
+        "aiokafka.errors.AuthenticationMethodNotSupported kafka.errors.UnsupportedSaslMechanismError kafka.errors.IllegalSaslStateError "
+        "org.apache.kafka.common.errors.UnsupportedVersionException kafka.errors.UnsupportedVersionError "
+        "kafka.errors.IncompatibleBrokerVersion org.apache.kafka.common.errors.InvalidTxnStateException kafka.errors.InvalidTxnStateError "
+        "aiokafka.errors.InvalidTxnState org.apache.kafka.common.errors.InvalidRequiredAcksException kafka.errors.InvalidRequiredAcksError "
+        "KafkaJSSASLAuthenticationError KafkaJSServerDoesNotSupportApiKey KafkaJSNotImplemented KafkaJSNonRetriableError",
+    ),
+    "poison": (
+        "2 INVALID_MSG CORRUPT_MESSAGE  10 MSG_SIZE_TOO_LARGE MESSAGE_TOO_LARGE MESSAGE_SIZE_TOO_LARGE  "
+        "17 TOPIC_EXCEPTION INVALID_TOPIC_EXCEPTION INVALID_TOPIC  18 RECORD_LIST_TOO_LARGE  76 UNSUPPORTED_COMPRESSION_TYPE  "
+        "87 INVALID_RECORD  44 POLICY_VIOLATION  -198 _BAD_COMPRESSION",
+        "org.apache.kafka.common.errors.CorruptRecordException CorruptRecordException kafka.errors.CorruptRecordError "
+        "aiokafka.errors.CorruptRecordException aiokafka.errors.InvalidMessageError org.apache.kafka.common.errors.RecordTooLargeException "
+        "RecordTooLargeException kafka.errors.MessageSizeTooLargeError aiokafka.errors.MessageSizeTooLargeError "
+        "aiokafka.errors.RecordTooLargeError org.apache.kafka.common.errors.RecordBatchTooLargeException "
+        "kafka.errors.RecordListTooLargeError "
+        "org.apache.kafka.common.errors.InvalidTopicException kafka.errors.InvalidTopicError "
+        "org.apache.kafka.common.errors.UnsupportedCompressionTypeException kafka.errors.UnsupportedCompressionTypeError "
+        "kafka.errors.UnsupportedCodecError org.apache.kafka.common.InvalidRecordException kafka.errors.InvalidRecordError "
+        "org.apache.kafka.common.errors.PolicyViolationException kafka.errors.PolicyViolationError "
+        "KafkaJSPartialMessageError KafkaJSUnsupportedMagicByteInMessageSet KafkaJSInvalidVarIntError KafkaJSInvalidLongError",
+    ),
+    "retriable": (
+        "-190 _UNKNOWN_PARTITION  -188 _UNKNOWN_TOPIC  3 UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_OR_PARTITION  5 LEADER_NOT_AVAILABLE  "
+        "6 NOT_LEADER_FOR_PARTITION NOT_LEADER_OR_FOLLOWER  7 REQUEST_TIMED_OUT  8 BROKER_NOT_AVAILABLE  9 REPLICA_NOT_AVAILABLE  "
+        "13 NETWORK_EXCEPTION  14 COORDINATOR_LOAD_IN_PROGRESS GROUP_LOAD_IN_PROGRESS  "
+        "15 COORDINATOR_NOT_AVAILABLE GROUP_COORDINATOR_NOT_AVAILABLE  19 NOT_ENOUGH_REPLICAS  20 NOT_ENOUGH_REPLICAS_AFTER_APPEND  "
+        "74 FENCED_LEADER_EPOCH  75 UNKNOWN_LEADER_EPOCH  -187 _ALL_BROKERS_DOWN  -195 _TRANSPORT  -196 _FAIL  -185 _TIMED_OUT  "
+        "-192 _MSG_TIMED_OUT",
+        "org.apache.kafka.common.errors.UnknownTopicOrPartitionException kafka.errors.UnknownTopicOrPartitionError "
+        "org.apache.kafka.common.errors.LeaderNotAvailableException kafka.errors.LeaderNotAvailableError "
+        "org.apache.kafka.common.errors.NotLeaderOrFollowerException kafka.errors.NotLeaderForPartitionError "
+        "org.apache.kafka.common.errors.TimeoutException kafka.errors.RequestTimedOutError kafka.errors.KafkaTimeoutError "
+        "aiokafka.errors.KafkaTimeoutError org.apache.kafka.common.errors.BrokerNotAvailableException kafka.errors.BrokerNotAvailableError "
+        "org.apache.kafka.common.errors.ReplicaNotAvailableException kafka.errors.ReplicaNotAvailableError "
+        "org.apache.kafka.common.errors.NetworkException kafka.errors.NetworkExceptionError kafka.errors.KafkaConnectionError "
+        "org.apache.kafka.common.errors.CoordinatorLoadInProgressException kafka.errors.CoordinatorLoadInProgressError "
+        "aiokafka.errors.GroupLoadInProgressError org.apache.kafka.common.errors.CoordinatorNotAvailableException "
+        "kafka.errors.CoordinatorNotAvailableError aiokafka.errors.GroupCoordinatorNotAvailableError "
+        "org.apache.kafka.common.errors.NotEnoughReplicasException kafka.errors.NotEnoughReplicasError "
+        "org.apache.kafka.common.errors.NotEnoughReplicasAfterAppendException kafka.errors.NotEnoughReplicasAfterAppendError "
+        "org.apache.kafka.common.errors.FencedLeaderEpochException kafka.errors.FencedLeaderEpochError "
+        "org.apache.kafka.common.errors.UnknownLeaderEpochException kafka.errors.UnknownLeaderEpochError kafka.errors.NoBrokersAvailable "
+        "kafka.errors.NodeNotReadyError org.apache.kafka.common.errors.DisconnectException KafkaJSConnectionError "
+        "KafkaJSConnectionClosedError KafkaJSRequestTimeoutError KafkaJSBrokerNotFound KafkaJSNoBrokerAvailableError "
+        "KafkaJSGroupCoordinatorNotFound KafkaJSMetadataNotLoaded KafkaJSTopicMetadataNotLoaded KafkaJSStaleTopicMetadataAssignment "
+        "KafkaJSTimeout KafkaJSLockTimeout",
+    ),
+}
+"""Kafka's errors by their kind: numbers, each with its names; and the classes of Java, kafka-python, aiokafka and KafkaJS."""
+
+KAFKA_CODES = [(kind, tuple(error.split())) for kind, (errors, _) in KAFKA.items() for error in errors.split("  ")]
+
+
+def _kafka_cases() -> list[Case]:
+    """Each error as clients report it. None of them is left to the default, which would look at the causes that follow."""
+    cases = []
+    for kind, (_, classes) in KAFKA.items():
+        cause = TIMEOUT if kind == "fatal" else NPE
+        cases += [
+            Case(error, fails("kafka", error, "x", f"{error}: x\nCaused by: {cause}: y\n"), kind, error, None) for error in classes.split()
+        ]
+    for kind, (number, name, *others) in KAFKA_CODES:
+        # confluent-kafka writes the name into the text
+        for error in ("cimpl.KafkaException", "confluent_kafka.error.ProduceError"):
+            text = f'KafkaError{{code={name},val={number},str="x"}}'
+            cases.append(Case(f"{error} {name}", fails("kafka", error, text), kind, name, None))
+        for code in (number, name, *others):
+            told = ("redrive-error-code", code)
+            cases.append(Case(f"KafkaJSProtocolError {code}", fails("kafka", "KafkaJSProtocolError", "x", None, told), kind, name, None))
+    # the last error of several tries stands in the stack
+    exceeded = "KafkaJSNumberOfRetriesExceeded"
+    stack = f"{exceeded}\n  Caused by: KafkaJSProtocolError: too large\n    at onResponse (connection.js:1:2)"
+    reported = fails("kafka", exceeded, "too large", stack, ("redrive-error-code", "MESSAGE_TOO_LARGE"))
+    return [*cases, Case(exceeded, reported, "poison", "MSG_SIZE_TOO_LARGE", None)]
+
+
+KAFKA_CASES = _kafka_cases()
+
+
+def test_all_of_the_table_of_publish_errors_is_among_the_cases() -> None:
+    with (PROJECT / "dbt_project" / "seeds" / "publish_error_kinds.csv").open(newline="", encoding="utf-8") as file:
+        rows = [(row["error_kind"], (row["code"], row["name"], *row["also_called"].split())) for row in csv.DictReader(file)]
+    assert sorted(rows) == sorted(KAFKA_CODES)
+
+
+def test_every_kafka_error_has_the_kind_that_the_table_gives_it(decided: list[Row]) -> None:
+    """Whatever client reports it, by class, number or name."""
+    found = decided[len(CASES) :]
+    wrong = [
+        (case.name, case.kind, row["error_kind"], row["rule"])
+        for case, row in zip(KAFKA_CASES, found, strict=True)
+        if row["error_kind"] != case.kind or row["rule"] == "default: retriable"
+    ]
+    assert wrong == []
+
+
 def _at(reported: Report, place: int) -> Report:
     """The same report, of another record: those of one topic are different messages."""
     return reported.but(
@@ -282,7 +448,7 @@ def _at(reported: Report, place: int) -> Report:
 @pytest.fixture(scope="module")
 def decided(home: Home) -> list[Row]:
     """All cases, in one fold."""
-    causes = home.append_reports(*(_at(case.report, place) for place, case in enumerate(CASES)))
+    causes = home.append_reports(*(_at(case.report, place) for place, case in enumerate([*CASES, *KAFKA_CASES])))
     home.fold()
     decisions = home.decisions()
     return [decisions[cause] for cause in causes]
@@ -337,6 +503,71 @@ def test_a_hostile_stack_is_read_in_time_and_in_bounds(home: Home) -> None:
     for row in frame.selectExpr(f"{chain} as chain").collect():
         assert 1 <= len(row["chain"]) <= 16
         assert all(len(cause["error_class"] or "") <= 256 and len(cause["message"] or "") <= 1024 for cause in row["chain"])
+
+
+HOSTILE: dict[str, list[Callable[[int], str]]] = {
+    "{{ cause_chain('wrapper', 'error_class', 'message', 'text') }}": [
+        lambda size: _repeated("Traceback (most recent call last):\n", size),
+        lambda size: "Traceback (most recent call last):" + "\n" * size,
+        lambda size: _repeated("Traceback (most recent call last):\nE: x\n", size),
+        lambda size: "Traceback (most recent call last):\n" + "a." * (size // 2) + "!",
+        lambda size: "Traceback (most recent call last):\n" + _repeated("a: b\r", size),
+        lambda size: _repeated("Caused by: ", size),
+        lambda size: "".join(f"Caused by: C{number:05}: x\n" for number in range(size // 20)),
+        lambda size: "A\nCaused by: " + "a." * (size // 2) + "!",
+        lambda size: "A" + "\n" * size,
+        lambda size: "A: " + _repeated("\rCaused by: a: ", size),
+    ],
+    "{{ error_pattern('error_class', 'message', 'text') }}": [
+        lambda size: "\n" * size,
+        lambda size: " \t" * (size // 2),
+        lambda size: _repeated("\n at ", size),
+        lambda size: "\n at " + "a/" * (size // 2),
+        lambda size: "\n at " + "java/" * (size // 5),
+        lambda size: _repeated('File "', size),
+        lambda size: _repeated('File "a", line 1', size),
+        lambda size: 'File "' + "/" * size + '", line 1, in x',
+        lambda size: "\n at a$" + "a" * size + "(",
+        lambda size: _repeated("Caused by: ", size),
+    ],
+    "{{ message_pattern('text') }}": [
+        *(lambda size, quote=quote: quote * size for quote in "\"'`“”„«»‘’"),
+        lambda size: _repeated("„“", size),
+        lambda size: "a" * size,
+        lambda size: "1" * size,
+        lambda size: "1." * (size // 2),
+        lambda size: _repeated("0x1 ", size),
+        lambda size: _repeated("12345678-1234-", size),
+        lambda size: " \n" * (size // 2),
+    ],
+}  # fmt: skip
+"""Text of about a size that an expression of ours might look through again and again."""
+
+
+def _repeated(text: str, size: int) -> str:
+    return text * (size // len(text))
+
+
+@pytest.mark.parametrize("expression", HOSTILE, ids=lambda expression: expression.split("(")[0].strip("{ "))
+def test_the_time_for_hostile_texts_grows_with_their_length_not_with_its_square(home: Home, expression: str) -> None:
+    """Four times the text takes four times as long; an expression that looks through it again at each place would take 16 times."""
+    compiled = home.compiled(expression)
+
+    def seconds(size: int) -> float:
+        rows = [(None, "A", "m", text(size)) for text in HOSTILE[expression]]
+        frame = home.spark.createDataFrame(rows, "wrapper string, error_class string, message string, text string").coalesce(1).cache()
+        frame.count()
+        # each text twice, so that starting a query is the smaller part
+        query = frame.selectExpr("*", "explode(sequence(1, 2)) as copy").selectExpr(f"sum(hash({compiled})) as sum")
+        taken = []
+        for _ in range(3):
+            began = time.perf_counter()
+            query.collect()
+            taken.append(time.perf_counter() - began)
+        frame.unpersist()
+        return min(taken)
+
+    assert seconds(128_000) / seconds(32_000) < 8
 
 
 def test_the_words_for_kinds_are_the_same_in_python(home: Home) -> None:

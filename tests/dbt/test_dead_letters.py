@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,15 @@ from pyspark.sql import Row
 from orchestration.dbt import DbtError
 from orchestration.publish import Due
 from publisher import READY
-from tests.dbt.harness import Headers, Home, Report, Result, order, report
+from tests.dbt.harness import PROJECT, Headers, Home, Report, Result, order, report
 from tests.dbt.test_publish_step import step
 
 FAILED_AT = datetime(2026, 3, 1, 11, 59, 58, 250_000, tzinfo=UTC)
 WRITTEN_AT = datetime(2026, 2, 28, 1, 2, 3, 4_000, tzinfo=UTC)
-# the 8192nd byte is in the middle of a letter
+# the last byte that there is room for is in the middle of a letter
 STACK = "x" + "ä" * 5_000
-CUT_STACK = STACK.encode()[:8191]
+CUT = b"\n... cut"
+CUT_STACK = STACK.encode()[: 8192 - len(CUT) - 1] + CUT
 
 OWN: Headers = (
     ("trace", b"\x00\xff" * 40),
@@ -139,7 +140,10 @@ WRITTEN: dict[str, tuple[list[tuple[str, bytes | None]], list[tuple[str, bytes |
 
 def wanted(profile: str, stack: bool, place: int, now: str) -> list[tuple[str, bytes | None]]:
     """The golden table with what differs put in, and the mark of the profile behind it."""
-    trace = (b"\\n" if profile == "safi" else b"") + CUT_STACK if stack else b""
+    trace = CUT_STACK if stack else b""
+    if profile == "safi" and stack:
+        # inside of JSON
+        trace = (b"\n" + trace).replace(b"\n", b"\\n")
     puts = {b"TOPIC": topic_of(profile, stack).encode(), b"NOW": now.encode(), b"STACK": trace}
     made: list[tuple[str, bytes | None]] = []
     for name, value in WRITTEN[profile][place]:
@@ -198,6 +202,76 @@ def test_a_profile_s_bytes(home: Home, letters: dict[tuple[str, bool, int], Row]
 def test_the_whole_stack_fits_where_it_is_short(home: Home) -> None:
     (row,) = decided(home, failed("letter-dlq-stack", 8, stack="at line 1\n"))
     assert dict(pairs(ready(home)[row["delivery_id"]]["dead_letter_headers"]))["dlq-stack"] == b"at line 1\n"
+
+
+@pytest.mark.parametrize("stack", ["", " \t\r\n"], ids=["empty", "blank"])
+def test_a_stack_of_blanks_is_none(home: Home, stack: str) -> None:
+    row, in_json = decided(home, *(failed(topic, 9 + len(stack), stack=stack) for topic in ("letter-dlq-stack", "letter-safi-stack")))
+    assert (row["error_stack"], in_json["error_stack"]) == (None, None)
+    letters = ready(home)
+    assert "dlq-stack" not in dict(pairs(letters[row["delivery_id"]]["dead_letter_headers"]))
+    ((_, metadata),) = (header for header in pairs(letters[in_json["delivery_id"]]["dead_letter_headers"]) if header[0] == "x-dlq-metadata")
+    assert json.loads(metadata or b"")["error_info"] == "KeyError: bös"
+
+
+def test_a_stack_that_just_fits_is_whole(home: Home) -> None:
+    whole, cut = decided(home, failed("letter-dlq-stack", 20, stack="x" * 8192), failed("letter-dlq-stack", 21, stack="x" * 8193))
+    assert whole["error_stack"] == "x" * 8192
+    assert cut["error_stack"] == "x" * (8192 - len(CUT)) + CUT.decode()
+
+
+def test_a_message_without_a_dead_letter_topic_is_parked_found_and_redriven(home: Home) -> None:
+    (parked,) = decided(home, report("parked-orders", error="KeyError"))
+    assert (parked["decision"], parked["reason"], parked["kind"], parked["topic"]) == ("parked", "fatal", None, None)
+    assert (parked["key"], parked["value"], pairs(parked["headers"])) == (b"key", b"value", [("trace", b"\x00\xff")])
+    assert parked["delivery_id"] not in ready(home)
+
+    def mart(name: str) -> Row:
+        (row,) = (row for row in home.read(name) if row["message_id"] == parked["message_id"])
+        return row
+
+    assert (mart("messages")["state"], mart("messages")["next_due"]) == ("dead", None)
+    dead = mart("dead_letters")
+    assert (dead["state"], dead["decision"], dead["topic"], dead["offset"], dead["dead_at"]) == ("open", "parked", None, None, home.now)
+    assert dead["value"] == b"value"
+    assert sum(row["dead"] for row in home.read("dead_letters_by_hour") if row["original_topic"] == "parked-orders") == 1
+    data_test = PROJECT / "dbt_project" / "data_tests" / "assert_no_message_is_dead_without_a_dead_letter.sql"
+    without = home.spark.sql(home.compiled(data_test.read_text(encoding="utf-8"))).collect()
+    assert parked["message_id"] not in {row["message_id"] for row in without}
+
+    # told once more, it is what it was; redriven, it is sent as it came
+    home.later(seconds=5)
+    (again,) = decided(home, report("parked-orders", error="KeyError", failed_at=home.now - timedelta(hours=1)))
+    assert (again["decision"], again["reason"]) == ("duplicate", "known_already")
+    (redriven,) = decided(home, order("redrive", parked))
+    assert (redriven["decision"], redriven["topic"], redriven["value"]) == ("redrive", "parked-orders-retry", b"value")
+    assert mart("dead_letters")["state"] == "redriven"
+
+    # and parked again, where it fails again
+    home.append_results(Result(redriven, offset=3))
+    home.later(seconds=5)
+    (second,) = decided(home, report("parked-orders-retry", 3, error="KeyError"))
+    assert (second["decision"], second["life"], second["message_id"]) == ("parked", 2, parked["message_id"])
+    assert (mart("dead_letters")["state"], mart("dead_letters")["life"], mart("messages")["state"]) == ("open", 2, "dead")
+
+
+def test_a_retry_that_kafka_refuses_is_parked_too_with_what_it_was_to_carry(home: Home) -> None:
+    (retry,) = decided(home, report("parked-retries", value=b"too much"))
+    (cause,) = home.append_results(Result(retry, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison"))
+    home.fold()
+    parked = home.decisions()[cause]
+    assert (parked["decision"], parked["reason"], parked["error_class"]) == ("parked", "send_failed", "MSG_SIZE_TOO_LARGE")
+    assert (parked["key"], parked["value"], pairs(parked["headers"])) == (b"key", b"too much", [("trace", b"\x00\xff")])
+
+
+def test_a_class_may_be_parked_where_others_have_a_dead_letter_topic(home: Home) -> None:
+    parked, sent = decided(home, report("by-class-none", error="park.MeFatalException"), report("by-class-none", 1, error="KeyError"))
+    assert (parked["decision"], sent["decision"], sent["topic"]) == ("parked", "dead_letter", "by-class-none.dlq")
+
+
+def test_what_stands_for_no_topic_is_none_of_ours(home: Home) -> None:
+    (rules,) = home.read("rules")
+    assert "none" not in rules["topic_templates"]
 
 
 def test_profiles_do_not_pile_up_and_what_is_not_ours_is_not_touched(home: Home, letters: dict[tuple[str, bool, int], Row]) -> None:

@@ -113,12 +113,15 @@ def test_check_names_the_file_the_line_and_the_clause(settings: Settings, tmp_pa
     for path in (PROJECT / "dbt_project" / "seeds").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with (tmp_path / "retry_policies.csv").open("a") as file:
-        file.write('broken,"fixed(5s x 3, 15 x 5)"\n')
+        file.write('late,"fixed(5s, max_elapsed=1h)"\nbroken,"fixed(5s x 3, 15 x 5)"\n')
+    with (tmp_path / "routes.csv").open("a") as file:
+        file.write("orders,*,*,late,default,{topic}-retry,{topic}.dlq\nothers,*,*,default,late,{topic}-retry,{topic}.dlq\n")
     with (tmp_path / "error_rules.csv").open("a") as file:
         file.write("only.Here,,,,fatal,*,*,*,\nonly.Here,,,,blocking,*,*,*,\n")
     findings = run_checks(settings.model_copy(update={"seeds": tmp_path}), create=False)
-    lines = {name: len((tmp_path / name).read_text().splitlines()) for name in ("retry_policies.csv", "error_rules.csv")}
-    (bad,) = (finding for finding in findings if finding.what == "seeds" and not finding.ok)
+    lines = {name: len((tmp_path / name).read_text().splitlines()) for name in ("retry_policies.csv", "error_rules.csv", "routes.csv")}
+    misused, bad = (finding for finding in findings if finding.what == "seeds" and not finding.ok)
+    assert f"{tmp_path / 'routes.csv'}:{lines['routes.csv']}: publish_policy is 'late', which has max_elapsed" in misused.found
     assert f"{tmp_path / 'retry_policies.csv'}:{lines['retry_policies.csv']}: " in bad.found
     assert "'15 x 5' is not understood" in bad.found
     warnings = [finding.found for finding in findings if finding.warns]
@@ -132,8 +135,13 @@ def test_check_names_the_file_the_line_and_the_clause(settings: Settings, tmp_pa
     [
         (b"factor=2", b"faktor=2", "the policy default can not be read: faktor=2 is not understood"),
         (b"policy,definition\n", b"policy,definition\nunused,often\n", "the policy unused can not be read: often is not understood"),
+        (
+            b'jitter=0.3)"',
+            b'jitter=0.3, on_exhausted=drop)"',
+            "the policy publish has on_exhausted=drop, and is the publish_policy of a route",
+        ),
     ],
-    ids=["a policy in use", "a policy that no route names"],
+    ids=["a policy in use", "a policy that no route names", "a policy for publishing that drops"],
 )
 def test_a_policy_that_cannot_be_read_leaves_the_old_rules_in_force(
     home: Home, seeds: Path, written: bytes, instead: bytes, said: str

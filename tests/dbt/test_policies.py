@@ -35,6 +35,8 @@ CASES = [
     Case("fixed(10s)", (10_000,) * 7, None),
     Case("linear(initial=1s, increment=500ms, max=2s)", (1000, 1500, 2000, 2000), None),
     Case("none", (), 1),
+    Case("exponential(attempts=0)", (), 1),
+    Case("LimitedExponentialRetryPolicy(1,60,2,0)", (), 1),
 ]
 
 NOT_UNDERSTOOD = {
@@ -43,7 +45,8 @@ NOT_UNDERSTOOD = {
     "exponential(initial=1s, initial=2s)": "initial=2s",
     "exponential(factor=0.5)": "factor=0.5",
     "exponential(jitter=1)": "jitter=1",
-    "exponential(attempts=0)": "attempts=0",
+    "exponential(attempts=-1)": "attempts=-1",
+    "fixed(5s x 0)": "5s x 0",
     "exponential(max=2 years)": "max=2 years",
     "exponential(on_exhausted=forget)": "on_exhausted=forget",
     "exponential(1s, 2s)": "1s",

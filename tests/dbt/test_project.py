@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from orchestration.seeds import read_seeds
 from tests.dbt.harness import PROJECT, Home, report
 
 # tables that nothing replaces
@@ -127,6 +129,34 @@ def test_seeds_come_through_as_they_stand_in_their_files(home: Home, seeds: Path
     assert {path: path.read_bytes() for path in seeds.iterdir()} == files
     loaded = sorted([row["error_class"], row["why"] or ""] for row in home.read("transparent_wrappers"))
     assert loaded == sorted(rows)
+
+
+def test_dbt_reads_the_same_text_in_a_seed_as_the_check(home: Home, seeds: Path) -> None:
+    """Blanks around a value, a line break inside one, and text that looks like a number or a truth value."""
+    for path in (PROJECT / "dbt_project" / "seeds").glob("*.csv"):
+        header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
+        with (seeds / path.name).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([header, *([f"  {cell}\t" for cell in row] for row in rows)])
+    routes = list(csv.reader(io.StringIO((seeds / "routes.csv").read_text(encoding="utf-8"))))
+    with (seeds / "routes.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(
+            [[*routes[0], "owner", "runbook"], *([*row, " 007", "true "] for row in routes[1:])]
+        )
+    with (seeds / "transparent_wrappers.csv").open("a", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([["a.Wrapper", "two\nlines\u2028or three"], ["\u00a0 b.Wrapper", "1.10 "]])
+    home.load_rules()
+    for name, checked_rows in read_seeds(seeds).rows.items():
+        columns = list(checked_rows[0].values) if checked_rows else []
+        checked = sorted([row[column] for column in columns] for row in checked_rows)
+        # no value, or true and false, where the table has another type than text
+        loaded = sorted(
+            [
+                "" if row[column] is None else str(row[column]).lower() if isinstance(row[column], bool) else str(row[column])
+                for column in columns
+            ]
+            for row in home.read(name)
+        )
+        assert loaded == checked, name
 
 
 def test_empty_seeds_are_empty_tables_and_rules_like_any_others(home: Home, seeds: Path) -> None:

@@ -31,10 +31,19 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("error_rules", "X,,,,retryable,*,*,*,", "kind is 'retryable': must be one of retriable, fatal, poison"),
         ("error_rules", "X Y,,,,fatal,*,*,*,", "error_class is 'X Y': must be a class's name"),
         ("error_rules", "^X(,,,,fatal,*,*,*,", "error_class is '^X(': is no regular expression"),
+        ("error_rules", "^(a+)+$,,,,fatal,*,*,*,", "error_class is '^(a+)+$': can take exponential time"),
+        ("error_rules", "X,^(a+)+$,,,fatal,*,*,*,", "message is '^(a+)+$': can take exponential time"),
+        ("error_rules", "X,,,h=^(a+)+$,fatal,*,*,*,", "header is 'h=^(a+)+$': can take exponential time"),
+        ("error_rules", "X,,,,fatal,*,^(a+)+$,*,", "topic is '^(a+)+$': can take exponential time"),
+        ("dead_letter_topics", "^(a+)+$,*,*,dead", "error_class is '^(a+)+$': can take exponential time"),
+        ("privacy", "p,keep,keep,keep,^(a+)+$", "headers is '^(a+)+$': can take exponential time"),
+        ("privacy", "p,keep,keep,keep,^(a|A)*b", "headers is '^(a|A)*b': can take exponential time"),
+        ("sources", "s,failures,redrive,,^(a+)+$,earliest,true", "speaks_for is '^(a+)+$': can take exponential time"),
         ("error_rules", "X,^(,,,fatal,*,*,*,", "message is '^(': is no regular expression"),
         ("error_rules", "X,,,=503,fatal,*,*,*,", "header is '=503': must be name=value"),
         ("error_rules", "X,,,status=^(,fatal,*,*,*,", "header is 'status=^(': is no regular expression"),
         ("error_rules", "java.lang.NullPointerException,,,,fatal,*,*,*,", "error_class and message and code and header and kind"),
+        ("error_rules", "X,,,,fatal,*,*,NULL,", "consumer_group is 'NULL': dbt takes this word for an empty cell"),
         ("error_rules", "X,fatal", "has 2 values, the header has 9 columns"),
         ("error_classes", "ValueError,Exception", "error_class ValueError stand on line"),
         ("error_classes", "X,", "parent is '': must not be empty"),
@@ -50,6 +59,15 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("routes", "orders,*,*,default,patient,{topik},{topic}.dlq", "retry_topic is '{topik}': must be a topic's name, in which"),
         ("routes", "orders,*,*,default,patient,redrive.failures,{topic}.dlq", "is read by the source 'failures'"),
         ("routes", "orders,*,soft,default,patient,{topic},{topic}.dlq", "error_kind is 'soft': must be one of *, retriable"),
+        ("routes", "orders,*,*,default,patient,none,{topic}.dlq", "retry_topic is 'none': only dead letters may go nowhere"),
+        ("routes", "orders,*,*,default,patient,{topic}-retry,no topic", "in which {topic}, {group} and {kind} may stand, or none for none"),
+        ("error_rules", "@outages,,,,blocking,*,*,*,", "error_class is '@outages': must be a set of error_sets.csv: @outage"),
+        ("error_rules", "@outage,late,,,blocking,*,*,*,", "error_class is '@outage': a set has its own conditions"),
+        ("error_rules", "@,,,,blocking,*,*,*,", "error_class is '@': must be the name of a set"),
+        ("error_sets", "s,,,,,why", "has no condition: it would hold for any error"),
+        ("error_sets", "a b,X,,,,why", "error_set is 'a b': must be the name of a set"),
+        ("error_sets", "s,^(a+)+$,,,,why", "error_class is '^(a+)+$': can take exponential time"),
+        ("error_sets", "s,@outage,,,,why", "error_class is '@outage': must be a class's name"),
         ("dead_letter_topics", ",*,*,dead", "error_class is '': must not be empty"),
         ("dead_letter_topics", "^X(,*,*,dead", "error_class is '^X(': is no regular expression"),
         ("dead_letter_topics", "X,*,*,{topik}", "dead_letter_topic is '{topik}': must be a topic's name, in which"),
@@ -66,8 +84,8 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("privacy", "everything,drop,drop,drop,", "name is 'everything': is the privacy that keeps all"),
         ("privacy", "p,keep,keep,forget,", "payload is 'forget': must be one of keep, hide, drop"),
         ("privacy", "p,keep,keep,keep,cookie ^x(", "headers is 'cookie ^x(': is no regular expression"),
-        ("publish_error_kinds", "77777,X,fatal,record,", "code is '77777'"),
-        ("publish_error_kinds", "9999,X,fatal,message,", "scope is 'message': must be one of record, topic, connection"),
+        ("publish_error_kinds", "77777,X,fatal,record,,", "code is '77777'"),
+        ("publish_error_kinds", "9999,X,fatal,message,,", "scope is 'message': must be one of record, topic, connection"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(seeds: Path, seed: str, row: str, told: str) -> None:
@@ -78,6 +96,21 @@ def test_what_is_wrong_is_told_with_its_place(seeds: Path, seed: str, row: str, 
         read_seeds(seeds)
     assert told in str(error.value)
     assert f"{path}:{len(lines) + 1}:" in str(error.value)
+
+
+def test_a_dead_letter_topic_may_be_none_and_a_set_is_switched_on_by_one_row(seeds: Path) -> None:
+    added = {
+        "routes": "orders,*,*,default,patient,{topic}-retry,none",
+        "dead_letter_topics": "X,*,*,none",
+        "error_rules": "@outage,,,,SBE,*,orders,*,everything waits for it",
+    }
+    for name, row in added.items():
+        with (seeds / f"{name}.csv").open("a", encoding="utf-8") as file:
+            file.write(row + "\n")
+    # even where a source reads whatever has that name
+    with (seeds / "sources.csv").open("a", encoding="utf-8") as file:
+        file.write("other,none,redrive,,orders,earliest,true\n")
+    assert read_seeds(seeds).rows["routes"][-1]["dead_letter_topic"] == "none"
 
 
 def test_every_problem_is_told_not_only_the_first(seeds: Path) -> None:

@@ -1,0 +1,77 @@
+"""Regular expressions of the seeds: those that a text can make explode are refused, all others are left alone."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from orchestration.patterns import objection
+
+SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
+EXPONENTIAL = "can take exponential time"
+IN_A_ROW = "repetitions in a row that match the same text"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        ("^(a+)+$", EXPONENTIAL),
+        ("^(a*)*b", EXPONENTIAL),
+        ("^(a|a)*b", EXPONENTIAL),
+        ("^(a|ab|b)*c", EXPONENTIAL),
+        ("^(?i:(a|A)*)b", EXPONENTIAL),
+        ("^(a?b?)*c", EXPONENTIAL),
+        ("^(x(?:a?|b?))*c", EXPONENTIAL),
+        ("^(a{1,50}){1,50}$", EXPONENTIAL),
+        ("^(?:[a-z]+-?)+x", EXPONENTIAL),
+        (r"^(\w+\s?)*$", EXPONENTIAL),
+        ("^(?=(a+)+$)x", EXPONENTIAL),
+        ("^.*a.*b.*c", f"has 3 {IN_A_ROW}"),
+        ("^(a+){5}b", f"has 5 {IN_A_ROW}"),
+        ("^[0-9]+[0-9]+[0-9]+x", f"has 3 {IN_A_ROW}"),
+        ("^a|.*b.*c", f"has 3 {IN_A_ROW}"),
+        (r"^(a)\1", "refers back to what a group matched"),
+        ("^x{5000}", "is too large to be checked"),
+        (f"^{'x' * 1000}", "has 1001 characters; 1000 are the most"),
+        ("^(", "is no regular expression: missing )"),
+    ],
+)
+def test_what_can_explode_is_refused(pattern: str, told: str) -> None:
+    said = objection(pattern)
+    assert said is not None
+    assert told in said
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^.*",
+        "^java[.]io[.]EOF",
+        "^FATAL.*timeout",
+        "^.*foo.*bar",
+        "^(?:[a-z]+[.])+Foo$",
+        r"^[a-z]+[.][a-z]+[.][a-z]+[.][A-Z]\w+$",
+        "^(?:(?:ab)+c)*d",
+        "^(?:a|b)*c",
+        "^[^:]*: [^:]*: x.*",
+        "^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        "^[0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}$",
+        "^a|^b",
+    ],
+)
+def test_what_cannot_is_left_alone(pattern: str) -> None:
+    assert objection(pattern) is None
+
+
+def test_the_expressions_of_the_projects_own_seeds_are_safe() -> None:
+    patterns = [
+        cell
+        for path in SEEDS.glob("*.csv")
+        for row in csv.reader(path.open(newline="", encoding="utf-8"))
+        for cell in row
+        if cell.startswith("^")
+    ]
+    assert len(patterns) > 20
+    assert {pattern: said for pattern in patterns if (said := objection(pattern))} == {}
