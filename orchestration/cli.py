@@ -76,12 +76,16 @@ def tick(home: _Home = None) -> None:
 @app.command()
 def check(
     create: Annotated[bool, typer.Option("--create", help="Make the topics that are missing.")] = False,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="A consumer group that has not committed offsets yet; may be given more than once."),
+    ] = None,
     home: _Home = None,
 ) -> None:
     """Say what would keep the loop from working: seeds, brokers, topics, catalog. Exits with 1 if anything would."""
     from orchestration.check import run_checks
 
-    findings = run_checks(_settings(home=home), create=create)
+    findings = run_checks(_settings(home=home), create=create, groups=group or ())
     table = Table("", "what", "found", box=None, pad_edge=False)
     for finding in findings:
         level = "[yellow]warn[/yellow]" if finding.warns else "[green]ok[/green]" if finding.ok else "[red]bad[/red]"
@@ -652,11 +656,11 @@ def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
     from orchestration.operators import keep, send
 
     if dry_run:
-        _show_list(seeds, wish, listed)
+        _show_list(settings, seeds, wish, listed)
         _errors.print(f"nothing was done. This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that")
         return
     if asks and sys.stdin.isatty():
-        _show_list(seeds, wish, listed)
+        _show_list(settings, seeds, wish, listed)
         typer.confirm(f"{wish.what} these {len(listed)} messages? It can't be undone", abort=True, err=True)
     with _progress(f"writing {wish.what} of {len(listed)} messages") as told:
         command = send(settings, wish, listed, told)
@@ -666,13 +670,13 @@ def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
     print(command)
 
 
-def _show_list(seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
+def _show_list(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
     from orchestration.clock import wall_clock
     from orchestration.operators import shown
     from orchestration.query import printable
 
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(seeds, wish, listed, wall_clock()):
+    for what, counts in shown(settings, seeds, wish, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(listed[:5]):

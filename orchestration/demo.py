@@ -18,12 +18,12 @@ from rich.live import Live
 from rich.table import Table
 
 from orchestration.broker import Broker, BrokerSettings
-from orchestration.check import HEADER_ROOM_BYTES
 from orchestration.cluster import Cluster, Partition
 from orchestration.log_lines import LogLines
 from orchestration.loop import Loop, Tick
 from orchestration.query import print_rows, query
 from orchestration.settings import Settings, load_settings
+from orchestration.topics import HEADER_ROOM_BYTES
 
 _TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
 _PARTITIONS = 3

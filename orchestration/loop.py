@@ -32,13 +32,14 @@ from orchestration.intake import COMMANDS, Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
-from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError
+from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.rows import collected
 from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
 from orchestration.settings import Settings
 from orchestration.spark import in_short, start_session
 from orchestration.spark import schema as schema_of
 from orchestration.status import Status, text, write_status
+from orchestration.topics import TopicMaker
 from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, take_charge
 from publisher import SettingsError as PublisherSettingsError
 
@@ -50,6 +51,9 @@ _TAKE_OVER_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
 # The first pause after trouble, and the longest: doubled in between.
 _PAUSE = timedelta(seconds=1)
 _LONGEST_PAUSE = timedelta(seconds=60)
+
+# Topics that are looked at for how wide a missing destination must be: a shared one is for many.
+_ORIGINALS = 100
 
 # Where announcements have got to, among the positions.
 _ANNOUNCED = "announced"
@@ -159,6 +163,7 @@ class Loop:
         self.dbt = Dbt(self.settings)
         self._prepare_tables()
         self.cluster = Cluster(self.settings.kafka_properties)
+        self.topic_maker = TopicMaker(self.cluster, self.settings)
         self._take_over()
         self.publisher = self._publish_step()
         self._rules_hash: str | None = None
@@ -790,9 +795,18 @@ class Loop:
             if stop.topic is None:
                 self._say("sends", f"nothing can be sent, and nothing is charged for it: {stop.reason}")
                 return None
-            stops[stop.topic] = stop.reason
+            stops[stop.topic] = self._missing(stop) if stop.is_missing and self.settings.create_topics else stop.reason
         self._well("sends")
         return stops
+
+    def _missing(self, stop: Stop) -> str:
+        """Makes a destination that is missing, for the topics of what waits for it: the next try finds it. Returns why it took nothing."""
+        assert stop.topic is not None
+        now, floor = self.clock.now(), self._lowest_floor()
+        waiting = self.publisher.waiting(floor, now, topic=stop.topic)
+        rows = self.publisher.due(Due(floor, now, now, only=stop.topic), waiting).select("original_topic").distinct().limit(_ORIGINALS)
+        objection = self.topic_maker.make(stop.topic, [row["original_topic"] for row in rows.collect() if row["original_topic"]])
+        return stop.reason if objection is None else f"{stop.reason}; it is not made: {objection}"
 
     def _postpone(self, published: Published) -> None:
         if published.open_since and published.open_until:

@@ -54,6 +54,9 @@ _TABLES: Final = ("kafka", "kafka_java")
 _PATHS: Final = ("home", "project", "seeds")
 _HIDDEN: Final = "***"
 
+# What the SQL reads beside the settings themselves: left in the environment by dbt_environment.
+_FOR_SQL: Final = {"REDRIVE_INTERNAL_TOPICS"}
+
 # The few properties of librdkafka that are not spelled with dots: the environment can't tell them from the rest.
 _WITH_UNDERSCORES: Final = {"log_level"}
 
@@ -171,6 +174,12 @@ class Settings(BaseSettings):
     """The topic that operators' commands come through; see docs/redrive.md. Empty: none are obeyed. No topic yet: none have come."""
     gates_topic: _TopicOrNone = ""
     """A topic on which it is told which gates are closed, as JSON by scope; see docs/gates.md. Empty: it is not told."""
+    protected_topics: Annotated[str, StringConstraints(pattern=r"^ *([A-Za-z0-9._-]{1,249}\*?( +|$))*$")] = "redrive.commands"
+    """Topics that no message is sent to, beside this installation's own: another one's. Names, with blanks between; * ends a prefix."""
+    create_topics: bool = False
+    """Whether the loop makes retry and dead letter topics that are missing, each with as many partitions as the original."""
+    create_topics_replication: Annotated[int, Field(ge=-1, le=100)] = -1
+    """The replication factor of topics that redrive makes. -1: the brokers' default."""
     gate_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """How many messages a second an opened gate lets go of those that it held."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30
@@ -214,6 +223,18 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
+    def internal_topics(self) -> tuple[str, ...]:
+        """What no message is sent to, beside topics that begin with an underscore: names, of which * may end one for all that begin so."""
+        own = (self.commands_topic, self.decisions_topic, self.gates_topic)
+        return tuple(dict.fromkeys((*filter(None, own), *self.protected_topics.split())))
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether no message is sent to a topic, whoever asks for it: as the macro is_internal_topic decides it."""
+        return topic.startswith("_") or any(
+            topic.startswith(name[:-1]) if name.endswith("*") else topic == name for name in self.internal_topics
+        )
+
+    @property
     def catalog(self) -> Path:
         """The SQLite file of the Iceberg catalog."""
         return self.home / "catalog.db"
@@ -239,7 +260,7 @@ class Settings(BaseSettings):
         return {
             "REDRIVE_HOME": str(self.home),
             "REDRIVE_SEEDS": str(self.seeds),
-            "REDRIVE_COMMANDS_TOPIC": self.commands_topic,
+            "REDRIVE_INTERNAL_TOPICS": " ".join(self.internal_topics),
         }
 
     @field_validator("project")
@@ -329,7 +350,7 @@ class _Environment(_Source):
                 found[field][_property_name(rest)] = value
             elif field in self.settings_cls.model_fields and field not in _TABLES and name.isupper() and not separator:
                 found[field] = value
-            elif variable not in dbt_variables:
+            elif variable not in dbt_variables and variable not in _FOR_SQL:
                 found[variable] = value
         return {name: value for name, value in found.items() if value}
 
@@ -454,6 +475,8 @@ def _allowed(name: str) -> str:
         return "a path"
     if name in ("decisions_topic", "gates_topic", "commands_topic"):
         return "a topic's name, or empty for none"
+    if name == "protected_topics":
+        return "topics' names, with blanks between; a name that ends with * stands for all that begin so"
     if field.annotation is str:
         return "1 to 100 letters, digits, dots, hyphens and underscores"
     if field.annotation is bool:

@@ -204,7 +204,7 @@ def _carry_out(
     from orchestration.clock import wall_clock
     from orchestration.operators import keep, send, shown
 
-    counted = [(by, name, count) for by, counts in shown(seeds, wish, listed, wall_clock()) for name, count in counts]
+    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, wish, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),
