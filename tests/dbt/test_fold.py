@@ -665,7 +665,8 @@ CASES = [
         "no dead letter to an internal topic",
         (
             comes(
-                report("__consumer_offsets", group=None, error="KeyError"), report("into-a-group", 1, group="forbidden", error="KeyError")
+                report("__consumer_offsets", 5, group=None, error="KeyError"),
+                report("into-a-group", 1, group="forbidden", error="KeyError"),
             ),
         ),
         (INTERNAL,) * 2,
