@@ -20,7 +20,7 @@ from orchestration.seeds import (
     topic_from_template,
     topic_matches,
 )
-from orchestration.settings import Settings
+from orchestration.settings import Settings, SettingsError
 from orchestration.topics import new_topic, room
 
 
@@ -146,7 +146,7 @@ def _kafka(settings: Settings, seeds: Seeds | None, groups: Collection[str], *, 
     try:
         cluster = Cluster(settings.kafka_properties)
         names = cluster.topic_names()
-    except ClusterError as error:
+    except (ClusterError, SettingsError) as error:
         yield Finding(False, "brokers", f"{servers}: {error}")
         return
     yield Finding(True, "brokers", f"{servers}: {len(names)} topics")

@@ -561,6 +561,8 @@ def dlq_triage(dry_run: _DryRun = False, home: _Home = None) -> None:
 
     settings = _settings(home=home)
     seeds = read_seeds(settings.seeds)
+    if not dry_run:
+        settings.require_brokers()
     with _starting_spark():
         wanted = triage(DeadLetters(settings))
     for wish, listed in wanted:
@@ -628,6 +630,8 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None, *, asks: bool =
     settings = _settings(home=home)
     seeds = read_seeds(settings.seeds)
     check_wish(settings, seeds, wish)
+    if chosen is None or not chosen.dry_run:
+        settings.require_brokers()
     if chosen is None:
         command = send(settings, wish)
         _errors.print(f"{wish.what} of command {wish.of} is given, as command {command}")
@@ -848,8 +852,7 @@ def _with_loop(settings: Settings, *, until_idle: bool) -> None:
 
 def _loop(make: type[Loop], settings: Settings) -> Loop:
     """A loop that has started, and that SIGTERM and Ctrl-C end after the current step."""
-    if not settings.kafka_properties.get("bootstrap.servers"):
-        raise SettingsError(["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"])
+    settings.require_brokers()
     loop = make(settings)
     _stop_on_signals(loop.stopping.set)
     loop.start()

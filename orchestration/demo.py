@@ -24,6 +24,7 @@ from orchestration.loop import Loop, Tick
 from orchestration.query import print_rows, query
 from orchestration.settings import Settings, load_settings
 from orchestration.topics import HEADER_ROOM_BYTES
+from publisher.clients import make_client
 
 _TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
 _PARTITIONS = 3
@@ -278,7 +279,8 @@ def _make_topics(kafka: dict[str, str]) -> dict[TopicPartition, int]:
 
 def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Any:
     """The committed records of topics since the demo began: topic, headers, timestamp in ms, value."""
-    consumer = Consumer({**kafka, "group.id": "redrive.demo", "isolation.level": "read_committed", "enable.partition.eof": True})
+    own = {"group.id": "redrive.demo", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = make_client(Consumer, {**kafka, **own}, kafka)
     partitions = [TopicPartition(where.topic, where.partition, offset) for where, offset in begins.items() if where.topic in topics]
     consumer.assign(partitions)
     open_partitions = len(partitions)

@@ -22,6 +22,8 @@ from orchestration.positions import Gap, Range, share
 from orchestration.seeds import Row, topic_matches
 from orchestration.settings import Settings
 from orchestration.spark import in_short
+from publisher import RejectedPropertiesError
+from publisher.clients import make_client
 
 log = logging.getLogger(__name__)
 
@@ -134,13 +136,12 @@ class Intake:
             return
         try:
             if self._committer is None:
-                self._committer = Consumer(
-                    {**self.settings.kafka_properties, "group.id": self.settings.group, "enable.auto.commit": "false"}
-                )
+                kafka = self.settings.kafka_properties
+                self._committer = make_client(Consumer, {**kafka, "group.id": self.settings.group, "enable.auto.commit": "false"}, kafka)
             # the answer to the commit before: each is a copy of the list, and would wait there for ever
             self._committer.poll(0)
             self._committer.commit(offsets=offsets, asynchronous=True)
-        except KafkaException as error:
+        except (KafkaException, RejectedPropertiesError) as error:
             log.debug("offsets were not committed: %s", error)
 
     def use(self, sources: tuple[Row, ...]) -> None:

@@ -24,7 +24,11 @@ from orchestration.clock import parse_duration, parse_moment
 from orchestration.cluster import Cluster
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.seeds import Seeds, is_source, topic_from_template
-from orchestration.settings import Settings
+from orchestration.settings import Settings, rejected
+from publisher import RejectedPropertiesError
+from publisher.clients import make_client
+from publisher.redaction import redact
+from publisher.trouble import kafka_error
 
 MOST = 1_000_000
 """The longest list of one command. The model command_records knows it, too."""
@@ -309,7 +313,7 @@ def write(settings: Settings, command: str, values: Sequence[bytes], told: Told 
     if settings.transactions:
         said["transactional.id"] = f"{settings.transactional_prefix}.{settings.instance}.command-{command}"
     try:
-        producer = Producer(said)
+        producer = make_client(Producer, said, settings.kafka_properties)
         if settings.transactions:
             producer.init_transactions(_PATIENCE)
             producer.begin_transaction()
@@ -319,11 +323,15 @@ def write(settings: Settings, command: str, values: Sequence[bytes], told: Told 
             producer.poll(0)
         left = producer.flush(_PATIENCE)
         if problems or left:
-            raise CommandError(f"{settings.commands_topic}: {problems[0] if problems else f'no answer within {_PATIENCE} s'}")
+            why = redact(problems[0], settings.kafka_properties) if problems else f"no answer within {_PATIENCE} s"
+            raise CommandError(f"{settings.commands_topic}: {why}")
         if settings.transactions:
             producer.commit_transaction(_PATIENCE)
+    except RejectedPropertiesError as error:
+        raise rejected(error) from None
     except KafkaException as error:
-        raise CommandError(f"{settings.commands_topic}: {error.args[0].str()}") from error
+        # not with its cause, whose text may have a part of a secret in it
+        raise CommandError(f"{settings.commands_topic}: {redact(kafka_error(error).str(), settings.kafka_properties)}") from None
 
 
 def _parts(listed: Sequence[Listed]) -> Iterator[list[Listed]]:

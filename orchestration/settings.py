@@ -47,26 +47,20 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from publisher.errors import RejectedPropertiesError
+from publisher.redaction import MASK, SecretText, is_secret
+
 _PREFIX: Final = "REDRIVE_"
 _CONFIG_VARIABLE: Final = "REDRIVE_CONFIG"
 _CONFIG_FILE: Final = "redrive.toml"
 _TABLES: Final = ("kafka", "kafka_java")
 _PATHS: Final = ("home", "project", "seeds")
-_HIDDEN: Final = "***"
 
 # What the SQL reads beside the settings themselves: left in the environment by dbt_environment.
 _FOR_SQL: Final = {"REDRIVE_INTERNAL_TOPICS"}
 
 # The few properties of librdkafka that are not spelled with dots: the environment can't tell them from the rest.
 _WITH_UNDERSCORES: Final = {"log_level"}
-
-# What must not be shown, by its name. `key` alone would hide too much: ssl.key.location is a path.
-_SECRET_NAME: Final = re.compile(
-    r"password|passwd|secret|token(?!\.endpoint)|jaas|credential|user\.info|oauthbearer\.config"
-    r"|ssl\.key\.pem|keystore\.key$|private|api\.key|assertion",
-    re.IGNORECASE,
-)
-_SECRET_VALUE: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
 
 
 class SettingsError(Exception):
@@ -90,20 +84,7 @@ class Properties(dict[str, str]):
 
 def redacted(properties: Mapping[str, str]) -> dict[str, str]:
     """The same properties, fit for a log: a value that is secret by its name or its look is ``***``."""
-    return {name: _HIDDEN if _is_secret(name, value) else value for name, value in properties.items()}
-
-
-def _is_secret(name: str, value: str) -> bool:
-    return isinstance(value, _FromFile) or bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
-
-
-class _FromFile(str):
-    """A value that was read from a file: whoever keeps one apart means it to be secret, whatever its name."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return repr(_HIDDEN)
+    return {name: MASK if is_secret(name, value) else value for name, value in properties.items()}
 
 
 def _property_value(value: object) -> str:
@@ -118,7 +99,7 @@ def _property_value(value: object) -> str:
         return value
     path = Path(value.removeprefix("file:")).expanduser()
     try:
-        return _FromFile(path.read_text(encoding="utf-8").rstrip("\r\n"))
+        return SecretText(path.read_text(encoding="utf-8").rstrip("\r\n"))
     except OSError as error:
         raise ValueError(f"names the file {path}, which can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -129,7 +110,7 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-# A validator that gives back the value itself, so that a _FromFile stays one.
+# A validator that gives back the value itself, so that a SecretText stays one.
 _Property = Annotated[Any, BeforeValidator(_property_value)]
 _KafkaProperties = Annotated[dict[str, _Property], AfterValidator(Properties), PlainSerializer(redacted, return_type=dict[str, str])]
 _AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
@@ -289,6 +270,13 @@ class Settings(BaseSettings):
         """For confluent-kafka (librdkafka), untouched: producers, consumers, admin clients."""
         return Properties(self.kafka)
 
+    def require_brokers(self) -> None:
+        """Raises SettingsError where nobody has said where Kafka is: whatever else a command does first would be for nothing."""
+        if not self.kafka.get("bootstrap.servers"):
+            raise SettingsError(
+                ["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"]
+            )
+
     @property
     def kafka_java_properties(self) -> Properties:
         """For Spark's Kafka client (Java): derived from ``kafka``, overlaid with ``kafka_java``.
@@ -296,6 +284,11 @@ class Settings(BaseSettings):
         Without the prefix ``kafka.`` that Spark's options have. Raises SettingsError for a certificate or a key that
         Java can't read.
         """
+        if (jaas := self.kafka_java.get("sasl.jaas.config")) is not None and not _LOGIN.fullmatch(jaas):
+            # Java would say which part it can't read, and so quote it
+            raise SettingsError(
+                [f'{where_set("sasl.jaas.config")}: must be a login module, a flag, options and a semicolon: MODULE required name="value";']
+            )
         # where Java's own trust store is named, librdkafka's needn't be one that Java can read
         own = {"ssl.ca.location", "ssl.ca.pem"} if self.kafka_java.keys() & _TRUST_STORES else set()
         return Properties({**to_java({name: value for name, value in self.kafka.items() if name not in own}), **self.kafka_java})
@@ -444,6 +437,36 @@ def _origin(name: str, key: str | None, changes: Mapping[str, object]) -> str:
     return f"{_PREFIX}{name.upper()} (not set)"
 
 
+def where_set(name: str) -> str:
+    """Where a Kafka property was set: a variable, or a line of redrive.toml; its name where nobody knows."""
+    for table in _TABLES:
+        stem = f"{_PREFIX}{table.upper()}__"
+        for variable, value in os.environ.items():
+            if variable.startswith(stem) and value and _property_name(variable.removeprefix(stem)) == name:
+                return f"{variable} ({name})"
+        path, content = _read_config()
+        if isinstance(content.get(table), dict) and name in dict(_flattened(content[table])):
+            return f'{path}{_line_of(path, table, name)}, [{table}] "{name}"'
+    return f"Kafka property {name}"
+
+
+def _line_of(path: Path, table: str, name: str) -> str:
+    """`:` and the line on which a property stands in a file of settings; nothing where it is spread over tables within tables."""
+    inside = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.strip()
+        if text.startswith("["):
+            inside = text.strip("[] ") == table
+        elif inside and text.partition("=")[0].strip().strip("\"'") == name:
+            return f":{number}"
+    return ""
+
+
+def rejected(error: RejectedPropertiesError) -> SettingsError:
+    """What a Kafka client says against its properties, with the place that each came from."""
+    return SettingsError([f"{', '.join(map(where_set, error.names))}: {error}" if error.names else str(error)])
+
+
 def _unknown(name: str) -> str:
     fields = list(Settings.model_fields)
     if not name.startswith(_PREFIX):
@@ -527,6 +550,9 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_LOGIN: Final = re.compile(
+    r'\s*[\w.$]+\s+(required|requisite|sufficient|optional)(\s+[\w.]+\s*=\s*("(\\.|[^"\\])*"|[^\s";]+))*\s*;\s*', re.IGNORECASE
+)
 _KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 
 
@@ -606,7 +632,7 @@ def _key_store(kafka: Mapping[str, str]) -> dict[str, str]:
             [f"the key in {where} is not PKCS#8, which Java needs: convert it with `openssl pkcs8 -topk8 -in OLD -out NEW`"]
         )
     # As text: Java wants both in one file, and librdkafka has them in two.
-    return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": _FromFile(key)}
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": SecretText(key)}
 
 
 def _read_pem(kafka: Mapping[str, str], name: str) -> str | None:

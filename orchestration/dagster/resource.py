@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from orchestration.errors import is_ours
-from orchestration.settings import Settings, SettingsError, load_settings
+from orchestration.settings import Settings, load_settings
 from orchestration.status import is_alive, read_status
 
 if TYPE_CHECKING:
@@ -88,10 +88,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         """A loop that has not started yet. Raises BusyError, SettingsError."""
         from orchestration.loop import Loop
 
-        if not self.settings.kafka_properties.get("bootstrap.servers"):
-            raise SettingsError(
-                ["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"]
-            )
+        self.settings.require_brokers()
         if not take_over:
             self._require_no_other_loop()
         return Loop(self.settings, on_tick=on_tick)

@@ -27,8 +27,8 @@ PROJECT = Path(__file__).parents[2]
 
 TOPICS = {
     "decisions_topic": "announced",
-    "gates_topic": "guarded.gates",
-    "protected_topics": "other.commands staging.redrive.* by.group.forbidden",
+    "gates_topic": "guarded-gates",
+    "protected_topics": "other-commands staging-* by.group.forbidden",
 }
 """The topics that a home's settings name: no message is sent to them."""
 

@@ -29,7 +29,7 @@ from tests.loop.harness import Redrive, deliveries
 
 GONE = {
     "error-class": b"TimeoutError",
-    "original-topic": b"made.gone",
+    "original-topic": b"gone.orders",
     "original-partition": b"0",
     "original-offset": b"0",
     "consumer-group": b"billing",
@@ -87,8 +87,8 @@ def test_missing_topics_are_made_where_the_settings_say_so(redrive: Redrive, mon
     assert redrive.loop.cluster.max_message_bytes(made) == dict.fromkeys(made, 4_000_000 + 65_536)
     # of a topic that is gone nothing is known: a report about it has nothing made
     redrive.write("made.reports", b"k", b"v", [(f"redrive-{name}", value) for name, value in GONE.items()])
-    redrive.until(lambda: "made.gone-billing-retry" in redrive.loop._set_aside, "its destination is missing")
-    assert "it is not made: none of the topics is there" in redrive.loop._set_aside["made.gone-billing-retry"].why
+    redrive.until(lambda: "gone.orders-billing-retry" in redrive.loop._set_aside, "its destination is missing")
+    assert "it is not made: none of the topics is there" in redrive.loop._set_aside["gone.orders-billing-retry"].why
     assert redrive.loop.topic_maker.made == 2
 
 
