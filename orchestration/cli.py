@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
 import signal
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Column, Table
 
 from orchestration.errors import is_ours
 from orchestration.log_lines import JsonLines, LogLines
+from orchestration.output import SafeConsole, as_json, console, errors, printable
 from orchestration.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from orchestration.seeds import Seeds
 
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
-_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+_errors = errors()
 
 _Home = Annotated[Path | None, typer.Option("--home", help="Where the state lives. REDRIVE_HOME says the same.")]
 
@@ -70,7 +69,7 @@ def tick(home: _Home = None) -> None:
     loop = _loop(Loop, _settings(home=home))
     done = loop.tick()
     loop.close()
-    print(json.dumps({"counts": done.counts, "step_ms": done.step_ms}))
+    print(as_json({"counts": done.counts, "step_ms": done.step_ms}))
 
 
 @app.command()
@@ -91,7 +90,7 @@ def check(
         level = "[yellow]warn[/yellow]" if finding.warns else "[green]ok[/green]" if finding.ok else "[red]bad[/red]"
         table.add_row(level, escape(finding.what), escape(finding.found))
     # a pipe has no width: nothing is folded there
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    console(200).print(table)
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 
@@ -125,7 +124,7 @@ def explain(
     table = Table(message_id, "", box=None, pad_edge=False, show_header=False)
     for at, what in told(rows):
         table.add_row(at, escape(what))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    console().print(table)
 
 
 @app.command()
@@ -154,7 +153,7 @@ def classify(
         table.add_row("causes" if place == 0 else "", escape(f"{name or '-'}{': ' + text if text else ''}"))
     for rule in verdict.passed_over:
         table.add_row("not by", escape(rule))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    console().print(table)
 
 
 _policy = typer.Typer(help="Ask about retry policies.", no_args_is_help=True)
@@ -180,7 +179,7 @@ def policy_try(
             _span(wait.total_least_ms, wait.total_most_ms),
             "#" * max(1, round(40 * wait.most_ms / longest)),
         )
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+    console(200).print(table)
     bounds = [f"failure {schedule.max_attempts}"] if schedule.max_attempts is not None else []
     bounds += [f"{_seconds(schedule.max_elapsed_ms)} after the first"] if schedule.max_elapsed_ms is not None else []
     ends = {"dead_letter": "dead", "drop": "dropped"}[schedule.on_exhausted]
@@ -276,7 +275,7 @@ def dlq_show(
     """Show a dead letter: why it died, where it lies, its payload, headers, stack and history."""
     from orchestration.dlq import DeadLetters, facts, header_lines, payload_lines
     from orchestration.explain import told
-    from orchestration.query import Rows, print_rows, printable
+    from orchestration.query import Rows, print_rows
 
     settings = _settings(home=home)
     with _starting_spark():
@@ -289,8 +288,8 @@ def dlq_show(
     if output == "json":
         print_rows(Rows(tuple(row), (tuple(row.values()),), more=False), output)
         return
-    console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
-    console.print(_pairs(facts(row)))
+    screen = console()
+    screen.print(_pairs(facts(row)))
     headers = _pairs(header_lines(row["headers"]))
     history = _pairs((at, printable(what)) for at, what in told(steps))
     value = None if row["value"] is None else bytes(row["value"])
@@ -299,12 +298,12 @@ def dlq_show(
         ("stack", [printable(line.expandtabs(4)) for line in (row["error_stack"] or "").splitlines()]),
     ):
         if lines:
-            console.print(f"\n[bold]{title}[/bold]")
-            console.print("\n".join(lines), markup=False, soft_wrap=True)
+            screen.print(f"\n[bold]{title}[/bold]")
+            screen.print("\n".join(lines), markup=False, soft_wrap=True)
     for title, part in (("headers", headers), ("history", history)):
         if part.row_count:
-            console.print(f"\n[bold]{title}[/bold]")
-            console.print(part)
+            screen.print(f"\n[bold]{title}[/bold]")
+            screen.print(part)
 
 
 @_dlq.command("groups")
@@ -677,7 +676,6 @@ def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
 def _show_list(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
     from orchestration.clock import wall_clock
     from orchestration.operators import shown
-    from orchestration.query import printable
 
     table = Table(show_header=False, box=None, pad_edge=False)
     for what, counts in shown(settings, seeds, wish, listed, wall_clock()):
@@ -685,7 +683,7 @@ def _show_list(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(listed[:5]):
         table.add_row("" if place else "for example", "", escape(printable(one.message_id)))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    console().print(table)
 
 
 def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selection]:
@@ -708,7 +706,7 @@ def _print(settings: Settings, rows: Rows, output: Literal["table", "json"], tab
         print_rows(rows, output)
         return
     if rows.rows:
-        Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table(rows))
+        console().print(table(rows))
     else:
         _errors.print(escape(nothing))
     say_more(rows)
@@ -740,7 +738,7 @@ def _starting_spark() -> Iterator[None]:
         yield
         return
     # while Spark starts, whatever is printed to standard error goes into its log: this goes on to the terminal
-    with os.fdopen(os.dup(2), "w") as terminal, Console(file=terminal).status("starting Spark, and reading: ten seconds or more"):
+    with os.fdopen(os.dup(2), "w") as terminal, SafeConsole(file=terminal).status("starting Spark, and reading: ten seconds or more"):
         yield
 
 
@@ -773,7 +771,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         _errors.print(f"no loop has run yet with its state under {settings.home}")
         raise typer.Exit(1)
     if output == "json":
-        print(json.dumps({**asdict(found), "alive": is_alive(found)}))
+        print(as_json({**asdict(found), "alive": is_alive(found)}))
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row(
@@ -796,7 +794,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         table.add_row(name, str(value))
     for what, why in found.trouble.items():
         table.add_row(f"[red]{escape(what)}[/red]", escape(why))
-    Console().print(table)
+    console(None).print(table)
 
 
 @app.command()

@@ -13,7 +13,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.cimpl import NewTopic
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
@@ -21,6 +20,7 @@ from orchestration.broker import Broker, BrokerSettings
 from orchestration.cluster import Cluster, Partition
 from orchestration.log_lines import LogLines
 from orchestration.loop import Loop, Tick
+from orchestration.output import console, errors
 from orchestration.query import print_rows, query
 from orchestration.settings import Settings, load_settings
 from orchestration.topics import HEADER_ROOM_BYTES
@@ -32,7 +32,7 @@ _LARGEST = 2 * 1024 * 1024
 _ORDERS = 240
 _SETTLE_SECONDS = 60
 
-_say = Console(stderr=True, highlight=False, soft_wrap=True)
+_say = errors()
 
 
 @dataclass
@@ -144,7 +144,7 @@ def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[st
 
 def _show(loop: Loop, progress: Progress) -> None:
     """Turns the loop, with a live table where there is a terminal and a line now and then where there is none."""
-    console = Console()
+    screen = console(None)
 
     def on_tick(tick: Tick) -> None:
         progress.ticks += 1
@@ -152,8 +152,8 @@ def _show(loop: Loop, progress: Progress) -> None:
         progress.last = tick if tick.did_something else progress.last
 
     loop.on_tick = on_tick
-    if console.is_terminal:
-        with Live(get_renderable=progress.table, console=console, refresh_per_second=4):
+    if screen.is_terminal:
+        with Live(get_renderable=progress.table, console=screen, refresh_per_second=4):
             loop.run()
         return
     last = 0.0
@@ -219,7 +219,7 @@ def _reported_message(headers: dict[str, str]) -> str:
 
 def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
     """Prints the three questions and their answers, and what to do next; returns whether nothing went wrong."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    screen = console(160)
     settings = loop.settings
     clean = not findings.lost and not findings.early and not findings.twice
     for question, analysis in (
@@ -229,18 +229,18 @@ def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
     ):
         text = (settings.project / "dbt_project" / "analyses" / f"{analysis}.sql").read_text(encoding="utf-8")
         rows = query(loop.spark, loop.schema, loop.dbt.compiled(text), 100)
-        console.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
-        print_rows(rows, "table", console)
+        screen.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
+        print_rows(rows, "table", screen)
         if analysis == "what_went_wrong":
             clean = clean and all(int(count) == 0 for what, count in rows.rows if what != "dead without a dead letter")
-    console.print(
+    screen.print(
         f"\nIn the topics themselves: {findings.orders} orders, {findings.retries} retries, {findings.dead} dead letters; "
         f"lost {len(findings.lost)}, early {findings.early}, twice {findings.twice}."
     )
     elsewhere = settings.home != Path.cwd() / ".redrive"
     home = f" --home {settings.home}" if elsewhere else ""
     environment = f"REDRIVE_HOME={settings.home} " if elsewhere else ""
-    console.print(
+    screen.print(
         f"""
 [bold]Next[/bold], on the state that is left:
   uv run redrive sql{home} "select state, count(*) from messages group by state"

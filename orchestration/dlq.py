@@ -20,7 +20,8 @@ from rich.text import Text
 
 from orchestration.clock import literal, parse_moment
 from orchestration.explain import history
-from orchestration.query import Rows, printable, query
+from orchestration.output import printable
+from orchestration.query import Rows, query
 from orchestration.rows import as_dicts, collected, iterated
 from orchestration.settings import Settings
 from orchestration.spark import schema, session_to_ask

@@ -32,6 +32,7 @@ from orchestration.intake import COMMANDS, Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
+from orchestration.output import redacted
 from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.rows import collected
 from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
@@ -958,6 +959,7 @@ class Loop:
 
     def _say(self, what: str, why: str) -> None:
         now = self.clock.now()
+        why = redacted(why)
         before = self._trouble.get(what)
         self._trouble[what] = before.prolonged(why, now) if before else Pause(why, now + _PAUSE)
         if before is None or before.why != why:

@@ -47,8 +47,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from orchestration.output import hide
 from publisher.errors import RejectedPropertiesError
-from publisher.redaction import MASK, SecretText, is_secret
+from publisher.redaction import MASK, SecretText, is_secret, secrets_of
 
 _PREFIX: Final = "REDRIVE_"
 _CONFIG_VARIABLE: Final = "REDRIVE_CONFIG"
@@ -312,7 +313,9 @@ def load_settings(**changes: object) -> Settings:
     """
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     try:
-        return Settings(**given)
+        settings = Settings(**given)
+        hide({*secrets_of(settings.kafka), *secrets_of(settings.kafka_java)})
+        return settings
     except ValidationError as error:
         # `default_factory_not_called`: a default that follows from a setting that is wrong itself
         details = [item for item in error.errors(include_url=False) if item["type"] != "default_factory_not_called"]

@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from orchestration.output import redacted
 from orchestration.settings import Settings
 
 # Lines of what Spark says that tell people nothing.
@@ -93,7 +94,7 @@ def in_short(error: BaseException | str) -> str:
     said = [line for line in lines if line and not _STACK.match(line)]
     causes = [line for line in said if line.startswith("Caused by: ")]
     first = [line.removeprefix(": ") for line in said if line not in causes][:3]
-    return "; ".join([*first, *causes[-1:]]) or repr(error)
+    return redacted("; ".join([*first, *causes[-1:]]) or repr(error))
 
 
 def session_configuration(project: Path) -> dict[str, str]:

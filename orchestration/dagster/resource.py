@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from orchestration.errors import is_ours
+from orchestration.output import one_line, printable, redacted
 from orchestration.settings import Settings, load_settings
 from orchestration.status import is_alive, read_status
 
@@ -124,7 +125,10 @@ def told() -> Iterator[None]:
         yield
     except Exception as error:
         if is_ours(error):
-            raise dg.Failure(description=str(error), allow_retries=False) from None
+            raise dg.Failure(description=printable(redacted(str(error))), allow_retries=False) from None
+        if redacted(str(error)) != str(error):
+            # Dagster keeps an error's text and those of its causes
+            raise dg.Failure(description=f"{type(error).__name__}: {printable(redacted(str(error)))}") from None
         raise
 
 
@@ -150,4 +154,4 @@ class _Forwarding(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if not hasattr(record, "fields"):
-            self._to.log(record.levelno, record.getMessage())
+            self._to.log(record.levelno, "%s", one_line(record.getMessage()))
