@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.cluster import Cluster, ClusterError, Topic
+from orchestration.policies import why_not
 from orchestration.seeds import (
     ERROR_KINDS,
     KIND_PRECEDENCE,
@@ -129,8 +130,7 @@ def _policies(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
         yield Finding(
             False,
             "seeds",
-            f"{settings.seeds / 'retry_policies.csv'}:{rows[problem.name].line}: definition is {problem.definition!r}: "
-            f"{problem.clause!r} is not understood; docs/policies.md has the grammar",
+            f"{settings.seeds / 'retry_policies.csv'}:{rows[problem.name].line}: definition: {why_not(problem.definition, problem.clause)}",
         )
     if not problems:
         yield Finding(True, "policies", f"{len(rows)} can be read")

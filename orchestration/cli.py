@@ -693,6 +693,8 @@ def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selec
 
     since = None if filters.since is None else parse_since(filters.since, wall_clock())
     dead = DeadLetters(settings)
+    for option, wanted in (("--topic", filters.topic), ("--class", filters.error_class), ("--group", filters.group)):
+        dead.checked_pattern(option, wanted)
     return dead, Selection(**{**filters._asdict(), "since": since, "where": dead.checked(filters.where)})
 
 

@@ -1,4 +1,4 @@
-"""How log lines look: as text, or as JSON. Times are in UTC, as everywhere; of foreign text there are letters only, and of secrets nothing."""
+"""How log lines look: as text, or as JSON. Times are in UTC, as everywhere; of foreign text there are letters only."""
 
 from __future__ import annotations
 

@@ -49,9 +49,11 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
 
 def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     """Runs a select in a session, with the schema's tables under their own names."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     from orchestration.rows import collected
+    from orchestration.spark import in_short
 
     try:
         spark.sql(f"use {schema}")
@@ -59,6 +61,9 @@ def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
         rows = collected(frame, limit + 1)
     except PySparkException as error:
         raise QueryError(str(error).split("\n\nJVM")[0].split("; line")[0].strip()) from error
+    except Py4JJavaError as error:
+        # what fails while rows are read has no class of its own in Python
+        raise QueryError(in_short(error)) from error
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
 
 

@@ -153,9 +153,9 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
             selection = Selection(
                 tuple(config.ids),
                 "open",
-                config.topic or None,
-                config.error_class or None,
-                config.group or None,
+                dead.checked_pattern("topic", config.topic or None),
+                dead.checked_pattern("error_class", config.error_class or None),
+                dead.checked_pattern("group", config.group or None),
                 config.fingerprint or None,
                 where=dead.checked(config.where or None),
             )

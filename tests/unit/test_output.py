@@ -69,16 +69,25 @@ def test_rows_of_a_select_are_safe_in_both_forms(screen: SafeConsole, capsys: py
     assert is_safe(shown(screen) + capsys.readouterr().out)
 
 
+TEXTS = """message_id state error_class error_message error_pattern error_kind reason original_topic consumer_group topic rule fingerprint
+    matched note ticket owner runbook logs_url trace_url request_id process_id trace_id omitted payload_type decision delivery_id command
+    who why outcome policy policy_text"""
+TIMES = "dead_at last_seen next_due at failed_at due_at first_failed_at original_timestamp purged_at not_before"
+NUMBERS = """open dead attempts max_attempts later_ms last_24_hours this_hour last_7_days usual life lives attempt partition offset
+    original_partition original_offset lateness_ms schema_id value_bytes"""
 ROW = {
-    **dict.fromkeys(
-        ["message_id", "state", "error_class", "error_message", "error_pattern", "error_kind", "reason", "original_topic", "consumer_group", "topic", "rule", "fingerprint", "matched", "note", "ticket", "owner", "runbook", "logs_url", "trace_url", "request_id", "process_id", "trace_id", "omitted", "payload_type", "decision", "delivery_id", "command", "who", "why", "outcome", "policy", "policy_text", "relations"],
-        HOSTILE,
-    ),
-    **dict.fromkeys(["dead_at", "last_seen", "next_due", "at", "failed_at", "due_at", "first_failed_at", "original_timestamp", "purged_at", "not_before"]),
-    **dict.fromkeys(["open", "dead", "attempts", "max_attempts", "later_ms", "last_24_hours", "this_hour", "last_7_days", "usual", "life", "lives"], 1),
-    **dict.fromkeys(["attempt", "partition", "offset", "original_partition", "original_offset", "lateness_ms", "schema_id", "value_bytes"], 1),
-    "topics": [HOSTILE], "by_hour": [1], "passed_over": [HOSTILE], "key": HOSTILE.encode(), "is_unusual": True, "delay_ms": 1000,
-    "base_delay_ms": 500, "quota_multiplier": 5.0, "rules_have_changed": True,
+    **dict.fromkeys(TEXTS.split(), HOSTILE),
+    **dict.fromkeys(TIMES.split()),
+    **dict.fromkeys(NUMBERS.split(), 1),
+    "topics": [HOSTILE],
+    "by_hour": [1],
+    "passed_over": [HOSTILE],
+    "key": HOSTILE.encode(),
+    "is_unusual": True,
+    "delay_ms": 1000,
+    "base_delay_ms": 500,
+    "quota_multiplier": 5.0,
+    "rules_have_changed": True,
 }
 
 
