@@ -138,7 +138,7 @@ class DeadLetters:
 
     def checked_pattern(self, option: str, wanted: str | None) -> str | None:
         """A name, or a regular expression that begins with ^, as it came. Raises DlqError for one that can't be read."""
-        from py4j.protocol import Py4JJavaError
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
         if wanted is not None and wanted.startswith("^"):
             try:

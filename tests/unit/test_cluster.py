@@ -103,7 +103,7 @@ def test_partitions_of_a_broker_that_gives_no_answer_have_no_end(two_brokers: Mo
     partitions = halves(cluster)
     with two_brokers.down(2):
         assert cluster.ends(partitions.values()) == {partitions[0]: 0}
-        with pytest.raises(ClusterError, match="Connection refused.*_TRANSPORT"):
+        with pytest.raises(ClusterError, match=r"Connection refused.*_TRANSPORT"):
             cluster.starts([partitions[1]])
 
 
