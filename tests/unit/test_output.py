@@ -94,7 +94,8 @@ ROW = {
 @pytest.mark.parametrize("table", [dead_letter_table, group_table, related_table, stats_table, waiting_table])
 def test_the_tables_of_dlq_are_safe(table: object, screen: SafeConsole) -> None:
     assert callable(table)
-    screen.print(table(Rows(tuple(ROW), (tuple({**ROW, "relations": [HOSTILE]}.values()),), more=False)))
+    row = {**ROW, "relations": [HOSTILE]}
+    screen.print(table(Rows(tuple(row), (tuple(row.values()),), more=False)))
     assert shown(screen).strip()
     assert is_safe(shown(screen))
 
