@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -263,4 +265,25 @@ class Cluster:
         if said.code() == KafkaError._TIMED_OUT:
             # librdkafka goes on asking the connection that it had to a group's coordinator, though the broker has long been back
             self._admin = self._new_admin()
-        return ClusterError(f"Kafka did not {what}: {redact(reason.str(), self._kafka)} ({reason.name()})")
+        why = redact(reason.str(), self._kafka)
+        if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (address := self._wants_tls()):
+            why = f"{address} asks for TLS: set security.protocol to ssl or sasl_ssl"
+        return ClusterError(f"Kafka did not {what}: {why} ({reason.name()})")
+
+    def _wants_tls(self) -> str | None:
+        """The first of the addresses, where it answers in TLS and is spoken to without: librdkafka sees no more than that it hangs up."""
+        first = self._kafka.get("bootstrap.servers", "").split(",")[0].strip().rpartition("://")[2]
+        host, _, port = first.rpartition(":")
+        if "ssl" in self._kafka.get("security.protocol", "plaintext").lower() or not port.isdecimal():
+            return None
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=1) as plain, context.wrap_socket(plain):
+                return first
+        except ssl.SSLError as error:
+            # refused, but in TLS
+            return first if "ALERT" in (error.reason or "") else None
+        except (OSError, OverflowError):
+            return None

@@ -805,8 +805,9 @@ class Loop:
         assert stop.topic is not None
         now, floor = self.clock.now(), self._lowest_floor()
         waiting = self.publisher.waiting(floor, now, topic=stop.topic)
-        rows = self.publisher.due(Due(floor, now, now, only=stop.topic), waiting).select("original_topic").distinct().limit(_ORIGINALS)
-        objection = self.topic_maker.make(stop.topic, [row["original_topic"] for row in rows.collect() if row["original_topic"]])
+        rows = self.publisher.due(Due(floor, now, now, only=stop.topic), waiting).select("original_topic").distinct()
+        originals = [row["original_topic"] for row in collected(rows, _ORIGINALS) if row["original_topic"]]
+        objection = self.topic_maker.make(stop.topic, originals)
         return stop.reason if objection is None else f"{stop.reason}; it is not made: {objection}"
 
     def _postpone(self, published: Published) -> None:

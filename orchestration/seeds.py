@@ -117,8 +117,8 @@ def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[st
     optional = _DEFAULTS.get(path.stem, {})
     if len(set(header)) < len(header) or set(header) - optional.keys() != columns.keys() - optional.keys():
         allowed = ", ".join([name for name in columns if name not in optional] + [f"{name} (may be left out)" for name in optional])
-        problems.extend(f"{path}:1: {objection}" for objection in _column_names(header, columns, optional))
-        problems.append(f"{path}:1: the columns are {', '.join(header) or 'none'}; they must be {allowed}")
+        wrong = "; ".join(_column_names(header, columns, optional))
+        problems.append(f"{path}:1: the columns are {', '.join(header) or 'none'}; they must be {allowed}: {wrong}")
         return
     for cells in reader:
         if not cells:

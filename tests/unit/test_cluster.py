@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -39,8 +41,10 @@ def test_nobody_listening_is_told_by_its_name() -> None:
 
 @pytest.fixture
 def server_with_tls() -> Iterator[str]:
-    """The address of a server that closes a connection which doesn't begin with TLS, as a TLS listener does."""
+    """The address of a server that closes a connection which doesn't begin with TLS."""
     with socket.create_server(("127.0.0.1", 0)) as server:
+        # without a certificate: it refuses, but in TLS
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
         def answer() -> None:
             while True:
@@ -48,10 +52,8 @@ def server_with_tls() -> Iterator[str]:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                with connection:
-                    connection.recv(1024)
-                    # an alert of TLS: unexpected message
-                    connection.sendall(b"\x15\x03\x03\x00\x02\x02\x0a")
+                with contextlib.suppress(OSError), connection, context.wrap_socket(connection, server_side=True):
+                    pass
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
@@ -69,7 +71,7 @@ def test_an_address_that_cannot_be_resolved_one_that_refuses_and_one_that_needs_
     assert "Failed to resolve 'no-such-host.invalid:9092'" in said[0]
     assert error_name(said[0]) == "_RESOLVE"
     assert "Connection refused" in said[1]
-    assert "connecting to a SSL listener" in said[2]
+    assert f"{server_with_tls} asks for TLS" in said[2]
 
 
 def halves(cluster: Cluster) -> dict[int, Partition]:

@@ -180,7 +180,7 @@ def test_nobody_else_makes_a_console_or_a_formatter() -> None:
     others = [
         f"{path}:{call.lineno}"
         for path, tree in modules()
-        if path.name != "output.py" and not (path.name == "log_lines.py")
+        if path.name not in ("output.py", "log_lines.py")
         for call in calls(tree, "Console", "Formatter", "StreamHandler")
     ]
     assert others == []
