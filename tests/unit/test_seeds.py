@@ -36,7 +36,7 @@ def test_a_column_that_is_none_is_named_with_the_nearest(seeds: Path, header: st
     with pytest.raises(SeedError) as refused:
         read_seeds(seeds)
     (problem,) = refused.value.problems
-    assert problem.startswith(f"{path}:1: the columns are {header}; they must be error_class, parent: ")
+    assert problem.startswith(f"{path}:1: the columns are {', '.join(header.split(','))}; they must be error_class, parent: ")
     assert told in problem
 
 
