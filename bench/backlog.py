@@ -25,7 +25,7 @@ from orchestration.settings import load_settings
 def bench_backlog(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
     """One object per case: rows, ticks, rows of the largest tick, seconds in all, of a median tick and of the longest, memory in MB."""
     rows = 20_000 if quick else 300_000
-    topics = ("redrive.failures", "redrive.failures.dlq", "fresh-billing-retry", "late-billing-retry")
+    topics = ("redrive.failures", "redrive.failures.dlq", "orders-billing-retry", "late-billing-retry")
     cluster = Cluster(kafka)
     cluster.create(NewTopic(name, 6, 1, config={"max.message.bytes": "4000000"}) for name in topics)
     loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}))
@@ -33,7 +33,7 @@ def bench_backlog(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
     figures = [{"case": "start", **_worked_off(loop, 0, "delivered")}]
     fall_due(loop, "late", rows)
     figures.append({"case": "due at once", **_worked_off(loop, rows, "delivered")})
-    report_failures(kafka, "fresh", rows, 0)
+    report_failures(kafka, "orders", rows, 0)
     figures.append({"case": "new at once", **_worked_off(loop, rows, "decisions")})
     loop.close()
     return figures

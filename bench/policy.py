@@ -26,7 +26,8 @@ _SETS = {"one rule": (1, 1), "many rules": (200, 50)}
 def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
     """One object per set of rules: rules, policies, fold_ms (median), ratio to one rule."""
     rows, runs = (1_000, 1) if quick else (5_000, 5)
-    Cluster(kafka).create(NewTopic(name, 6, 1) for name in ("redrive.failures", "redrive.failures.dlq", "fresh-billing-retry", "fresh.dlq"))
+    topics = ("redrive.failures", "redrive.failures.dlq", "orders-billing-retry", "orders.dlq")
+    Cluster(kafka).create(NewTopic(name, 6, 1) for name in topics)
     seeds = home / "seeds"
     _write_seeds(seeds, *_SETS["one rule"])
     loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"}))
@@ -37,7 +38,7 @@ def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     for turn in range(-1, runs):
         for name, (rules, policies) in _SETS.items():
             _write_seeds(seeds, rules, policies)
-            offset = report_failures(kafka, "fresh", rows, offset, error=_error)
+            offset = report_failures(kafka, "orders", rows, offset, error=_error)
             decided = 0
             took = 0
             while decided < rows:

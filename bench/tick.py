@@ -28,7 +28,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     """One object per case: case, rows, seconds (median), and by step in milliseconds (of the last run)."""
     rows, pending, runs = (500, 5_000, 2) if quick else (5_000, 100_000, 7)
     cluster = Cluster(kafka)
-    topics = ("redrive.failures", "redrive.failures.dlq", "fresh-billing-retry", "due-billing-retry", "waiting-billing-retry")
+    topics = ("redrive.failures", "redrive.failures.dlq", "orders-billing-retry", "due-billing-retry", "waiting-billing-retry")
     cluster.create(NewTopic(name, 6, 1, config={"max.message.bytes": "4000000"}) for name in topics)
     loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}))
     began = time.perf_counter()
@@ -49,7 +49,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
                 cluster.create([NewTopic(f"{name}-billing-retry", 6, 1)])
                 fall_due(loop, name, rows)
             if "new" in case:
-                offset = report_failures(kafka, "fresh", rows, offset)
+                offset = report_failures(kafka, "orders", rows, offset)
             began = time.perf_counter()
             tick = loop.tick()
             took.append(time.perf_counter() - began)

@@ -229,13 +229,14 @@ class Broker:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
+        from publisher.clients import make_client
+
         assert self._process is not None
         deadline = time.monotonic() + self.settings.start_seconds
         while not _accepts(self._port or 0):
             self._check_alive(deadline)
             time.sleep(0.05)
-        # `log_level 0`: until the broker is up, every refused connection would be a line on standard error.
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 200})
+        admin = make_client(AdminClient, {"bootstrap.servers": self.bootstrap_servers, "reconnect.backoff.max.ms": 200}, {})
         while True:
             with contextlib.suppress(KafkaException):
                 # Listed only once the controller has let it in, which is when topics can be created on it.

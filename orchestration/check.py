@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.cluster import Cluster, ClusterError, Topic
+from orchestration.policies import why_not
 from orchestration.seeds import (
     ERROR_KINDS,
     KIND_PRECEDENCE,
@@ -20,10 +22,8 @@ from orchestration.seeds import (
     topic_from_template,
     topic_matches,
 )
-from orchestration.settings import Settings
-
-# Our headers make a legal record larger: a retry or dead letter topic must take that much more than the original.
-HEADER_ROOM_BYTES = 64 * 1024
+from orchestration.settings import Settings, SettingsError
+from orchestration.topics import new_topic, room
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,19 @@ class Need:
     why: str
 
 
-def run_checks(settings: Settings, *, create: bool) -> list[Finding]:
-    """Looks at seeds, brokers, topics and catalog, in this order; what can't be looked at without the one before is left out."""
+@dataclass(frozen=True)
+class Plan:
+    """The destinations that are needed, each for one topic that its messages come from; and what can't be known: of what, and why."""
+
+    needs: tuple[Need, ...]
+    unknown: tuple[tuple[str, str], ...]
+
+
+def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()) -> list[Finding]:
+    """Looks at seeds, brokers, topics and catalog, in this order; what can't be looked at without the one before is left out.
+
+    groups: consumer groups that read what the sources speak for, beside those that Kafka and the sources know.
+    """
     findings: list[Finding] = []
     try:
         seeds = read_seeds(settings.seeds)
@@ -55,13 +66,42 @@ def run_checks(settings: Settings, *, create: bool) -> list[Finding]:
     except SeedError as error:
         findings += [Finding(False, "seeds", problem) for problem in error.problems]
         seeds = None
-    findings += _kafka(settings, seeds, create=create)
+    if seeds is not None:
+        findings += _permissions(settings, seeds)
+    findings += _kafka(settings, seeds, groups, create=create)
     catalog = _catalog(settings)
     findings.append(catalog)
     if seeds is not None:
         findings += _equal_rules(settings, seeds)
         findings += _policies(settings, seeds) if catalog.ok else ()
     return findings
+
+
+def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
+    """Sources that let a report have anything sent anywhere, and destinations that nothing is sent to."""
+    for row in seeds.rows["sources"]:
+        where = f"{settings.seeds / 'sources.csv'}:{row.line}"
+        for pattern in filter(speaks_for_all, row["speaks_for"].split()):
+            yield Finding(
+                True,
+                "seeds",
+                f"{where}: speaks_for is {pattern!r}: who may write to {row['topic']} may have a record sent to any topic that is "
+                "not internal; name the topics whose failures are reported there",
+                warns=True,
+            )
+        for name in filter(None, (settings.decisions_topic, settings.gates_topic)):
+            if topic_matches(name, row["topic"]):
+                yield Finding(
+                    False, "seeds", f"{where}: topic is {row['topic']!r}, which matches {name}: what redrive tells would come back"
+                )
+    for seed, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
+        for row in seeds.rows[seed]:
+            if "{" not in row[column] and settings.is_internal(row[column]):
+                yield Finding(
+                    False,
+                    "seeds",
+                    f"{settings.seeds / seed}.csv:{row.line}: {column} is {row[column]!r}: nothing is sent to an internal topic",
+                )
 
 
 def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
@@ -99,24 +139,23 @@ def _policies(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
         yield Finding(
             False,
             "seeds",
-            f"{settings.seeds / 'retry_policies.csv'}:{rows[problem.name].line}: definition is {problem.definition!r}: "
-            f"{problem.clause!r} is not understood; docs/policies.md has the grammar",
+            f"{settings.seeds / 'retry_policies.csv'}:{rows[problem.name].line}: definition: {why_not(problem.definition, problem.clause)}",
         )
     if not reading.problems and not misused:
         yield Finding(True, "policies", f"{len(rows)} can be read")
 
 
-def _kafka(settings: Settings, seeds: Seeds | None, *, create: bool) -> Iterator[Finding]:
+def _kafka(settings: Settings, seeds: Seeds | None, groups: Collection[str], *, create: bool) -> Iterator[Finding]:
     servers = settings.kafka_properties.get("bootstrap.servers")
     if not servers:
         yield Finding(
             False, "brokers", "bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"
         )
         return
-    cluster = Cluster(settings.kafka_properties)
     try:
+        cluster = Cluster(settings.kafka_properties)
         names = cluster.topic_names()
-    except ClusterError as error:
+    except (ClusterError, SettingsError) as error:
         yield Finding(False, "brokers", f"{servers}: {error}")
         return
     yield Finding(True, "brokers", f"{servers}: {len(names)} topics")
@@ -124,7 +163,7 @@ def _kafka(settings: Settings, seeds: Seeds | None, *, create: bool) -> Iterator
         return
     try:
         yield from _commands_topic(cluster, settings, names, create=create)
-        yield from _topics(cluster, seeds, names, create=create)
+        yield from _topics(cluster, settings, seeds, names, groups, create=create)
     except ClusterError as error:
         yield Finding(False, "topics", str(error))
 
@@ -138,46 +177,51 @@ def _commands_topic(cluster: Cluster, settings: Settings, names: list[str], *, c
         yield Finding(True, what, "operators' commands: who may write there may redrive")
     elif create:
         # one partition: what is said about a command later must be read later
-        objection = cluster.create([NewTopic(name, num_partitions=1, config={"retention.ms": "-1"})])[name]
+        new = NewTopic(name, num_partitions=1, replication_factor=settings.create_topics_replication, config={"retention.ms": "-1"})
+        objection = cluster.create([new])[name]
         yield Finding(objection is None, what, objection or "made, with 1 partition")
     else:
         yield Finding(True, what, "is missing: no commands can be given; --create makes it", warns=True)
 
 
-def _topics(cluster: Cluster, seeds: Seeds, names: list[str], *, create: bool) -> Iterator[Finding]:
+def _topics(
+    cluster: Cluster, settings: Settings, seeds: Seeds, names: list[str], groups: Collection[str], *, create: bool
+) -> Iterator[Finding]:
     topics = cluster.describe(names)
     for source in seeds.rows["sources"]:
         found = [name for name in names if topic_matches(name, source["topic"])]
         adopts = "; their dead letters are adopted" if source["adopt"] else ""
         which = f"{', '.join(found)}{adopts}" if found else f"no topic matches {source['topic']}"
         yield Finding(bool(found), f"source {source['source']}", which)
-    needs = _needs(cluster, seeds, topics)
-    yield from _loops(seeds, needs)
+    own = {settings.group, f"{settings.transactional_prefix}.{settings.instance}"}
+    read = {group: its_topics for group, its_topics in cluster.groups().items() if group not in own}
+    plan = plan_topics(settings, seeds, topics, read, groups)
+    yield from _loops(seeds, plan.needs)
     sizes = cluster.max_message_bytes([*topics])
-    missing = {need.topic: need for need in needs if need.topic not in topics}
-    if create and missing:
-        said = cluster.create(
-            NewTopic(
-                need.topic,
-                num_partitions=need.original.partitions,
-                config={"max.message.bytes": str(_room(sizes, need.original.name))},
-            )
-            for need in missing.values()
-        )
-        for name, objection in said.items():
-            yield Finding(objection is None, f"topic {name}", objection or f"made, with {missing[name].original.partitions} partitions")
-    else:
-        for name, need in missing.items():
-            yield Finding(False, f"topic {name}", f"is missing ({need.why}); --create makes it")
-    for need in needs:
-        if need.topic in topics:
-            yield _fits(need, topics[need.topic], sizes)
+    missing: dict[str, list[Need]] = {}
+    for need in plan.needs:
+        if need.topic not in topics:
+            missing.setdefault(need.topic, []).append(need)
+    new = [new_topic(name, [need.original for need in needs], sizes, settings.create_topics_replication) for name, needs in missing.items()]
+    said = cluster.create(new) if create else {}
+    for topic in new:
+        why = missing[topic.topic][0].why
+        if not create:
+            yield Finding(False, f"topic {topic.topic}", f"is missing ({why}); --create makes it")
+        else:
+            objection = said[topic.topic]
+            yield Finding(objection is None, f"topic {topic.topic}", objection or f"made, with {topic.num_partitions} partitions")
+    for name in dict.fromkeys(need.topic for need in plan.needs if need.topic in topics):
+        fits = [_fits(need, topics[name], sizes) for need in plan.needs if need.topic == name]
+        yield from [finding for finding in fits if not finding.ok] or fits[:1]
+    for what, why in plan.unknown:
+        yield Finding(True, what, why, warns=True)
 
 
 def _fits(need: Need, topic: Topic, sizes: dict[str, int]) -> Finding:
     """Whether an existing destination can take what comes: missing partitions are only worth a word, a size limit is not."""
     what = f"topic {topic.name}"
-    wanted = _room(sizes, need.original.name)
+    wanted = room(sizes, need.original.name)
     if topic.name in sizes and sizes[topic.name] < wanted:
         return Finding(
             False, what, f"max.message.bytes is {sizes[topic.name]}; {wanted} leaves room for headers on records of {need.original.name}"
@@ -192,44 +236,90 @@ def _fits(need: Need, topic: Topic, sizes: dict[str, int]) -> Finding:
     return Finding(True, what, f"{topic.partitions} partitions ({need.why})")
 
 
-def _loops(seeds: Seeds, needs: list[Need]) -> Iterator[Finding]:
-    for need in needs:
+def _loops(seeds: Seeds, needs: Iterable[Need]) -> Iterator[Finding]:
+    for name, why in {need.topic: need.why for need in needs}.items():
         for source in seeds.rows["sources"]:
-            if topic_matches(need.topic, source["topic"]):
-                yield Finding(
-                    False, f"topic {need.topic}", f"is read by source {source['source']}: what is sent there would come back ({need.why})"
-                )
+            if topic_matches(name, source["topic"]):
+                yield Finding(False, f"topic {name}", f"is read by source {source['source']}: what is sent there would come back ({why})")
 
 
-def _needs(cluster: Cluster, seeds: Seeds, topics: dict[str, Topic]) -> list[Need]:
-    """The destinations of all topics that a source speaks for and a known group reads, and of the sources themselves."""
-    needs: dict[str, Need] = {}
-    for source in seeds.rows["sources"]:
+def plan_topics(
+    settings: Settings, seeds: Seeds, topics: Mapping[str, Topic], read: Mapping[str, Collection[str]], groups: Collection[str]
+) -> Plan:
+    """The destinations of everything that a source speaks for, and what can't be known about them.
+
+    read: the topics that consumer groups have committed offsets of, by group. groups: those that the topics are read by as well, as
+    somebody says: the topics that `speaks_for` tells, but not those that it only allows as any.
+    """
+    needs: dict[tuple[str, str], Need] = {}
+    unknown: dict[str, str] = {}
+    sources = seeds.rows["sources"]
+    for source in sources:
         for topic in topics.values():
             # what is adopted stays where it lies, whatever it is
             if not source["adopt"] and topic_matches(topic.name, source["topic"]):
                 name = f"{topic.name}.dlq"
-                needs.setdefault(name, Need(name, topic, f"for reports of source {source['source']} that can't be placed"))
-    declared = {source["consumer_group"] for source in seeds.rows["sources"]} - {""}
-    for group, read in cluster.groups().items():
-        for name in read & topics.keys():
-            _add(needs, seeds, topics[name], group)
-    for name, topic in topics.items():
-        for group in declared:
-            if any(
-                topic_matches(name, pattern)
-                for source in seeds.rows["sources"]
-                for pattern in source["speaks_for"].split()
-                if not pattern.startswith("^")
-            ):
-                _add(needs, seeds, topic, group)
-    return [need for need in needs.values() if need.original.name not in needs]
+                needs[name, topic.name] = Need(name, topic, f"for reports of source {source['source']} that can't be placed")
+        for name in source["speaks_for"].split():
+            if not name.startswith("^") and name not in topics:
+                unknown[f"topic {name}"] = (
+                    f"is missing, and source {source['source']} speaks for it: how many partitions its retries and dead letters need "
+                    "is not known"
+                )
+    for topic in topics.values():
+        if settings.is_internal(topic.name) or is_source(seeds, topic.name):
+            continue
+        speakers = [source for source in sources if _speaks_for(source, topic.name) and not _is_our_destination(seeds, source, topic.name)]
+        told = [source for source in speakers if any(topic_matches(topic.name, one) for one in _told(source))]
+        known = {group for group, its_topics in read.items() if topic.name in its_topics}
+        known |= {source["consumer_group"] for source in told if source["consumer_group"]} | ({*groups} if told else set())
+        for group in sorted(known) if speakers else ():
+            _add(needs, seeds, topic, group)
+        if told and not known:
+            _add(needs, seeds, topic, None)
+            unknown[f"topic {topic.name}"] = (
+                "no consumer group is known to read it (none has committed offsets): topics with {group} in their names were not "
+                "looked for; --group NAME says which"
+            )
+    wanted = {name for name, _ in needs}
+    templates = [(row, column) for row in seeds.rows["routes"] for column in ("retry_topic", "dead_letter_topic")]
+    templates += [(row, "dead_letter_topic") for row in seeds.rows["dead_letter_topics"]]
+    for row, column in templates:
+        if "{kind}" in row[column]:
+            unknown[row[column]] = "the kind of the error is part of the name: such topics are neither looked for nor made"
+    return Plan(tuple(need for need in needs.values() if need.original.name not in wanted), tuple(unknown.items()))
 
 
-def _add(needs: dict[str, Need], seeds: Seeds, topic: Topic, group: str) -> None:
-    spoken = any(topic_matches(topic.name, pattern) for source in seeds.rows["sources"] for pattern in source["speaks_for"].split())
-    if not spoken or is_source(seeds, topic.name):
-        return
+def speaks_for_all(pattern: str) -> bool:
+    """Whether a pattern of `speaks_for` allows whatever topic a report names: it tells no topic from another."""
+    return pattern.startswith("^") and all(topic_matches(name, pattern) for name in ("a", "Z", "0", "_", ".-.", "x" * 249))
+
+
+def _told(source: Row) -> list[str]:
+    """What a source speaks for as far as it tells topics from others."""
+    return [pattern for pattern in source["speaks_for"].split() if not speaks_for_all(pattern)]
+
+
+def _speaks_for(source: Row, topic: str) -> bool:
+    return any(topic_matches(topic, pattern) for pattern in source["speaks_for"].split())
+
+
+def _is_our_destination(seeds: Seeds, source: Row, topic: str) -> bool:
+    """Whether a topic is taken for a retry or dead letter topic: as the macro of this name decides it, of any group."""
+    if topic in source["speaks_for"].split():
+        return False
+    templates = {row[column] for row in seeds.rows["routes"] for column in ("retry_topic", "dead_letter_topic")}
+    templates |= {row["dead_letter_topic"] for row in seeds.rows["dead_letter_topics"]}
+    for template in templates - {"{topic}"}:
+        pattern = re.escape(template).replace(r"\{topic\}", "(?P<topic>.+)", 1).replace(r"\{topic\}", "(?P=topic)")
+        pattern = pattern.replace(r"\{group\}", ".+").replace(r"\{kind\}", "[a-z]+")
+        found = re.fullmatch(pattern, topic)
+        if found and ("{topic}" not in template or _speaks_for(source, found["topic"])):
+            return True
+    return False
+
+
+def _add(needs: dict[tuple[str, str], Need], seeds: Seeds, topic: Topic, group: str | None) -> None:
     templates = [
         (route[column], what)
         for route in routes_of(seeds, topic.name, group)
@@ -241,14 +331,15 @@ def _add(needs: dict[str, Need], seeds: Seeds, topic: Topic, group: str) -> None
         if topic_matches(topic.name, row["topic"]) and row["consumer_group"] in ("*", group)
     ]
     for template, what in templates:
-        if "{kind}" in template or template == NO_TOPIC:
+        if "{kind}" in template or template == NO_TOPIC or (group is None and "{group}" in template):
             continue
         name = topic_from_template(template, topic.name, group, None)
         if name != topic.name:
-            needs.setdefault(name, Need(name, topic, f"{what} of {topic.name} for group {group}"))
+            whose = "" if group is None else f" for group {group}"
+            needs.setdefault((name, topic.name), Need(name, topic, f"{what} of {topic.name}{whose}"))
 
 
-def routes_of(seeds: Seeds, topic: str, group: str) -> list[Row]:
+def routes_of(seeds: Seeds, topic: str, group: str | None) -> list[Row]:
     """The routes of a topic and group, one for each kind of error."""
     chosen = (route_for(seeds, topic, group, kind) for kind in ERROR_KINDS)
     return list({row.line: row for row in chosen if row is not None}.values())
@@ -264,10 +355,6 @@ def route_for(seeds: Seeds, topic: str, group: str | None, kind: str | None) -> 
 
     matching = (row for row in seeds.rows["routes"] if topic_matches(topic, row["topic"]) and row["consumer_group"] in ("*", group))
     return min((row for row in matching if row["error_kind"] in ("*", kind)), key=rank, default=None)
-
-
-def _room(sizes: dict[str, int], original: str) -> int:
-    return sizes.get(original, 1_048_588) + HEADER_ROOM_BYTES
 
 
 def _catalog(settings: Settings) -> Finding:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
 import signal
@@ -17,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Column, Table
 
 from orchestration.errors import is_ours
 from orchestration.log_lines import JsonLines, LogLines
+from orchestration.output import SafeConsole, as_json, console, errors, printable
 from orchestration.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
-_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+_errors = errors()
 
 _Home = Annotated[Path | None, typer.Option("--home", help="Where the state lives. REDRIVE_HOME says the same.")]
 
@@ -82,24 +81,28 @@ def tick(home: _Home = None) -> None:
     loop.close()
     if loop.superseded_by is not None:
         raise SystemExit(SUPERSEDED_EXIT)
-    print(json.dumps({"counts": done.counts, "step_ms": done.step_ms}))
+    print(as_json({"counts": done.counts, "step_ms": done.step_ms}))
 
 
 @app.command()
 def check(
     create: Annotated[bool, typer.Option("--create", help="Make the topics that are missing.")] = False,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="A consumer group that has not committed offsets yet; may be given more than once."),
+    ] = None,
     home: _Home = None,
 ) -> None:
     """Say what would keep the loop from working: seeds, brokers, topics, catalog. Exits with 1 if anything would."""
     from orchestration.check import run_checks
 
-    findings = run_checks(_settings(home=home), create=create)
+    findings = run_checks(_settings(home=home), create=create, groups=group or ())
     table = Table("", "what", "found", box=None, pad_edge=False)
     for finding in findings:
         level = "[yellow]warn[/yellow]" if finding.warns else "[green]ok[/green]" if finding.ok else "[red]bad[/red]"
         table.add_row(level, escape(finding.what), escape(finding.found))
     # a pipe has no width: nothing is folded there
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    console(200).print(table)
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 
@@ -133,7 +136,7 @@ def explain(
     table = Table(message_id, "", box=None, pad_edge=False, show_header=False)
     for at, what in told(rows):
         table.add_row(at, escape(what))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    console().print(table)
 
 
 @app.command()
@@ -162,7 +165,7 @@ def classify(
         table.add_row("causes" if place == 0 else "", escape(f"{name or '-'}{': ' + text if text else ''}"))
     for rule in verdict.passed_over:
         table.add_row("not by", escape(rule))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    console().print(table)
 
 
 _policy = typer.Typer(help="Ask about retry policies.", no_args_is_help=True)
@@ -188,7 +191,7 @@ def policy_try(
             _span(wait.total_least_ms, wait.total_most_ms),
             "#" * max(1, round(40 * wait.most_ms / longest)),
         )
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+    console(200).print(table)
     bounds = [f"failure {schedule.max_attempts}"] if schedule.max_attempts is not None else []
     bounds += [f"{_seconds(schedule.max_elapsed_ms)} after the first"] if schedule.max_elapsed_ms is not None else []
     ends = {"dead_letter": "dead", "drop": "dropped"}[schedule.on_exhausted]
@@ -284,7 +287,7 @@ def dlq_show(
     """Show a dead letter: why it died, where it lies, its payload, headers, stack and history."""
     from orchestration.dlq import DeadLetters, facts, header_lines, payload_lines
     from orchestration.explain import told
-    from orchestration.query import Rows, print_rows, printable
+    from orchestration.query import Rows, print_rows
 
     settings = _settings(home=home)
     with _starting_spark():
@@ -297,8 +300,8 @@ def dlq_show(
     if output == "json":
         print_rows(Rows(tuple(row), (tuple(row.values()),), more=False), output)
         return
-    console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
-    console.print(_pairs(facts(row)))
+    screen = console()
+    screen.print(_pairs(facts(row)))
     headers = _pairs(header_lines(row["headers"]))
     history = _pairs((at, printable(what)) for at, what in told(steps))
     value = None if row["value"] is None else bytes(row["value"])
@@ -307,12 +310,12 @@ def dlq_show(
         ("stack", [printable(line.expandtabs(4)) for line in (row["error_stack"] or "").splitlines()]),
     ):
         if lines:
-            console.print(f"\n[bold]{title}[/bold]")
-            console.print("\n".join(lines), markup=False, soft_wrap=True)
+            screen.print(f"\n[bold]{title}[/bold]")
+            screen.print("\n".join(lines), markup=False, soft_wrap=True)
     for title, part in (("headers", headers), ("history", history)):
         if part.row_count:
-            console.print(f"\n[bold]{title}[/bold]")
-            console.print(part)
+            screen.print(f"\n[bold]{title}[/bold]")
+            screen.print(part)
 
 
 @_dlq.command("groups")
@@ -569,6 +572,8 @@ def dlq_triage(dry_run: _DryRun = False, home: _Home = None) -> None:
 
     settings = _settings(home=home)
     seeds = read_seeds(settings.seeds)
+    if not dry_run:
+        settings.require_brokers()
     with _starting_spark():
         wanted = triage(DeadLetters(settings))
     for wish, listed in wanted:
@@ -636,6 +641,8 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None, *, asks: bool =
     settings = _settings(home=home)
     seeds = read_seeds(settings.seeds)
     check_wish(settings, seeds, wish)
+    if chosen is None or not chosen.dry_run:
+        settings.require_brokers()
     if chosen is None:
         command = send(settings, wish)
         _errors.print(f"{wish.what} of command {wish.of} is given, as command {command}")
@@ -664,7 +671,7 @@ def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
     from orchestration.operators import keep, send
 
     if dry_run:
-        _show_list(seeds, wish, listed)
+        _show_list(settings, seeds, wish, listed)
         try:
             kept_as = f"This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that"
         except OSError as error:
@@ -672,7 +679,7 @@ def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
         _errors.print(f"nothing was done. {escape(kept_as)}")
         return
     if asks and sys.stdin.isatty():
-        _show_list(seeds, wish, listed)
+        _show_list(settings, seeds, wish, listed)
         typer.confirm(f"{wish.what} these {len(listed)} messages? It can't be undone", abort=True, err=True)
     with _progress(f"writing {wish.what} of {len(listed)} messages") as told:
         command = send(settings, wish, listed, told)
@@ -682,18 +689,17 @@ def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
     print(command)
 
 
-def _show_list(seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
+def _show_list(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
     from orchestration.clock import wall_clock
     from orchestration.operators import shown
-    from orchestration.query import printable
 
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(seeds, wish, listed, wall_clock()):
+    for what, counts in shown(settings, seeds, wish, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(listed[:5]):
         table.add_row("" if place else "for example", "", escape(printable(one.message_id)))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    console().print(table)
 
 
 def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selection]:
@@ -703,6 +709,8 @@ def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selec
 
     since = None if filters.since is None else parse_since(filters.since, wall_clock())
     dead = DeadLetters(settings)
+    for option, wanted in (("--topic", filters.topic), ("--class", filters.error_class), ("--group", filters.group)):
+        dead.checked_pattern(option, wanted)
     return dead, Selection(**{**filters._asdict(), "since": since, "where": dead.checked(filters.where)})
 
 
@@ -716,7 +724,7 @@ def _print(settings: Settings, rows: Rows, output: Literal["table", "json"], tab
         print_rows(rows, output)
         return
     if rows.rows:
-        Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table(rows))
+        console().print(table(rows))
     else:
         _errors.print(escape(nothing))
     say_more(rows)
@@ -748,7 +756,7 @@ def _starting_spark() -> Iterator[None]:
         yield
         return
     # while Spark starts, whatever is printed to standard error goes into its log: this goes on to the terminal
-    with os.fdopen(os.dup(2), "w") as terminal, Console(file=terminal).status("starting Spark, and reading: ten seconds or more"):
+    with os.fdopen(os.dup(2), "w") as terminal, SafeConsole(file=terminal).status("starting Spark, and reading: ten seconds or more"):
         yield
 
 
@@ -781,7 +789,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         _errors.print(f"no loop has run yet with its state under {settings.home}")
         raise typer.Exit(1)
     if output == "json":
-        print(json.dumps({**asdict(found), "alive": is_alive(found)}))
+        print(as_json({**asdict(found), "alive": is_alive(found)}))
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row(
@@ -804,7 +812,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         table.add_row(name, str(value))
     for what, why in found.trouble.items():
         table.add_row(f"[red]{escape(what)}[/red]", escape(why))
-    Console().print(table)
+    console(None).print(table)
 
 
 @app.command()
@@ -871,8 +879,7 @@ def _with_loop(settings: Settings, *, until_idle: bool, at_most: int | None) -> 
 
 def _loop(make: type[Loop], settings: Settings) -> Loop:
     """A loop that has started, and that SIGTERM and Ctrl-C end."""
-    if not settings.kafka_properties.get("bootstrap.servers"):
-        raise SettingsError(["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"])
+    settings.require_brokers()
     loop = make(settings)
     end_on_signals(loop)
     loop.start()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -17,6 +19,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
+
+from orchestration.settings import rejected
+from publisher import RejectedPropertiesError
+from publisher.clients import make_client
+from publisher.redaction import redact
+from publisher.trouble import kafka_error
+
+_Client = TypeVar("_Client")
 
 _TIMEOUT_SECONDS = 10.0
 
@@ -67,26 +77,33 @@ class Partition:
 class Cluster:
     """A Kafka cluster, asked through one admin client, and for each consumer group through one of its own.
 
-    Every method raises ClusterError when Kafka gives no answer.
+    Every method raises ClusterError when Kafka gives no answer. Making one raises SettingsError for properties that a client doesn't take.
     """
 
     def __init__(self, kafka: Mapping[str, str], timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         self._timeout = timeout_seconds
         self._refused: KafkaError | None = None
-        # its own complaints about a broker that is away would come every second, between the loop's own lines
-        self._properties: dict[str, Any] = {"log_level": "0", **kafka, "error_cb": self._hear}
+        self._unreached: tuple[KafkaError, float] | None = None
+        self._kafka = kafka
+        self._properties: dict[str, Any] = {**kafka, "error_cb": self._hear}
         self._admin = self._new_admin()
         self._keepers: dict[str, Consumer] = {}
 
     def _new_admin(self) -> AdminClient:
-        return AdminClient({**self._properties}, logger=_Silent())
+        return self._client(AdminClient, {})
+
+    def _client(self, client: Callable[..., _Client], properties: Mapping[str, str]) -> _Client:
+        try:
+            return make_client(client, {**self._properties, **properties}, self._kafka)
+        except RejectedPropertiesError as error:
+            raise rejected(error) from None
 
     def topic_names(self) -> list[str]:
         """All topics that may be seen, without Kafka's internal ones."""
         try:
             topics = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
-            raise self._unanswered("list its topics", error) from error
+            raise self._unanswered("list its topics", error) from None
         return sorted(name for name in topics if not name.startswith("__"))
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -107,7 +124,7 @@ class Cluster:
                 topic_id = str(description.topic_id)
                 found[name] = Topic(name, f"{NO_ID}{name}" if topic_id == _ID_OF_NONE else topic_id, len(description.partitions))
         except KafkaException as error:
-            raise self._unanswered(f"describe {', '.join(wanted[:3])}", error) from error
+            raise self._unanswered(f"describe {', '.join(wanted[:3])}", error) from None
         return found
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -134,7 +151,7 @@ class Cluster:
                 request_timeout=self._timeout,
             )
         except KafkaException as error:
-            raise self._unanswered("say where its partitions end", error) from error
+            raise self._unanswered("say where its partitions end", error) from None
         for where, partition in wanted.items():
             try:
                 offset = futures[where].result().offset
@@ -145,7 +162,7 @@ class Cluster:
                 if offset >= 0:
                     found[partition] = offset
         if not found:
-            raise self._unanswered("say where its partitions end", reason) from reason
+            raise self._unanswered("say where its partitions end", reason) from None
         return found
 
     def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:
@@ -173,7 +190,7 @@ class Cluster:
                 asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=self._timeout)
                 read[name] = {where.topic for where in asked[name].result().topic_partitions}
         except KafkaException as error:
-            raise self._unanswered("list its consumer groups", error) from error
+            raise self._unanswered("list its consumer groups", error) from None
         return read
 
     def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
@@ -185,12 +202,12 @@ class Cluster:
         asked = [TopicPartition(topic, number) for topic, number in partitions]
         keeper: Consumer | None = None
         try:
-            keeper = self._keepers.pop(group, None) or Consumer({**self._properties, "group.id": group, "enable.auto.commit": "false"})
+            keeper = self._keepers.pop(group, None) or self._client(Consumer, {"group.id": group, "enable.auto.commit": "false"})
             found = self._committed(keeper, asked)
         except KafkaException as error:
             if keeper is not None:
                 keeper.poll(0)  # hears what happened in the background
-            raise self._unanswered(f"say how far the consumer group {group} is", error) from error
+            raise self._unanswered(f"say how far the consumer group {group} is", error) from None
         keeper.poll(0)
         if len(self._keepers) < _KEPT_GROUPS:
             self._keepers[group] = keeper
@@ -226,25 +243,50 @@ class Cluster:
                 future.result()
                 said[name] = None
             except KafkaException as error:
-                said[name] = str(error.args[0].str())
+                said[name] = redact(kafka_error(error).str(), self._kafka)
         return said
 
     def _hear(self, error: KafkaError) -> None:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._refused = error
+        elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
+            self._unreached = (error, time.monotonic())
 
     def _unanswered(self, what: str, error: KafkaException) -> ClusterError:
-        """Why there is no answer. A refused login is told in the background, while the call that waits for it only gets no connection."""
+        """Why there is no answer.
+
+        A refused login, an address that can't be resolved and a connection that is closed at once are told in the background, while the
+        call that waits for them only gets no connection.
+        """
         self._admin.poll(0)
-        reason, self._refused = self._refused or error.args[0], None
-        if error.args[0].code() == KafkaError._TIMED_OUT:
+        said = kafka_error(error)
+        reason, self._refused = self._refused, None
+        if reason is None and said.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and self._unreached is not None:
+            unreached, heard = self._unreached
+            reason = unreached if time.monotonic() - heard <= self._timeout + 1 else None
+        reason = reason or said
+        if said.code() == KafkaError._TIMED_OUT:
             # librdkafka goes on asking the connection that it had to a group's coordinator, though the broker has long been back
             self._admin = self._new_admin()
-        return ClusterError(f"Kafka did not {what}: {f'{reason.str()} ({reason.name()})' if isinstance(reason, KafkaError) else reason}")
+        why = redact(reason.str(), self._kafka)
+        if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (address := self._wants_tls()):
+            why = f"{address} asks for TLS: set security.protocol to ssl or sasl_ssl"
+        return ClusterError(f"Kafka did not {what}: {why} ({reason.name()})")
 
-
-class _Silent:
-    """A logger that says nothing."""
-
-    def log(self, *_: object) -> None:
-        """Says nothing."""
+    def _wants_tls(self) -> str | None:
+        """The first of the addresses, where it answers in TLS and is spoken to without: librdkafka sees no more than that it hangs up."""
+        first = self._kafka.get("bootstrap.servers", "").split(",")[0].strip().rpartition("://")[2]
+        host, _, port = first.rpartition(":")
+        if "ssl" in self._kafka.get("security.protocol", "plaintext").lower() or not port.isdecimal():
+            return None
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=1) as plain, context.wrap_socket(plain):
+                return first
+        except ssl.SSLError as error:
+            # refused, but in TLS
+            return first if "ALERT" in (error.reason or "") else None
+        except (OSError, OverflowError):
+            return None

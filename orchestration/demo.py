@@ -20,15 +20,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.broker import Broker, BrokerSettings
-from orchestration.check import HEADER_ROOM_BYTES
 from orchestration.clock import wall_clock
 from orchestration.cluster import Cluster, Partition
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.log_lines import LogLines
 from orchestration.loop import Loop, Tick
 from orchestration.operators import Wish, keep, select_deliveries, shown
-from orchestration.query import print_rows, printable, query
+from orchestration.output import console, errors, printable
+from orchestration.query import print_rows, query
 from orchestration.settings import Settings, load_settings
+from orchestration.topics import HEADER_ROOM_BYTES
+from publisher.clients import make_client
 
 _TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
 # One partition, as a command's records are read in the order in which they were written.
@@ -42,7 +44,7 @@ _RECOVERED_AFTER_SECONDS = 3
 # How long the demo waits for that, at most.
 _RECOVERY_SECONDS = 60
 
-_say = Console(stderr=True, highlight=False, soft_wrap=True)
+_say = errors()
 
 
 @dataclass
@@ -159,7 +161,7 @@ def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[st
 
 def _show(loop: Loop, progress: Progress) -> None:
     """Turns the loop, with a live table where there is a terminal and a line now and then where there is none."""
-    console = Console()
+    screen = console(None)
 
     def on_tick(tick: Tick) -> None:
         progress.ticks += 1
@@ -169,8 +171,8 @@ def _show(loop: Loop, progress: Progress) -> None:
             progress.tick_ms.append(sum(tick.step_ms.values()))
 
     loop.on_tick = on_tick
-    if console.is_terminal:
-        with Live(get_renderable=progress.table, console=console, refresh_per_second=4):
+    if screen.is_terminal:
+        with Live(get_renderable=progress.table, console=screen, refresh_per_second=4):
             loop.run()
         return
     last = 0.0
@@ -246,7 +248,7 @@ def _reported_message(headers: dict[str, str]) -> str:
 
 def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
     """Prints the three questions and their answers, and what to do next; returns whether nothing went wrong."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    screen = console(160)
     settings = loop.settings
     clean = not findings.lost and not findings.early and not findings.twice
     for question, analysis in (
@@ -256,20 +258,20 @@ def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
     ):
         text = (settings.project / "dbt_project" / "analyses" / f"{analysis}.sql").read_text(encoding="utf-8")
         rows = query(loop.spark, loop.schema, loop.dbt.compiled(text), 100)
-        console.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
-        print_rows(rows, "table", console)
+        screen.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
+        print_rows(rows, "table", screen)
         if analysis == "what_went_wrong":
             clean = clean and all(int(count) == 0 for what, count in rows.rows if what != "dead without a dead letter")
-    console.print(_lateness(loop, progress))
-    console.print(
+    screen.print(_lateness(loop, progress))
+    screen.print(
         f"\nIn the topics themselves: {findings.orders} orders, {findings.retries} retries, {findings.dead} dead letters; "
         f"lost {len(findings.lost)}, early {findings.early}, twice {findings.twice}."
     )
-    kept_as = _dry_run(loop, console)
+    kept_as = _dry_run(loop, screen)
     elsewhere = settings.home != Path.cwd() / ".redrive"
     home = f" --home {settings.home}" if elsewhere else ""
     environment = f"REDRIVE_HOME={settings.home} " if elsewhere else ""
-    console.print(
+    screen.print(
         f"""
 [bold]Next[/bold], on the state that is left:
   uv run redrive sql{home} "select state, count(*) from messages group by state"
@@ -302,17 +304,17 @@ def _lateness(loop: Loop, progress: Progress) -> str:
     )
 
 
-def _dry_run(loop: Loop, console: Console) -> str:
+def _dry_run(loop: Loop, screen: Console) -> str:
     """Shows what it would be to send the dead letters of a bug again once it is mended; returns the name that the list is kept by."""
     dead = DeadLetters(loop.settings)
     listed = select_deliveries(dead, "redrive", Selection(state="open", error_class="KeyError"), None)
     wish = Wish("redrive", "the demo", "demo")
-    console.print("\n[bold]What would be sent again, if the bug behind KeyError were mended?[/bold]  (a dry run: nothing is sent)")
+    screen.print("\n[bold]What would be sent again, if the bug behind KeyError were mended?[/bold]  (a dry run: nothing is sent)")
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(loop.seeds, wish, listed, wall_clock()):
+    for what, counts in shown(loop.settings, loop.seeds, wish, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, str(count), escape(printable(name)))
-    console.print(table)
+    screen.print(table)
     return keep(loop.settings.home, listed)
 
 
@@ -346,7 +348,8 @@ def _make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, i
 
 def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Any:
     """The committed records of topics since the demo began: topic, headers, timestamp in ms, value."""
-    consumer = Consumer({**kafka, "group.id": "redrive.demo", "isolation.level": "read_committed", "enable.partition.eof": True})
+    own = {"group.id": "redrive.demo", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = make_client(Consumer, {**kafka, **own}, kafka)
     partitions = [TopicPartition(where.topic, where.partition, offset) for where, offset in begins.items() if where.topic in topics]
     consumer.assign(partitions)
     open_partitions = len(partitions)

@@ -21,7 +21,8 @@ from rich.text import Text
 from orchestration.catalog import missing_tables, without_tables
 from orchestration.clock import literal, parse_moment
 from orchestration.explain import history
-from orchestration.query import Rows, printable, query
+from orchestration.output import printable
+from orchestration.query import Rows, query
 from orchestration.rows import as_dicts, collected, iterated
 from orchestration.settings import Settings
 from orchestration.spark import schema, session_to_ask
@@ -138,6 +139,20 @@ class DeadLetters:
         """A condition that can do nothing but filter, as it came. Raises DlqError for anything else, and for what can't be parsed."""
         return None if where is None else _checked(self._spark, where)
 
+    def checked_pattern(self, option: str, wanted: str | None) -> str | None:
+        """A name, or a regular expression that begins with ^, as it came. Raises DlqError for one that can't be read."""
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+        if wanted is not None and wanted.startswith("^"):
+            try:
+                # Java's own reading: the tables are asked by it
+                self._spark._jvm.java.util.regex.Pattern.compile(wanted)  # type: ignore[union-attr]
+            except Py4JJavaError as error:
+                said = error.java_exception
+                where = f" at character {said.getIndex() + 1}" if said.getIndex() >= 0 else ""
+                raise DlqError(f"{option} {wanted!r} is no regular expression: {said.getDescription()}{where}") from None
+        return wanted
+
     def find(self, selection: Selection, limit: int) -> Rows:
         """Dead letters, the latest first."""
         return self._query(f"select {', '.join(_LISTED)} from stranded_messages", selection, "order by dead_at desc, message_id", limit)
@@ -180,7 +195,7 @@ class DeadLetters:
                     h -> coalesce(map_from_entries(collect_list(struct(hour, dead)))[{this} - make_interval(0, 0, 0, 0, h)], 0)
                 ) as by_hour
             from dead_letter_rate
-            where hour > {past} and {_matches("original_topic", topic) or "true"}
+            where hour > {past} and {_matches("original_topic", self.checked_pattern("--topic", topic)) or "true"}
             group by original_topic
             order by is_unusual desc, this_hour desc, last_24_hours desc, original_topic
             """,

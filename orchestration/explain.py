@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestration.catalog import missing_tables
 from orchestration.dbt import dbt_to_ask
+from orchestration.policies import why_not
 from orchestration.rows import collected
 from orchestration.settings import Settings
 from orchestration.spark import schema, session_to_ask
@@ -124,7 +125,7 @@ class Rulebook:
         )
         first = rows[0]
         if first["not_understood"] is not None:
-            raise ExplainError(f"{first['not_understood']!r} is not understood in {definition!r}: docs/policies.md has the grammar")
+            raise ExplainError(why_not(definition, first["not_understood"]))
         waits: list[Wait] = []
         for row in rows:
             if first["max_attempts"] is not None and row["failure"] >= first["max_attempts"]:

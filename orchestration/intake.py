@@ -26,6 +26,8 @@ from orchestration.records import LAST_MILLIS, RECORDS, UnreadError, read_record
 from orchestration.seeds import Row, topic_matches
 from orchestration.settings import Settings
 from orchestration.spark import FROM_KAFKA, java_errors
+from publisher import RejectedPropertiesError
+from publisher.clients import make_client
 
 log = logging.getLogger(__name__)
 
@@ -186,13 +188,12 @@ class Intake:
             return
         try:
             if self._committer is None:
-                self._committer = Consumer(
-                    {**self.settings.kafka_properties, "group.id": self.settings.group, "enable.auto.commit": "false"}
-                )
+                kafka = self.settings.kafka_properties
+                self._committer = make_client(Consumer, {**kafka, "group.id": self.settings.group, "enable.auto.commit": "false"}, kafka)
             # the answer to the commit before: each is a copy of the list, and would wait there for ever
             self._committer.poll(0)
             self._committer.commit(offsets=offsets, asynchronous=True)
-        except KafkaException as error:
+        except (KafkaException, RejectedPropertiesError) as error:
             log.debug("offsets were not committed: %s", error)
 
     def use(self, sources: tuple[Row, ...]) -> None:

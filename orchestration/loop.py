@@ -35,14 +35,16 @@ from orchestration.intake import COMMANDS, Intake
 from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.metrics import Metrics, Turn, error_name
 from orchestration.outlet import Outlet, OutletError
+from orchestration.output import redacted
 from orchestration.presence import Presence
-from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Unrecorded, UnrecordedError, Window
+from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Stop, Unrecorded, UnrecordedError, Window
 from orchestration.rows import collected
 from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
 from orchestration.settings import Settings
 from orchestration.spark import in_short, start_session
 from orchestration.spark import schema as schema_of
 from orchestration.status import Status, text, write_status
+from orchestration.topics import TopicMaker
 from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, refuse_superseded, take_charge
 from publisher import SettingsError as PublisherSettingsError
 
@@ -64,6 +66,9 @@ _SAYS_EVERY = 60.0
 # The first pause after trouble, and the longest: doubled in between.
 _PAUSE = timedelta(seconds=1)
 _LONGEST_PAUSE = timedelta(seconds=60)
+
+# Topics that are looked at for how wide a missing destination must be: a shared one is for many.
+_ORIGINALS = 100
 
 # Where announcements have got to, among the positions.
 _ANNOUNCED = "announced"
@@ -187,6 +192,7 @@ class Loop:
         self._prepare_tables()
         self.cluster = Cluster(self.settings.kafka_properties)
         self._presence = Presence(self.settings.home)
+        self.topic_maker = TopicMaker(self.cluster, self.settings)
         self._rules_hash: str | None = None
         if not self._take_over():
             return
@@ -1034,9 +1040,19 @@ class Loop:
             if stop.topic is None:
                 self._say("sends", f"nothing can be sent, and nothing is charged for it: {stop.reason}")
                 return None
-            stops[stop.topic] = stop.reason
+            stops[stop.topic] = self._missing(stop) if stop.is_missing and self.settings.create_topics else stop.reason
         self._well("sends")
         return stops
+
+    def _missing(self, stop: Stop) -> str:
+        """Makes a destination that is missing, for the topics of what waits for it: the next try finds it. Returns why it took nothing."""
+        assert stop.topic is not None
+        now, floor = self.clock.now(), self._lowest_floor()
+        what = Due.within([Window(stop.topic, floor, now)], now)
+        rows = self.publisher.due(what, self.publisher.waiting(what)).select("original_topic").distinct()
+        originals = [row["original_topic"] for row in collected(rows, _ORIGINALS) if row["original_topic"]]
+        objection = self.topic_maker.make(stop.topic, originals)
+        return stop.reason if objection is None else f"{stop.reason}; it is not made: {objection}"
 
     def _postpone(self, published: Published) -> None:
         if published.open_since and published.open_until:
@@ -1191,6 +1207,7 @@ class Loop:
 
     def _say(self, what: str, why: str) -> None:
         now = self.clock.now()
+        why = redacted(why)
         before = self._trouble.get(what)
         self._trouble[what] = before.prolonged(why, now) if before else Pause(why, now + _PAUSE)
         if before is None or before.why != why:

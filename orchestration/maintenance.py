@@ -7,7 +7,6 @@ It may run beside the loop, in another process: it rewrites only what no step of
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import sys
@@ -21,12 +20,12 @@ from typing import Final, Literal, TypeVar
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
-from rich.console import Console
 from rich.table import Table
 
 from orchestration.catalog import left_behind, missing_tables
 from orchestration.clock import literal
 from orchestration.ledgers import APPEND
+from orchestration.output import as_json, console, one_line
 from orchestration.rows import collected
 from orchestration.settings import Settings
 from orchestration.spark import schema as schema_of
@@ -126,7 +125,7 @@ def print_report(report: MaintenanceReport, output: Literal["table", "json"]) ->
     """Prints to standard output, a line or an object for each table."""
     if output == "json":
         for done in report.tables:
-            print(json.dumps(asdict(done)))
+            print(as_json(asdict(done)))
         return
     table = Table(box=None, pad_edge=False)
     for name in (
@@ -149,10 +148,10 @@ def print_report(report: MaintenanceReport, output: Literal["table", "json"]) ->
             *(f"{count:,}" for count in (done.rows_purged, done.files_rewritten, done.manifests_rewritten, done.snapshots_expired)),
             *(f"{count:,}" for count in (done.orphans_removed, done.milliseconds)),
         )
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    console(200).print(table)
     for done in report.tables:
         if done.left:
-            print(f"{done.table}: left for the next run: {done.left}", file=sys.stderr)
+            print(one_line(f"{done.table}: left for the next run: {done.left}"), file=sys.stderr)
 
 
 def rewrites(settled: Settled | None) -> dict[str, Rewrite]:

@@ -30,6 +30,7 @@ from prometheus_client.registry import Collector
 from pyspark.sql import Row, SparkSession
 
 from orchestration.clock import literal
+from orchestration.output import printable
 from orchestration.rows import collected
 from orchestration.settings import Settings
 from orchestration.spark import in_short
@@ -356,7 +357,7 @@ def _label(value: str | None) -> str:
     """Text that somebody else wrote, as a label: short, and without what would break a line or is no text."""
     if value is None:
         return NONE
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in value[:_LETTERS])
+    return printable(value[:_LETTERS]).replace("\n", "\ufffd")
 
 
 def _histogram(metric: Metric, values: Mapping[Labels, tuple[Sequence[int], float]]) -> Family:

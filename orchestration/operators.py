@@ -24,7 +24,11 @@ from orchestration.clock import parse_duration, parse_moment
 from orchestration.cluster import Cluster
 from orchestration.dlq import DeadLetters, Selection
 from orchestration.seeds import Seeds, is_source, topic_from_template
-from orchestration.settings import Settings
+from orchestration.settings import Settings, rejected
+from publisher import RejectedPropertiesError
+from publisher.clients import make_client
+from publisher.redaction import redact
+from publisher.trouble import kafka_error
 
 MOST = 1_000_000
 """The longest list of one command. The model command_records knows it, too."""
@@ -143,7 +147,11 @@ def check_wish(settings: Settings, seeds: Seeds, wish: Wish) -> None:
     assert wish.to is not None
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", wish.to):
         raise CommandError(f"--to {wish.to!r}: retry, original, or the name of a topic")
-    if wish.to == settings.commands_topic or is_source(seeds, wish.to):
+    if settings.is_internal(wish.to):
+        raise CommandError(
+            f"--to {wish.to}: it is an internal topic, and no message is sent there (docs/configuration.md, protected_topics)"
+        )
+    if is_source(seeds, wish.to):
         raise CommandError(f"--to {wish.to}: it is read by redrive itself, and what is sent there would come back")
 
 
@@ -196,33 +204,34 @@ def triage(dead: DeadLetters) -> list[tuple[Wish, list[Listed]]]:
     return [(Wish("redrive", f"{rule}: {why}", BY_RULES), listed) for (rule, why), listed in by_rule.items()]
 
 
-def destinations(seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Counter[str]:
+def destinations(settings: Settings, seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Counter[str]:
     """Where the messages of a redrive would go, by today's seeds: how many by topic, or by why they would be refused."""
     found: Counter[str] = Counter()
     known: dict[tuple[str | None, ...], str] = {}
     for one in listed:
         kind = (one.original_topic, one.consumer_group, one.error_kind, one.state)
         if kind not in known:
-            known[kind] = _destination(seeds, one, to)
+            known[kind] = _destination(settings, seeds, one, to)
         found[known[kind]] += 1
     return found
 
 
-def _destination(seeds: Seeds, one: Listed, to: str | None) -> str:
+def _destination(settings: Settings, seeds: Seeds, one: Listed, to: str | None) -> str:
     if one.state == "refused":
         return "decided anew" if to in (None, "retry") else "refused: --to is for dead letters"
     if to not in (None, "retry", "original"):
         return str(to)
     if one.original_topic is None or is_source(seeds, one.original_topic):
         return "refused: no original topic is known"
-    if to == "original":
-        return one.original_topic
-    route = route_for(seeds, one.original_topic, one.consumer_group, one.error_kind)
-    if route is None:
-        return "refused: no route"
-    if one.consumer_group is None and "{group}" in route["retry_topic"]:
-        return one.original_topic
-    topic = topic_from_template(route["retry_topic"], one.original_topic, one.consumer_group, one.error_kind)
+    topic = one.original_topic
+    if to != "original":
+        route = route_for(seeds, one.original_topic, one.consumer_group, one.error_kind)
+        if route is None:
+            return "refused: no route"
+        if one.consumer_group is not None or "{group}" not in route["retry_topic"]:
+            topic = topic_from_template(route["retry_topic"], one.original_topic, one.consumer_group, one.error_kind)
+    if settings.is_internal(topic):
+        return "refused: an internal topic"
     return "refused: a source reads it" if is_source(seeds, topic) else topic
 
 
@@ -304,7 +313,7 @@ def write(settings: Settings, command: str, values: Sequence[bytes], told: Told 
     if settings.transactions:
         said["transactional.id"] = f"{settings.transactional_prefix}.{settings.instance}.command-{command}"
     try:
-        producer = Producer(said)
+        producer = make_client(Producer, said, settings.kafka_properties)
         if settings.transactions:
             producer.init_transactions(_PATIENCE)
             producer.begin_transaction()
@@ -314,11 +323,15 @@ def write(settings: Settings, command: str, values: Sequence[bytes], told: Told 
             producer.poll(0)
         left = producer.flush(_PATIENCE)
         if problems or left:
-            raise CommandError(f"{settings.commands_topic}: {problems[0] if problems else f'no answer within {_PATIENCE} s'}")
+            why = redact(problems[0], settings.kafka_properties) if problems else f"no answer within {_PATIENCE} s"
+            raise CommandError(f"{settings.commands_topic}: {why}")
         if settings.transactions:
             producer.commit_transaction(_PATIENCE)
+    except RejectedPropertiesError as error:
+        raise rejected(error) from None
     except KafkaException as error:
-        raise CommandError(f"{settings.commands_topic}: {error.args[0].str()}") from error
+        # not with its cause, whose text may have a part of a secret in it
+        raise CommandError(f"{settings.commands_topic}: {redact(kafka_error(error).str(), settings.kafka_properties)}") from None
 
 
 def _parts(listed: Sequence[Listed]) -> Iterator[list[Listed]]:
@@ -350,7 +363,9 @@ def _sha256(text: str) -> str:
 # ---------- shown before it is done
 
 
-def shown(seeds: Seeds, wish: Wish, listed: Sequence[Listed], now: datetime) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+def shown(
+    settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], now: datetime
+) -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """What a list is made of: how many, by topic, by class, by age, and where a redrive would go; each the most frequent first."""
     yield "messages", [(wish.what, len(listed))]
     yield "topic", Counter(one.original_topic or "-" for one in listed).most_common(20)
@@ -358,7 +373,7 @@ def shown(seeds: Seeds, wish: Wish, listed: Sequence[Listed], now: datetime) -> 
     ages = Counter(_age(one.since, now) for one in listed)
     yield "age", [(age, ages[age]) for age in (*_AGES, "unknown") if ages[age]]
     if wish.what == "redrive":
-        yield "would go to", destinations(seeds, listed, wish.to).most_common(20)
+        yield "would go to", destinations(settings, seeds, listed, wish.to).most_common(20)
 
 
 _AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": None}

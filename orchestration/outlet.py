@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from orchestration.cluster import Cluster
+from publisher import RejectedPropertiesError
+from publisher.clients import make_client
 from publisher.redaction import redact
 from publisher.trouble import kafka_error, untangled
 
@@ -44,7 +46,8 @@ class Outlet:
             raise OutletError(f"{self.topic}: there is no such topic")
         try:
             if producer is None:
-                producer = Producer({**self.kafka, "enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": _PATIENCE * 1000})
+                own = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": _PATIENCE * 1000}
+                producer = make_client(Producer, {**self.kafka, **own}, self.kafka)
             with untangled():
                 for key, value in records:
                     while True:
@@ -56,10 +59,11 @@ class Outlet:
                     producer.poll(0)
                     told += 1
                 left = producer.flush(_PATIENCE)
+        except RejectedPropertiesError as error:
+            raise OutletError(f"{self.topic}: {error}") from None
         except KafkaException as error:
-            # of a rejected property the text has the value
             raise OutletError(f"{self.topic}: {redact(kafka_error(error).str(), self.kafka)}") from None
         if problems or left:
-            raise OutletError(f"{self.topic}: {problems[0] if problems else f'no answer within {_PATIENCE} s'}")
+            raise OutletError(f"{self.topic}: {redact(problems[0], self.kafka) if problems else f'no answer within {_PATIENCE} s'}")
         self._producer = producer
         return told

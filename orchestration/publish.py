@@ -18,7 +18,7 @@ from orchestration.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.rows import collected, iterated
 from orchestration.spark import in_short
 from publisher import READY, RESULTS, PublisherSettings, publish, superseded_by
-from publisher.contract import DELIVERED, FAILED, STOPPED, SUPERSEDED, UNKNOWN
+from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, STOPPED, SUPERSEDED, UNKNOWN
 from publisher.publishing import epoch_ms
 
 # How far ahead a step looks for the next due time, so that the loop knows how long it may sleep.
@@ -124,6 +124,8 @@ class Stop:
     reason: str
     superseded_by: int | None = None
     """The generation that has taken over, where that is the reason."""
+    is_missing: bool = False
+    """Whether there is no such topic."""
 
 
 @dataclass(frozen=True)
@@ -331,12 +333,13 @@ def _published(results: DataFrame, seen: dict[str, Any], upto: datetime, *, comp
     """What a step did, by what was counted while the results came in."""
     stops: tuple[Stop, ...] = ()
     if seen[STOPPED]:
-        rows = results.where(F.col("outcome") == STOPPED).select("topic", "error_name", "error_message").distinct().collect()
+        rows = results.where(F.col("outcome") == STOPPED).select("topic", "error_code", "error_name", "error_message").distinct().collect()
         stops = tuple(
             Stop(
                 row["topic"],
                 f"{row['error_message']} ({row['error_name']})",
                 superseded_by(row["error_message"]) if row["error_name"] == SUPERSEDED else None,
+                row["error_code"] in MISSING_TOPIC,
             )
             for row in rows
         )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from orchestration.output import as_json, console, printable
 from orchestration.settings import Settings
 
 
@@ -53,9 +54,11 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
 
 def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     """Runs a select in a session, with the schema's tables under their own names."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from orchestration.rows import collected
+    from orchestration.spark import in_short
 
     try:
         spark.sql(f"use {schema}")
@@ -63,20 +66,23 @@ def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
         rows = collected(frame, limit + 1)
     except PySparkException as error:
         raise QueryError(str(error).split("\n\nJVM")[0].split("; line")[0].strip()) from error
+    except Py4JJavaError as error:
+        # what fails while rows are read has no class of its own in Python
+        raise QueryError(in_short(error)) from error
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
 
 
-def print_rows(rows: Rows, output: Literal["table", "json"], console: Console | None = None) -> None:
+def print_rows(rows: Rows, output: Literal["table", "json"], screen: Console | None = None) -> None:
     """Prints to standard output; that there is more goes to standard error."""
     if output == "json":
         for row in rows.rows:
-            print(json.dumps(dict(zip(rows.columns, (_plain(value) for value in row), strict=True)), ensure_ascii=False))
+            print(as_json(dict(zip(rows.columns, (_plain(value) for value in row), strict=True))))
     else:
         table = Table(*rows.columns, box=None, pad_edge=False, header_style="bold")
         for row in rows.rows:
             table.add_row(*(_shown(value) for value in row))
         # a pipe has no width: nothing is cut there
-        (console or Console(width=None if sys.stdout.isatty() else 400)).print(table)
+        (screen or console()).print(table)
     say_more(rows)
 
 
@@ -111,11 +117,6 @@ def _shown(value: Any) -> str:
     return printable(text).replace("[", r"\[")
 
 
-def printable(text: str) -> str:
-    """Text that tells a terminal nothing but letters: what comes in reports may be anybody's."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in text)
-
-
 def _without_literals(text: str) -> str:
     return re.sub(r"'(?:[^'\\]|\\.|'')*'", "''", text)
 
@@ -131,4 +132,4 @@ def first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-__all__: Sequence[str] = ("QueryError", "Rows", "first_of", "print_rows", "printable", "query", "say_more", "select")
+__all__: Sequence[str] = ("QueryError", "Rows", "first_of", "print_rows", "query", "say_more", "select")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,7 +123,8 @@ def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[st
     optional = _DEFAULTS.get(path.stem, {})
     if len(set(header)) < len(header) or set(header) - optional.keys() != columns.keys() - optional.keys():
         allowed = ", ".join([name for name in columns if name not in optional] + [f"{name} (may be left out)" for name in optional])
-        problems.append(f"{path}:1: the columns are {', '.join(header) or 'none'}; they must be {allowed}")
+        wrong = "; ".join(_column_names(header, columns, optional))
+        problems.append(f"{path}:1: the columns are {', '.join(header) or 'none'}; they must be {allowed}: {wrong}")
         return
     for cells in reader:
         if not cells:
@@ -140,6 +142,22 @@ def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[st
             if objection:
                 problems.append(f"{path}:{row.line}: {column} is {row[column]!r}: {objection}")
         yield row
+
+
+def _column_names(header: list[str], columns: Iterable[str], optional: Iterable[str]) -> Iterator[str]:
+    """What is wrong with each name in the first line of a seed, and what is missing there."""
+    for place, name in enumerate(header):
+        if name in header[:place]:
+            yield f"the column {name!r} stands twice"
+        elif name not in columns and name.strip() in columns:
+            yield f"the column {name!r} has blanks around its name: it must be {name.strip()!r}, as dbt takes them for a part of it"
+        elif name not in columns:
+            near = difflib.get_close_matches(name.strip().lower(), [*columns], n=1)
+            yield f"there is no column {name!r}{f'; did you mean {near[0]!r}?' if near else ''}"
+    written = {name.strip() for name in header}
+    for name in columns:
+        if name not in written and name not in optional:
+            yield f"the column {name!r} is missing"
 
 
 def _between(directory: Path, rows: Mapping[str, tuple[Row, ...]]) -> Iterator[str]:

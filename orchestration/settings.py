@@ -47,23 +47,21 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from orchestration.output import hide
+from publisher.errors import RejectedPropertiesError
+from publisher.redaction import MASK, SecretText, is_secret, secrets_of
+
 _PREFIX: Final = "REDRIVE_"
 _CONFIG_VARIABLE: Final = "REDRIVE_CONFIG"
 _CONFIG_FILE: Final = "redrive.toml"
 _TABLES: Final = ("kafka", "kafka_java")
 _PATHS: Final = ("home", "project", "seeds")
-_HIDDEN: Final = "***"
+
+# What the SQL reads beside the settings themselves: left in the environment by dbt_environment.
+_FOR_SQL: Final = {"REDRIVE_INTERNAL_TOPICS"}
 
 # The few properties of librdkafka that are not spelled with dots: the environment can't tell them from the rest.
 _WITH_UNDERSCORES: Final = {"log_level"}
-
-# What must not be shown, by its name. `key` alone would hide too much: ssl.key.location is a path.
-_SECRET_NAME: Final = re.compile(
-    r"password|passwd|secret|token(?!\.endpoint)|jaas|credential|user\.info|oauthbearer\.config"
-    r"|ssl\.key\.pem|keystore\.key$|private|api\.key|assertion",
-    re.IGNORECASE,
-)
-_SECRET_VALUE: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
 
 
 class SettingsError(Exception):
@@ -87,20 +85,7 @@ class Properties(dict[str, str]):
 
 def redacted(properties: Mapping[str, str]) -> dict[str, str]:
     """The same properties, fit for a log: a value that is secret by its name or its look is ``***``."""
-    return {name: _HIDDEN if _is_secret(name, value) else value for name, value in properties.items()}
-
-
-def _is_secret(name: str, value: str) -> bool:
-    return isinstance(value, _FromFile) or bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
-
-
-class _FromFile(str):
-    """A value that was read from a file: whoever keeps one apart means it to be secret, whatever its name."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return repr(_HIDDEN)
+    return {name: MASK if is_secret(name, value) else value for name, value in properties.items()}
 
 
 def _property_value(value: object) -> str:
@@ -115,7 +100,7 @@ def _property_value(value: object) -> str:
         return value
     path = Path(value.removeprefix("file:")).expanduser()
     try:
-        return _FromFile(path.read_text(encoding="utf-8").rstrip("\r\n"))
+        return SecretText(path.read_text(encoding="utf-8").rstrip("\r\n"))
     except OSError as error:
         raise ValueError(f"names the file {path}, which can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -126,7 +111,7 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-# A validator that gives back the value itself, so that a _FromFile stays one.
+# A validator that gives back the value itself, so that a SecretText stays one.
 _Property = Annotated[Any, BeforeValidator(_property_value)]
 _KafkaProperties = Annotated[dict[str, _Property], AfterValidator(Properties), PlainSerializer(redacted, return_type=dict[str, str])]
 _AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
@@ -171,6 +156,12 @@ class Settings(BaseSettings):
     """The topic that operators' commands come through; see docs/redrive.md. Empty: none are obeyed. No topic yet: none have come."""
     gates_topic: _TopicOrNone = ""
     """A topic on which it is told which gates are closed, as JSON by scope; see docs/gates.md. Empty: it is not told."""
+    protected_topics: Annotated[str, StringConstraints(pattern=r"^ *([A-Za-z0-9._-]{1,249}\*?( +|$))*$")] = "redrive.commands"
+    """Topics that no message is sent to, beside this installation's own: another one's. Names, with blanks between; * ends a prefix."""
+    create_topics: bool = False
+    """Whether the loop makes retry and dead letter topics that are missing, each with as many partitions as the original."""
+    create_topics_replication: Annotated[int, Field(ge=-1, le=100)] = -1
+    """The replication factor of topics that redrive makes. -1: the brokers' default."""
     gate_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """How many messages a second an opened gate lets go of those that it held."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30
@@ -217,6 +208,18 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
+    def internal_topics(self) -> tuple[str, ...]:
+        """What no message is sent to, beside topics that begin with an underscore: names, of which * may end one for all that begin so."""
+        own = (self.commands_topic, self.decisions_topic, self.gates_topic)
+        return tuple(dict.fromkeys((*filter(None, own), *self.protected_topics.split())))
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether no message is sent to a topic, whoever asks for it: as the macro is_internal_topic decides it."""
+        return topic.startswith("_") or any(
+            topic.startswith(name[:-1]) if name.endswith("*") else topic == name for name in self.internal_topics
+        )
+
+    @property
     def catalog(self) -> Path:
         """The SQLite file of the Iceberg catalog."""
         return self.home / "catalog.db"
@@ -259,7 +262,7 @@ class Settings(BaseSettings):
         return {
             "REDRIVE_HOME": str(self.home),
             "REDRIVE_SEEDS": str(self.seeds),
-            "REDRIVE_COMMANDS_TOPIC": self.commands_topic,
+            "REDRIVE_INTERNAL_TOPICS": " ".join(self.internal_topics),
             "REDRIVE_ERROR_STACK_BYTES": str(self.error_stack_bytes),
         }
 
@@ -292,6 +295,13 @@ class Settings(BaseSettings):
         """
         return Properties({"log_level": "0", **self.kafka})
 
+    def require_brokers(self) -> None:
+        """Raises SettingsError where nobody has said where Kafka is: whatever else a command does first would be for nothing."""
+        if not self.kafka.get("bootstrap.servers"):
+            raise SettingsError(
+                ["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"]
+            )
+
     @property
     def kafka_java_properties(self) -> Properties:
         """For Spark's Kafka client (Java): derived from ``kafka``, overlaid with ``kafka_java``.
@@ -299,6 +309,11 @@ class Settings(BaseSettings):
         Without the prefix ``kafka.`` that Spark's options have. Raises SettingsError for a certificate or a key that
         Java can't read.
         """
+        if (jaas := self.kafka_java.get("sasl.jaas.config")) is not None and not _LOGIN.fullmatch(jaas):
+            # Java would say which part it can't read, and so quote it
+            raise SettingsError(
+                [f'{where_set("sasl.jaas.config")}: must be a login module, a flag, options and a semicolon: MODULE required name="value";']
+            )
         # where Java's own trust store is named, librdkafka's needn't be one that Java can read
         own = {"ssl.ca.location", "ssl.ca.pem"} if self.kafka_java.keys() & _TRUST_STORES else set()
         return Properties({**to_java({name: value for name, value in self.kafka.items() if name not in own}), **self.kafka_java})
@@ -322,7 +337,9 @@ def load_settings(**changes: object) -> Settings:
     """
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     try:
-        return Settings(**given)
+        settings = Settings(**given)
+        hide({*secrets_of(settings.kafka), *secrets_of(settings.kafka_java)})
+        return settings
     except ValidationError as error:
         # `default_factory_not_called`: a default that follows from a setting that is wrong itself
         details = [item for item in error.errors(include_url=False) if item["type"] != "default_factory_not_called"]
@@ -353,7 +370,7 @@ class _Environment(_Source):
                 found[field][_property_name(rest)] = value
             elif field in self.settings_cls.model_fields and field not in _TABLES and name.isupper() and not separator:
                 found[field] = value
-            elif variable not in dbt_variables:
+            elif variable not in dbt_variables and variable not in _FOR_SQL:
                 found[variable] = value
         return {name: value for name, value in found.items() if value}
 
@@ -447,6 +464,36 @@ def _origin(name: str, key: str | None, changes: Mapping[str, object]) -> str:
     return f"{_PREFIX}{name.upper()} (not set)"
 
 
+def where_set(name: str) -> str:
+    """Where a Kafka property was set: a variable, or a line of redrive.toml; its name where nobody knows."""
+    for table in _TABLES:
+        stem = f"{_PREFIX}{table.upper()}__"
+        for variable, value in os.environ.items():
+            if variable.startswith(stem) and value and _property_name(variable.removeprefix(stem)) == name:
+                return f"{variable} ({name})"
+        path, content = _read_config()
+        if isinstance(content.get(table), dict) and name in dict(_flattened(content[table])):
+            return f'{path}{_line_of(path, table, name)}, [{table}] "{name}"'
+    return f"Kafka property {name}"
+
+
+def _line_of(path: Path, table: str, name: str) -> str:
+    """`:` and the line on which a property stands in a file of settings; nothing where it is spread over tables within tables."""
+    inside = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.strip()
+        if text.startswith("["):
+            inside = text.strip("[] ") == table
+        elif inside and text.partition("=")[0].strip().strip("\"'") == name:
+            return f":{number}"
+    return ""
+
+
+def rejected(error: RejectedPropertiesError) -> SettingsError:
+    """What a Kafka client says against its properties, with the place that each came from."""
+    return SettingsError([f"{', '.join(map(where_set, error.names))}: {error}" if error.names else str(error)])
+
+
 def _unknown(name: str) -> str:
     fields = list(Settings.model_fields)
     if not name.startswith(_PREFIX):
@@ -478,6 +525,8 @@ def _allowed(name: str) -> str:
         return "a path"
     if name in ("decisions_topic", "gates_topic", "commands_topic"):
         return "a topic's name, or empty for none"
+    if name == "protected_topics":
+        return "topics' names, with blanks between; a name that ends with * stands for all that begin so"
     if field.annotation is str:
         return "1 to 100 letters, digits, dots, hyphens and underscores"
     if field.annotation is bool:
@@ -528,6 +577,9 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_LOGIN: Final = re.compile(
+    r'\s*[\w.$]+\s+(required|requisite|sufficient|optional)(\s+[\w.]+\s*=\s*("(\\.|[^"\\])*"|[^\s";]+))*\s*;\s*', re.IGNORECASE
+)
 _KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 
 
@@ -607,7 +659,7 @@ def _key_store(kafka: Mapping[str, str]) -> dict[str, str]:
             [f"the key in {where} is not PKCS#8, which Java needs: convert it with `openssl pkcs8 -topk8 -in OLD -out NEW`"]
         )
     # As text: Java wants both in one file, and librdkafka has them in two.
-    return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": _FromFile(key)}
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": SecretText(key)}
 
 
 def _read_pem(kafka: Mapping[str, str], name: str) -> str | None:

@@ -22,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from orchestration.output import redacted
 from orchestration.settings import Settings
 
 FROM_KAFKA = "org.apache.spark.sql.kafka010."
@@ -144,7 +145,7 @@ def in_short(error: BaseException | str) -> str:
     said = [line for line in lines if line and not _STACK.match(line)]
     causes = [line for line in said if line.startswith("Caused by: ")]
     first = [line.removeprefix(": ") for line in said if line not in causes][:3]
-    return "; ".join([*first, *causes[-1:]]) or repr(error)
+    return redacted("; ".join([*first, *causes[-1:]]) or repr(error))
 
 
 @dataclass(frozen=True)

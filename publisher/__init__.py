@@ -21,21 +21,25 @@ without an answer. `failed` charges a record that was refused for what it is. A 
 says why the rows that have none were left alone. `guarantees` lists the Kafka properties that all this rests on.
 """
 
-from publisher.contract import READY, RESULTS, superseded_by
-from publisher.error_kinds import ErrorKind, Scope, classify, error_kinds_from_rows
-from publisher.errors import (
-    ContractError,
-    ContradictedPropertyError,
-    PublisherError,
-    RejectedPropertiesError,
-    SessionLostError,
-    SettingsError,
-    SupersededError,
-)
-from publisher.fence import refuse_superseded
-from publisher.generation import take_charge
-from publisher.publishing import publish
-from publisher.settings import PublisherSettings
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from publisher.contract import READY, RESULTS, superseded_by
+    from publisher.error_kinds import ErrorKind, Scope, classify, error_kinds_from_rows
+    from publisher.errors import (
+        ContractError,
+        ContradictedPropertyError,
+        PublisherError,
+        RejectedPropertiesError,
+        SessionLostError,
+        SettingsError,
+        SupersededError,
+    )
+    from publisher.fence import refuse_superseded
+    from publisher.generation import take_charge
+    from publisher.publishing import publish
+    from publisher.settings import PublisherSettings
 
 __all__ = [
     "READY",
@@ -57,3 +61,38 @@ __all__ = [
     "superseded_by",
     "take_charge",
 ]
+
+_PLACES = {
+    "publisher.contract": (
+        "READY",
+        "RESULTS",
+        "superseded_by",
+    ),
+    "publisher.error_kinds": (
+        "ErrorKind",
+        "Scope",
+        "classify",
+        "error_kinds_from_rows",
+    ),
+    "publisher.errors": (
+        "ContractError",
+        "ContradictedPropertyError",
+        "PublisherError",
+        "RejectedPropertiesError",
+        "SessionLostError",
+        "SettingsError",
+        "SupersededError",
+    ),
+    "publisher.fence": ("refuse_superseded",),
+    "publisher.generation": ("take_charge",),
+    "publisher.publishing": ("publish",),
+    "publisher.settings": ("PublisherSettings",),
+}
+_PLACE = {name: module for module, names in _PLACES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Loads a part when it is asked for: who only wants to know what is secret does without Arrow and the Kafka client (0.7 s)."""
+    if name not in _PLACE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACE[name]), name)

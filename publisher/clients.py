@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.errors import RejectedPropertiesError
 from publisher.guarantees import guarantees
-from publisher.redaction import redact
+from publisher.redaction import masked, parts_of, redact
 from publisher.settings import PublisherSettings
 from publisher.trouble import kafka_error
 
@@ -85,19 +85,17 @@ def make_producer(settings: PublisherSettings, transactional_id: str | None, bat
     }
     for alias in ("request.required.acks", "delivery.timeout.ms"):
         properties.pop(alias, None)
-    return _made(Producer, properties, settings)
+    return make_client(Producer, properties, settings.kafka)
 
 
 def make_admin(settings: PublisherSettings, background: Background) -> AdminClient:
     """An admin client. Raises RejectedPropertiesError."""
-    return _made(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings)
+    return make_client(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings.kafka)
 
 
 def make_keeper(settings: PublisherSettings, group: str, background: Background, on_commit: Callable[..., None] | None = None) -> Consumer:
     """A consumer that consumes nothing, and reads and writes a group's offsets. Raises RejectedPropertiesError."""
     properties: dict[str, Any] = {
-        # It is kept, and its lines about brokers that come and go would concern nobody.
-        "log_level": "0",
         **settings.kafka,
         "group.id": group,
         "enable.auto.commit": "false",
@@ -107,15 +105,42 @@ def make_keeper(settings: PublisherSettings, group: str, background: Background,
         "error_cb": background,
         **({} if on_commit is None else {"on_commit": on_commit}),
     }
-    return _made(Consumer, properties, settings)
+    return make_client(Consumer, properties, settings.kafka)
 
 
-def _made(client: Callable[[dict[str, Any]], _Client], properties: dict[str, Any], settings: PublisherSettings) -> _Client:
+def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> _Client:
+    """A client of Kafka, of any class: the one place where one is made. kafka: what of its properties a user has set.
+
+    Raises RejectedPropertiesError, which names the properties that are at fault and has no value of any in its text.
+    """
+    # What a client would print to standard error by itself passes no redaction, and tells nothing that its errors don't.
+    wanted = {"log_level": "0", **properties}
     try:
-        return client(properties)
-    except KafkaException as error:
-        reason = kafka_error(error).str()
-    except (TypeError, ValueError) as error:
-        reason = str(error)
+        return client(wanted)
+    except (KafkaException, TypeError, ValueError) as error:
+        reason = _reason(error)
     # Raised out here, so that the text with the rejected value does not travel along as the cause.
-    raise RejectedPropertiesError(redact(f"the Kafka client does not take its properties: {reason}", settings.kafka))
+    names = _at_fault(client, wanted, kafka)
+    # what is short may be a part of any word, and is masked where it is quoted
+    values = [part for name in names for part in (*parts_of(kafka[name]), f'"{kafka[name]}"') if len(part) > 4]
+    which = f"{', '.join(names)}: " if names else ""
+    raise RejectedPropertiesError(f"the Kafka client does not take its properties: {which}{redact(masked(reason, values), kafka)}", names)
+
+
+def _reason(error: Exception) -> str:
+    return kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
+
+
+def _at_fault(client: Callable[..., Any], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> tuple[str, ...]:
+    """The properties without which a client could be made; where there is no such one, those that no client can be made with alone."""
+    needed = {name: value for name, value in properties.items() if name not in kafka}
+    without = tuple(name for name in kafka if _can_be_made(client, {other: properties[other] for other in properties if other != name}))
+    return without or tuple(name for name in kafka if name in properties and not _can_be_made(client, {**needed, name: properties[name]}))
+
+
+def _can_be_made(client: Callable[..., Any], properties: dict[str, Any]) -> bool:
+    try:
+        client(properties)
+    except (KafkaException, TypeError, ValueError):
+        return False
+    return True

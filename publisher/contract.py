@@ -106,6 +106,9 @@ OMITTED_PAYLOAD: Final = "payload"
 SUPERSEDED: Final = "SUPERSEDED"
 SUPERSEDED_CODE: Final = -1_000
 
+# The errors of a `stopped` row that say that there is no such topic: UNKNOWN_TOPIC_OR_PART of Kafka, _UNKNOWN_TOPIC of librdkafka.
+MISSING_TOPIC: Final = frozenset({3, -188})
+
 # Outcomes after which a delivery is never sent again.
 CLOSING: Final = frozenset({DELIVERED, FAILED, HELD, CANCELLED})
 

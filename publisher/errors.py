@@ -32,8 +32,8 @@ class SettingsError(PublisherError):
 class ContradictedPropertyError(SettingsError):
     """A Kafka property would undo a guarantee of the publisher."""
 
-    def __init__(self, name: str, value: str, needed: str) -> None:
-        super().__init__(f"Kafka property {name} = {value!r} would undo a guarantee of the publisher, which needs {needed}")
+    def __init__(self, name: str, needed: str) -> None:
+        super().__init__(f"Kafka property {name} has a value that would undo a guarantee of the publisher, which needs {needed}")
         self.name = name
 
     def __reduce__(self) -> tuple[type[SettingsError], tuple[str]]:
@@ -42,7 +42,14 @@ class ContradictedPropertyError(SettingsError):
 
 
 class RejectedPropertiesError(SettingsError):
-    """The Kafka client does not take the properties."""
+    """The Kafka client does not take the properties. names: those at fault, where that can be told."""
+
+    def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.names = names
+
+    def __reduce__(self) -> tuple[type[RejectedPropertiesError], tuple[str, tuple[str, ...]]]:
+        return RejectedPropertiesError, (str(self), self.names)
 
 
 class ContractError(PublisherError):

@@ -39,7 +39,7 @@ def refuse_contradictions(kafka: Mapping[str, str], transaction_timeout_ms: int)
     for name, value in kafka.items():
         known = _ALIASES.get(name, name)
         if known == "transactional.id":
-            raise ContradictedPropertyError(name, value, "an id of its own for each slot")
+            raise ContradictedPropertyError(name, "an id of its own for each slot")
         said = value.strip().lower()
         if known in needed and _SAME.get(said, said) != needed[known]:
-            raise ContradictedPropertyError(name, value, f"{known} = {needed[known]}")
+            raise ContradictedPropertyError(name, f"{known} = {needed[known]}")

@@ -1,22 +1,83 @@
-"""Keeps secrets out of error texts: those end up in tables, logs and tickets."""
+"""Which Kafka properties are secret, and how their values are kept out of texts: those end up in tables, logs and tickets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-_SECRET_NAME: Final = re.compile(r"password|passwd|secret|token|credential|jaas|private|\.key\.|\.key$|oauthbearer\.config", re.I)
-_MASK: Final = "***"
+MASK: Final = "***"
+
+# What must not be shown, by its name. `key` alone would hide too much: ssl.key.location is a path.
+_SECRET_NAME: Final = re.compile(
+    r"password|passwd|secret|token(?!\.endpoint)|jaas|credential|user\.info|oauthbearer\.config"
+    r"|ssl\.key\.pem|keystore\.key$|private|api\.key|assertion(?!\.(?:algorithm|file))",
+    re.IGNORECASE,
+)
+_SECRET_VALUE: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
+
+# A client may quote a part of a value: where what it can't read begins. As much of a secret as this is masked where it stands alone, too.
+_FRAGMENT: Final = 8
+
+# What stands in a login configuration, and how it begins where it is one: neither is secret, and both are part of many errors of Java's.
+_OPTION: Final = re.compile(r'=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
+_LOGIN_MODULE: Final = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\s", re.IGNORECASE)
 
 # Long enough for any reason, short enough for a column that people read.
 _LONGEST: Final = 500
 
 
-def redact(text: str, kafka: Mapping[str, str]) -> str:
-    """`text` with the value of every secret property of `kafka` masked, on one line, at most 500 characters long."""
+class SecretText(str):
+    """A value that is secret whatever its name: one that was read from a file."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(MASK)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a property must not be shown: by its name, by its look, or because it came from a file."""
+    return isinstance(value, SecretText) or bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+
+
+def secrets_of(properties: Mapping[str, str]) -> list[str]:
+    """What must not be shown of some properties: the values of those that are secret, or the parts of them that are."""
+    return [part for name, value in properties.items() if is_secret(name, value) for part in parts_of(value) if part]
+
+
+def parts_of(value: str) -> Iterator[str]:
+    """The parts of a value that say something: of a login configuration its options, of a PEM text its lines, else the value itself."""
+    if _LOGIN_MODULE.match(value):
+        for quoted, plain in _OPTION.findall(value):
+            yield quoted or plain
+            yield re.sub(r"\\(.)", r"\1", quoted)
+    elif "-----BEGIN" in value:
+        yield value
+        yield from (line for line in re.split(r"\s*(?:\n|\\n)\s*", value) if not line.startswith("-----"))
+    else:
+        yield value
+        yield from (userinfo for userinfo in re.findall(r"://([^/@\s]*:[^/@\s]*)@", value))
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """`text` without these secrets, and without any part of one that is eight letters or longer."""
     # The longest first: a secret may be part of another.
-    for secret in sorted((v for k, v in kafka.items() if v and _SECRET_NAME.search(k)), key=len, reverse=True):
-        text = text.replace(secret, _MASK)
-    text = " ".join(text.split())
+    known = sorted(set(secrets), key=len, reverse=True)
+    for secret in known:
+        text = text.replace(secret, MASK)
+    windows = {secret[start : start + _FRAGMENT] for secret in known for start in range(len(secret) - _FRAGMENT + 1)}
+    starts = [start for start in range(len(text) - _FRAGMENT + 1) if text[start : start + _FRAGMENT] in windows] if windows else []
+    pieces: list[str] = []
+    end = 0
+    for start in starts:
+        if start > end or not end:
+            pieces += [text[end:start], MASK]
+        end = start + _FRAGMENT
+    return "".join([*pieces, text[end:]]) if starts else text
+
+
+def redact(text: str, kafka: Mapping[str, str]) -> str:
+    """`text` without the secrets of `kafka`, on one line, at most 500 characters long."""
+    text = " ".join(masked(text, secrets_of(kafka)).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -115,7 +115,7 @@ addressed as (
 
 checked as (
 
-    -- where it may go: a legal name that no source reads, or what we send would come back as a report
+    -- where it may go: a legal name that no source reads, or what we send would come back as a report; and no internal one
     select
         *,
         case
@@ -124,8 +124,8 @@ checked as (
             when destination is null then 'no_route'
             when {{ kafka_topic('destination') }} is null then 'destination_not_legal'
             when exists(source_topics, t -> {{ topic_matches('destination', 't') }}) then 'destination_is_a_source'
-            -- a message is no command
-            when destination = {{ sql_text(env_var('REDRIVE_COMMANDS_TOPIC', 'redrive.commands')) }} then 'destination_is_a_source'
+            -- who may report failures must not write Kafka's own topics, nor give commands, by way of the loop
+            when {{ is_internal_topic('destination') }} then 'destination_is_internal'
         end as objection
     from addressed
 

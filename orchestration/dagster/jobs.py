@@ -153,9 +153,9 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
             selection = Selection(
                 tuple(config.ids),
                 "open",
-                config.topic or None,
-                config.error_class or None,
-                config.group or None,
+                dead.checked_pattern("topic", config.topic or None),
+                dead.checked_pattern("error_class", config.error_class or None),
+                dead.checked_pattern("group", config.group or None),
                 config.fingerprint or None,
                 where=dead.checked(config.where or None),
             )
@@ -204,7 +204,7 @@ def _carry_out(
     from orchestration.clock import wall_clock
     from orchestration.operators import keep, send, shown
 
-    counted = [(by, name, count) for by, counts in shown(seeds, wish, listed, wall_clock()) for name, count in counts]
+    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, wish, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),

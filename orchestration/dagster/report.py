@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from orchestration.clock import literal
+from orchestration.output import one_line
 from orchestration.query import first_of
 
 # What the report is about.
@@ -231,14 +232,10 @@ def _width(step: str) -> timedelta:
 
 
 def _short(name: str) -> str:
-    plain = _printable(name)
+    plain = one_line(name)
     return plain if len(plain) <= _LETTERS else f"…{plain[1 - _LETTERS :]}"
 
 
 def _text(name: str) -> str:
     """A name in a cell of a table: nothing in it is markdown or HTML."""
-    return re.sub(r"([^\w\s])", lambda match: f"&#{ord(match[1])};", _printable(name))
-
-
-def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "�" for letter in name)
+    return re.sub(r"([^\w\s])", lambda match: f"&#{ord(match[1])};", one_line(name))

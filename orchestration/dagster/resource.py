@@ -12,7 +12,8 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from orchestration.errors import is_ours
-from orchestration.settings import Settings, SettingsError, load_settings
+from orchestration.output import one_line, printable, redacted
+from orchestration.settings import Settings, load_settings
 from orchestration.status import is_alive, read_status
 
 if TYPE_CHECKING:
@@ -87,10 +88,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         """A loop that has not started yet. Raises BusyError, SettingsError."""
         from orchestration.loop import Loop
 
-        if not self.settings.kafka_properties.get("bootstrap.servers"):
-            raise SettingsError(
-                ["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"]
-            )
+        self.settings.require_brokers()
         if not take_over:
             self._require_no_other_loop()
         return Loop(self.settings, on_tick=on_tick)
@@ -126,7 +124,10 @@ def told() -> Iterator[None]:
         yield
     except Exception as error:
         if is_ours(error):
-            raise dg.Failure(description=str(error), allow_retries=False) from None
+            raise dg.Failure(description=printable(redacted(str(error))), allow_retries=False) from None
+        if redacted(str(error)) != str(error):
+            # Dagster keeps an error's text and those of its causes
+            raise dg.Failure(description=f"{type(error).__name__}: {printable(redacted(str(error)))}") from None
         raise
 
 
@@ -152,4 +153,4 @@ class _Forwarding(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if not hasattr(record, "fields"):
-            self._to.log(record.levelno, record.getMessage())
+            self._to.log(record.levelno, "%s", one_line(record.getMessage()))

@@ -21,6 +21,7 @@ SOURCES = [
         "consumer_group": "declared",
         "states_kind": "false",
     },
+    {"source": "_internal", "topic": "_internal-topic", "dialect": "redrive", "speaks_for": "^.*"},
     {"source": "graves", "topic": "graves-topic", "dialect": "redrive", "speaks_for": "^adopted ^dropped-", "adopt": "dead"},
     {"source": "spring-graves", "topic": "spring-graves-topic", "dialect": "spring", "speaks_for": "^adopted", "adopt": "dead"},
 ]
@@ -29,6 +30,7 @@ ROUTES = [
     {"topic": "*", "retry_policy": "default", "retry_topic": "{topic}-{group}-retry"},
     {"topic": "twice-at-most", "retry_policy": "twice", "retry_topic": "{topic}-retry"},
     {"topic": "into-a-source", "retry_policy": "default", "retry_topic": "failures-topic"},
+    {"topic": "into-a-group", "retry_policy": "default", "retry_topic": "by.group.{group}", "dead_letter_topic": "by.group.{group}"},
     {"topic": "^routed-", "retry_policy": "default", "retry_topic": "{topic}.expression"},
     {"topic": "^routed-eu", "retry_policy": "default", "retry_topic": "{topic}.longer"},
     {"topic": "routed-eu-1", "retry_policy": "default", "retry_topic": "{topic}.name"},

@@ -25,6 +25,13 @@ from orchestration.spark import schema, start_session
 
 PROJECT = Path(__file__).parents[2]
 
+TOPICS = {
+    "decisions_topic": "announced",
+    "gates_topic": "guarded-gates",
+    "protected_topics": "other-commands staging-* by.group.forbidden",
+}
+"""The topics that a home's settings name: no message is sent to them."""
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -153,7 +160,7 @@ class Home:
                 writer = csv.DictWriter(file, fieldnames=list(rows[0]))
                 writer.writeheader()
                 writer.writerows(rows)
-        self._settings = load_settings(home=self.path, seeds=seeds, project=PROJECT)
+        self._settings = load_settings(home=self.path, seeds=seeds, project=PROJECT, **TOPICS)
         self.spark = start_session(self._settings)
         self.schema = schema(PROJECT)
         self._dbt = Dbt(self._settings)

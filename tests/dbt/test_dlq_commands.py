@@ -20,6 +20,8 @@ from tests.dbt.harness import Home, report
 from tests.dbt.test_dead_letter_marts import ask, die
 
 HOSTILE = b"\xff\x00\x1b[31m'\"\\"
+# for a terminal and a log: escape sequences, forged lines, marks of direction, C1 controls, and more than anybody reads
+TERMINAL = "\x1b[2J\x07\r\nforged\u202e\u2066\u200f\x9b31m" + "x" * 10_000
 Call = Callable[..., Result]
 
 
@@ -224,6 +226,53 @@ def test_waiting_lists_what_will_be_sent(call: Call) -> None:
     assert (row["message_id"], row["state"]) == ("billing:dlq/0/99", "waiting")
     assert "billing:dlq/0/99" in call("waiting", "list", "--topic", "dlq").stdout
     assert call("waiting", "list", "--topic", "nowhere").stderr.strip() == "no message like that waits"
+
+
+@pytest.mark.slow
+def test_no_command_tells_a_terminal_anything_but_letters(call: Call, home: Home) -> None:
+    foreign = report("hostile-text", 0, error=TERMINAL, key=TERMINAL.encode(), value=TERMINAL.encode())
+    said = [(name, TERMINAL.encode() if name == "redrive-error-message" else value) for name, value in foreign.headers or ()]
+    stack = ("redrive-error-stack", TERMINAL.encode())
+    die(home, foreign.but(headers=(("x-" + TERMINAL, TERMINAL.encode()), *said, stack, ("redrive-error-kind", b"fatal"))))
+    message_id = "billing:hostile-text/0/0"
+    selected = ("--topic", "hostile-text")
+    statement = "select * from dead_letters where original_topic = 'hostile-text'"
+    for arguments in (
+        *(("explain", message_id, "--format", output) for output in ("table", "json")),
+        *(("dlq", "show", message_id, "--format", output) for output in ("table", "json")),
+        *(("dlq", command, *selected, "--format", output) for command in ("list", "groups") for output in ("table", "json")),
+        ("dlq", "related", message_id),
+        ("dlq", "discard", *selected, "--reason", TERMINAL, "--dry-run"),
+        *(("sql", statement, "--format", output) for output in ("table", "json")),
+        ("classify", "--class", TERMINAL, "--message", TERMINAL, "--header", f"{TERMINAL}={TERMINAL}"),
+        ("explain", TERMINAL),
+    ):
+        result = call(*arguments)
+        shown = f"{result.output}{result.stderr}"
+        assert result.exception is None or arguments == ("explain", TERMINAL), arguments
+        assert shown or result.exception, arguments
+        assert [letter for letter in shown if not letter.isprintable() and letter != "\n"] == [], arguments
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *((*command, "--topic", "^(") for command in (("dlq", "list"), ("dlq", "groups"), ("dlq", "stats"), ("waiting", "list"))),
+        ("dlq", "list", "--class", "^["),
+        ("dlq", "discard", "--group", "^a{2,1}", "--reason", "why", "--dry-run"),
+        ("sql", "select 'a' rlike '^('"),
+        ("sql", "select count(*) from decisions where original_topic rlike concat('^', '(', substr(original_topic, 1, 0))"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, ...]) -> None:
+    result = call(*arguments)
+    assert getattr(result.exception, "exit_code", None) == 2, result.exception
+    said = str(result.exception)
+    assert "\n" not in said
+    assert "at org.apache" not in said
+    if arguments[0] != "sql":
+        assert "is no regular expression" in said
 
 
 def test_a_home_without_tables_says_how_they_are_made(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_a_policy_s_schedule(rulebook: Rulebook) -> None:
     assert (schedule.waits[-1].total_least_ms, schedule.waits[-1].total_most_ms) == (10500, 19500)
     assert [wait.least_ms for wait in rulebook.schedule_of("fixed(10s, max_elapsed=35s)", 12).waits] == [10_000] * 3
     assert rulebook.schedule_of("none", 12).waits == ()
-    with pytest.raises(ExplainError, match="'faktor=2' is not understood"):
+    with pytest.raises(ExplainError, match="'faktor=2': exponential takes no faktor; did you mean factor"):
         rulebook.schedule_of("exponential(faktor=2)", 12)
 
 
@@ -123,7 +123,7 @@ def test_check_names_the_file_the_line_and_the_clause(settings: Settings, tmp_pa
     misused, bad = (finding for finding in findings if finding.what == "seeds" and not finding.ok)
     assert f"{tmp_path / 'routes.csv'}:{lines['routes.csv']}: publish_policy is 'late', which has max_elapsed" in misused.found
     assert f"{tmp_path / 'retry_policies.csv'}:{lines['retry_policies.csv']}: " in bad.found
-    assert "'15 x 5' is not understood" in bad.found
+    assert "'15 x 5': lacks a unit: 15s" in bad.found
     warnings = [finding.found for finding in findings if finding.warns]
     assert any(
         f"{tmp_path / 'error_rules.csv'}:{lines['error_rules.csv']}: only.Here is blocking here and fatal" in said for said in warnings

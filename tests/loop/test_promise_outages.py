@@ -30,6 +30,15 @@ from orchestration.loop import Loop
 from orchestration.publish import PublishStep
 from tests.loop.harness import Redrive, deliveries
 
+GONE = {
+    "error-class": b"TimeoutError",
+    "original-topic": b"gone.orders",
+    "original-partition": b"0",
+    "original-offset": b"0",
+    "consumer-group": b"billing",
+}
+"""What a report says of a record of a topic that isn't there."""
+
 
 def test_a_destination_that_is_missing_is_set_aside_and_keeps_nothing_else_waiting(
     redrive: Redrive, caplog: pytest.LogCaptureFixture
@@ -65,6 +74,25 @@ def test_a_destination_that_is_missing_is_set_aside_and_keeps_nothing_else_waiti
     redrive.settle()
     assert set(deliveries([*redrive.read(missing), *redrive.read("aside.orders-billing-retry")]).values()) == {1}
     assert {row["publish_attempt"] for row in redrive.sql("select * from decisions where original_topic = 'aside.orders'")} == {0}
+
+
+def test_missing_topics_are_made_where_the_settings_say_so(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.topics("made.orders", "made.reports", partitions=3)
+    allowed = redrive.loop.settings.model_copy(update={"create_topics": True})
+    monkeypatch.setattr(redrive.loop, "settings", allowed)
+    monkeypatch.setattr(redrive.loop.topic_maker, "settings", allowed)
+    redrive.fails("made.orders", b"k", b"v")
+    redrive.fails("made.orders", b"dead", b"v", error="KeyError")
+    made = ("made.orders-billing-retry", "made.orders.dlq")
+    redrive.until(lambda: redrive.loop.topic_maker.made == 2 and not redrive.loop._set_aside, "both topics are made and take messages")
+    assert [[record.key for record in redrive.read(topic)] for topic in made] == [[b"k"], [b"dead"]]
+    assert {topic.partitions for topic in redrive.loop.cluster.describe(made).values()} == {3}
+    assert redrive.loop.cluster.max_message_bytes(made) == dict.fromkeys(made, 4_000_000 + 65_536)
+    # of a topic that is gone nothing is known: a report about it has nothing made
+    redrive.write("made.reports", b"k", b"v", [(f"redrive-{name}", value) for name, value in GONE.items()])
+    redrive.until(lambda: "gone.orders-billing-retry" in redrive.loop._set_aside, "its destination is missing")
+    assert "it is not made: none of the topics is there" in redrive.loop._set_aside["gone.orders-billing-retry"].why
+    assert redrive.loop.topic_maker.made == 2
 
 
 def test_a_topic_that_may_not_be_written_to_costs_its_own_messages_and_no_others(redrive: Redrive) -> None:

@@ -18,6 +18,7 @@ from tests.zones import local_zone
     [
         (DlqError("no message is called 'x'"), "error: no message is called 'x'"),
         (SettingsError("max_rows is [0]"), "error: max_rows is [0]"),
+        (DlqError("no message is called \x1b[2J\u202e\x9b\x07"), "error: no message is called �[2J���"),
         (KeyError("nobody thought of it"), "KeyError: 'nobody thought of it'"),
     ],
 )

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +37,41 @@ def test_nobody_listening_is_told_by_its_name() -> None:
     with pytest.raises(ClusterError) as silent:
         Cluster({"bootstrap.servers": "127.0.0.1:1"}, timeout_seconds=0.5).topic_names()
     assert error_name(str(silent.value)) == "_TRANSPORT"
+
+
+@pytest.fixture
+def server_with_tls() -> Iterator[str]:
+    """The address of a server that closes a connection which doesn't begin with TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        # without a certificate: it refuses, but in TLS
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with contextlib.suppress(OSError), connection, context.wrap_socket(connection, server_side=True):
+                    pass
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+def test_an_address_that_cannot_be_resolved_one_that_refuses_and_one_that_needs_tls_are_told_apart(server_with_tls: str) -> None:
+    said = []
+    for servers in ("no-such-host.invalid:9092", "127.0.0.1:1", server_with_tls):
+        with pytest.raises(ClusterError) as raised:
+            Cluster({"bootstrap.servers": servers}, timeout_seconds=2).topic_names()
+        said.append(str(raised.value))
+    assert "Failed to resolve 'no-such-host.invalid:9092'" in said[0]
+    assert error_name(said[0]) == "_RESOLVE"
+    assert "Connection refused" in said[1]
+    assert f"{server_with_tls} asks for TLS" in said[2]
 
 
 def halves(cluster: Cluster) -> dict[int, Partition]:
@@ -65,7 +105,7 @@ def test_partitions_of_a_broker_that_gives_no_answer_have_no_end(two_brokers: Mo
     partitions = halves(cluster)
     with two_brokers.down(2):
         assert cluster.ends(partitions.values()) == {partitions[0]: 0}
-        with pytest.raises(ClusterError, match="_TIMED_OUT"):
+        with pytest.raises(ClusterError, match=r"Connection refused.*_TRANSPORT"):
             cluster.starts([partitions[1]])
 
 

@@ -34,7 +34,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def settings(pytestconfig: pytest.Config, tmp_path: Path) -> Settings:
-    return load_settings(home=tmp_path, project=pytestconfig.rootpath)
+    return load_settings(home=tmp_path, project=pytestconfig.rootpath, decisions_topic="told", protected_topics="a b.redrive.*")
 
 
 @pytest.fixture
@@ -83,7 +83,10 @@ def test_times_have_units_and_zones() -> None:
         (Wish("redrive", "  ", "ada"), "--reason must say something"),
         (Wish("redrive", "why", "ada", to="no topic"), "the name of a topic"),
         (Wish("redrive", "why", "ada", to="failures"), "read by redrive itself"),
-        (Wish("redrive", "why", "ada", to="redrive.commands"), "read by redrive itself"),
+        *(
+            (Wish("redrive", "why", "ada", to=to), "it is an internal topic")
+            for to in ("redrive.commands", "_schemas", "told", "b.redrive.x")
+        ),
         (Wish("redrive", "why", "ada", canary=0), "--canary must be 1 or more"),
         (Wish("pause", "why", "ada", of="'; drop table events"), "is no id of a command"),
     ],
@@ -93,9 +96,9 @@ def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds,
         check_wish(settings, seeds, wish)
 
 
-def test_a_redrive_goes_by_the_routes_of_today(seeds: Seeds) -> None:
+def test_a_redrive_goes_by_the_routes_of_today(settings: Settings, seeds: Seeds) -> None:
     listed = [_listed(1), _listed(2), _listed(3, "odd"), _listed(4, group=None), _listed(5, kind="quota"), _listed(6, "failures")]
-    assert destinations(seeds, listed, None) == {
+    assert destinations(settings, seeds, listed, None) == {
         "orders-billing-retry": 2,
         "refused: a source reads it": 1,
         "orders": 1,
@@ -103,12 +106,15 @@ def test_a_redrive_goes_by_the_routes_of_today(seeds: Seeds) -> None:
         "refused: no original topic is known": 1,
     }
     refused = [replace(listed[0], state="refused")]
-    assert (destinations(seeds, refused, None), destinations(seeds, refused, "elsewhere")) == (
+    assert (destinations(settings, seeds, refused, None), destinations(settings, seeds, refused, "elsewhere")) == (
         {"decided anew": 1},
         {"refused: --to is for dead letters": 1},
     )
-    assert destinations(seeds, listed[:1], "original") == {"orders": 1}
-    assert destinations(seeds, listed, "elsewhere") == {"elsewhere": 6}
+    assert destinations(settings, seeds, listed[:1], "original") == {"orders": 1}
+    assert destinations(settings, seeds, listed, "elsewhere") == {"elsewhere": 6}
+    internal = [_listed(7, "_schemas"), _listed(8, "told", None)]
+    assert destinations(settings, seeds, internal, None) == {"refused: an internal topic": 2}
+    assert destinations(settings, seeds, internal, "original") == {"refused: an internal topic": 2}
 
 
 def test_a_long_list_goes_out_in_parts_that_one_digest_covers() -> None:

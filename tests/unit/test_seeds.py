@@ -20,6 +20,26 @@ def seeds(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("error_class, parent", "the column ' parent' has blanks around its name: it must be 'parent'"),
+        ("error_class,parents", "there is no column 'parents'; did you mean 'parent'?"),
+        ("error_class,parent,parent", "the column 'parent' stands twice"),
+        ("error_class", "the column 'parent' is missing"),
+        ("error_class,parent,zzz", "there is no column 'zzz'"),
+    ],
+)
+def test_a_column_that_is_none_is_named_with_the_nearest(seeds: Path, header: str, told: str) -> None:
+    path = seeds / "error_classes.csv"
+    path.write_text("\n".join([header, *path.read_text(encoding="utf-8").splitlines()[1:]]), encoding="utf-8")
+    with pytest.raises(SeedError) as refused:
+        read_seeds(seeds)
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{path}:1: the columns are {', '.join(header.split(','))}; they must be error_class, parent: ")
+    assert told in problem
+
+
 def test_the_projects_own_seeds_are_valid() -> None:
     read = read_seeds(PROJECT_SEEDS)
     assert [row["policy"] for row in read.rows["retry_policies"]] == ["default", "patient"]

@@ -1,0 +1,68 @@
+"""Retry and dead letter topics that redrive makes: as wide as the topics whose messages go there, and large enough for our headers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka.cimpl import NewTopic
+
+from orchestration.cluster import Cluster, ClusterError, Topic
+from orchestration.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# Our headers make a legal record larger: a retry or dead letter topic must take that much more than the original.
+HEADER_ROOM_BYTES = 64 * 1024
+
+# What a topic takes whose limit can't be read: Kafka's own default.
+_DEFAULT_MAX_BYTES = 1_048_588
+
+# A report may name any group, and the group may be part of the name of a topic: so many are made by one loop, and no more.
+_MOST_MADE = 100
+
+
+def room(sizes: Mapping[str, int], original: str) -> int:
+    """The max.message.bytes that a topic needs for the messages of another one with our headers."""
+    return sizes.get(original, _DEFAULT_MAX_BYTES) + HEADER_ROOM_BYTES
+
+
+def new_topic(name: str, originals: Iterable[Topic], sizes: Mapping[str, int], replication: int) -> NewTopic:
+    """A topic for what comes from others: with as many partitions as the widest of them, and room for the largest record."""
+    wanted = list(originals)
+    return NewTopic(
+        name,
+        num_partitions=max(topic.partitions for topic in wanted),
+        replication_factor=replication,
+        config={"max.message.bytes": str(max(room(sizes, topic.name) for topic in wanted))},
+    )
+
+
+@dataclass
+class TopicMaker:
+    """Makes destinations that are missing, where `create_topics` allows it."""
+
+    cluster: Cluster
+    settings: Settings
+    made: int = 0
+    """How many topics this loop has made."""
+
+    def make(self, name: str, originals: Iterable[str]) -> str | None:
+        """Makes one topic for messages of some others. Returns what speaks against it, or None."""
+        if self.settings.is_internal(name):
+            return "it is an internal topic"
+        if self.made >= _MOST_MADE:
+            return f"this loop has made {_MOST_MADE} topics already; `redrive check --create` makes more"
+        try:
+            found = self.cluster.describe(originals)
+            if not found:
+                return "none of the topics is there that its messages come from: how many partitions it needs is not known"
+            new = new_topic(name, found.values(), self.cluster.max_message_bytes(found), self.settings.create_topics_replication)
+            objection = self.cluster.create([new])[name]
+        except ClusterError as error:
+            return str(error)
+        if objection is None:
+            self.made += 1
+            log.warning("topic %s was missing and is made, with %d partitions", name, new.num_partitions)
+        return objection
