@@ -21,6 +21,7 @@ from rich.table import Column, Table
 
 from orchestration.errors import is_ours
 from orchestration.log_lines import JsonLines, LogLines
+from orchestration.query import Format, results_console
 from orchestration.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
 _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
+_Output = Annotated[Format, typer.Option("--format", help="json: one array; jsonl: one object a line; csv: with a header line.")]
 _Home = Annotated[Path | None, typer.Option("--home", help="Where the state lives. REDRIVE_HOME says the same.")]
 
+
+# How wide `explain` is at most.
+_EXPLAIN_COLUMNS = 120
 
 SUPERSEDED_EXIT = 3
 """How `redrive run` ends when another loop has taken over."""
@@ -87,41 +92,45 @@ def check(
         level = "[yellow]warn[/yellow]" if finding.warns else "[green]ok[/green]" if finding.ok else "[red]bad[/red]"
         table.add_row(level, escape(finding.what), escape(finding.found))
     # a pipe has no width: nothing is folded there
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    results_console().print(table)
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 
 @app.command()
 def sql(
-    statement: Annotated[str, typer.Argument(help="One select. Tables need no schema: select * from messages")],
-    output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table",
-    limit: Annotated[int, typer.Option("--limit", help="At most so many rows.")] = 1000,
+    statement: Annotated[str | None, typer.Argument(help="One select. Tables need no schema: select * from messages")] = None,
+    output: _Output = "table",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 1000,
+    tables: Annotated[bool, typer.Option("--tables", help="List what can be asked: marts, rules and ledgers.")] = False,
     home: _Home = None,
 ) -> None:
-    """Ask the tables something."""
-    from orchestration.query import print_rows, select
+    """Ask the tables something. `--tables` lists them; `describe messages` shows the columns of one, with what they mean."""
+    from orchestration.query import list_tables, print_rows, select
 
-    print_rows(select(_settings(home=home), statement, limit), output)
+    if tables == (statement is not None):
+        raise typer.BadParameter("either one select, or --tables", param_hint="STATEMENT")
+    settings = _settings(home=home)
+    print_rows(list_tables(settings) if statement is None else select(settings, statement, limit), output)
 
 
 @app.command()
 def explain(
     message_id: Annotated[str, typer.Argument(help="As `messages` has it: group:topic/partition/offset.")],
-    output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table",
+    output: _Output = "table",
     home: _Home = None,
 ) -> None:
     """Tell a message's life in order: each failure, which rule decided and why, each send, and what comes next."""
     from orchestration.explain import Rulebook, told
-    from orchestration.query import Rows, print_rows
+    from orchestration.query import Rows, print_rows, printable
 
     rows = Rulebook(_settings(home=home)).history_of(message_id)
-    if output == "json":
+    if output != "table":
         print_rows(Rows(tuple(rows[0]), tuple(tuple(row.get(name) for name in rows[0]) for row in rows), more=False), output)
         return
-    table = Table(message_id, "", box=None, pad_edge=False, show_header=False)
-    for at, what in told(rows):
-        table.add_row(at, escape(what))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    # for people, wherever it goes: a ticket folds it no better
+    console = results_console()
+    console.width = min(console.width, _EXPLAIN_COLUMNS)
+    console.print(_pairs((at, printable(what)) for at, what in told(rows)))
 
 
 @app.command()
@@ -150,7 +159,7 @@ def classify(
         table.add_row("causes" if place == 0 else "", escape(f"{name or '-'}{': ' + text if text else ''}"))
     for rule in verdict.passed_over:
         table.add_row("not by", escape(rule))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    results_console().print(table)
 
 
 _policy = typer.Typer(help="Ask about retry policies.", no_args_is_help=True)
@@ -176,7 +185,7 @@ def policy_try(
             _span(wait.total_least_ms, wait.total_most_ms),
             "#" * max(1, round(40 * wait.most_ms / longest)),
         )
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+    results_console().print(table)
     bounds = [f"failure {schedule.max_attempts}"] if schedule.max_attempts is not None else []
     bounds += [f"{_seconds(schedule.max_elapsed_ms)} after the first"] if schedule.max_elapsed_ms is not None else []
     ends = {"dead_letter": "dead", "drop": "dropped"}[schedule.on_exhausted]
@@ -184,7 +193,6 @@ def policy_try(
     print(f"{ends} at {' or '.join(bounds)}{first}" if bounds else "no end")
 
 
-_Output = Annotated[Literal["table", "json"], typer.Option("--format", help="JSON: one object a line.")]
 _Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")]
 
 
@@ -266,7 +274,7 @@ def dlq_show(
         Path | None,
         typer.Option("--payload", help="Write the value, byte for byte, into this file, or - for standard output, and nothing else."),
     ] = None,
-    output: _Output = "table",
+    output: Annotated[Literal["table", "json"], typer.Option("--format", help="json: one object.")] = "table",
     home: _Home = None,
 ) -> None:
     """Show a dead letter: why it died, where it lies, its payload, headers, stack and history."""
@@ -283,9 +291,9 @@ def dlq_show(
         _write_payload(row["value"], payload)
         return
     if output == "json":
-        print_rows(Rows(tuple(row), (tuple(row.values()),), more=False), output)
+        print_rows(Rows(tuple(row), (tuple(row.values()),), more=False), "jsonl")
         return
-    console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
+    console = results_console()
     console.print(_pairs(facts(row)))
     headers = _pairs(header_lines(row["headers"]))
     history = _pairs((at, printable(what)) for at, what in told(steps))
@@ -677,7 +685,7 @@ def _show_list(seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(listed[:5]):
         table.add_row("" if place else "for example", "", escape(printable(one.message_id)))
-    Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table)
+    results_console().print(table)
 
 
 def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selection]:
@@ -690,17 +698,17 @@ def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selec
     return dead, Selection(**{**filters._asdict(), "since": since, "where": dead.checked(filters.where)})
 
 
-def _print(settings: Settings, rows: Rows, output: Literal["table", "json"], table: Callable[[Rows], Table], nothing: str) -> None:
+def _print(settings: Settings, rows: Rows, output: Format, table: Callable[[Rows], Table], nothing: str) -> None:
     """Prints rows to standard output; that there are none, or more, to standard error."""
     from orchestration.completion import remember
     from orchestration.query import print_rows, say_more
 
     remember(settings.home, rows)
-    if output == "json":
+    if output != "table":
         print_rows(rows, output)
         return
     if rows.rows:
-        Console(width=None if sys.stdout.isatty() else 400, highlight=False).print(table(rows))
+        results_console().print(table(rows))
     else:
         _errors.print(escape(nothing))
     say_more(rows)

@@ -1,8 +1,9 @@
-"""`redrive sql`: one select over the tables, as a table for people or as JSON for programs."""
+"""`redrive sql`: one select over the tables, as a table for people, or as JSON or CSV for programs."""
 
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import re
 import sys
@@ -15,6 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestration.settings import Settings
+
+# Wider than any line: rich shortens what is wider than its console.
+_UNBOUNDED = 1_000_000
+
+Format = Literal["table", "json", "jsonl", "csv"]
+"""How rows are printed: a table for people, one JSON array, one JSON object a line, or CSV with a header line."""
 
 
 class QueryError(Exception):
@@ -46,6 +53,23 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
     return query(spark, _schema(settings), text, limit)
 
 
+def list_tables(settings: Settings) -> Rows:
+    """What can be asked, and what a row of it is: marts first, then what was decided and sent, and the rules.
+
+    From the descriptions of the project's models, as what Dagster shows: it needs neither Spark nor tables.
+    """
+    import yaml
+
+    found: list[tuple[str, str, str]] = []
+    for path in sorted((settings.project / "models").glob("**/*.yml")):
+        said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        for kind, nodes in ((path.parent.name, said.get("models")), ("rules", said.get("seeds"))):
+            # what has no columns of its own is a step between two models, and no table or view
+            found += [(node["name"], kind, " ".join(node["description"].split())) for node in nodes or () if node.get("columns")]
+    order = {kind: place for place, kind in enumerate(("marts", "retry", "ledgers", "commands", "rules"))}
+    return Rows(("table", "of", "what"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
+
+
 def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     """Runs a select in a session, with the schema's tables under their own names."""
     from pyspark.errors import PySparkException
@@ -61,18 +85,40 @@ def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
 
 
-def print_rows(rows: Rows, output: Literal["table", "json"], console: Console | None = None) -> None:
-    """Prints to standard output; that there is more goes to standard error."""
-    if output == "json":
-        for row in rows.rows:
-            print(json.dumps(dict(zip(rows.columns, (_plain(value) for value in row), strict=True)), ensure_ascii=False))
-    else:
+def print_rows(rows: Rows, output: Format, console: Console | None = None) -> None:
+    """Prints rows to standard output; that there are more goes to standard error."""
+    if output == "table":
         table = Table(*rows.columns, box=None, pad_edge=False, header_style="bold")
         for row in rows.rows:
             table.add_row(*(_shown(value) for value in row))
-        # a pipe has no width: nothing is cut there
-        (console or Console(width=None if sys.stdout.isatty() else 400)).print(table)
+        (console or results_console()).print(table)
+    elif output == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(rows.columns)
+        writer.writerows([_cell(value) for value in row] for row in rows.rows)
+    else:
+        lines = [json.dumps(dict(zip(rows.columns, map(_plain, row), strict=True)), ensure_ascii=False) for row in rows.rows]
+        if output == "json":
+            # a line for each row in the array, too: pagers and diffs can cope with it
+            lines = ["[" + ",\n ".join(lines) + "]"]
+        print(*lines, sep="\n", end="\n" if lines else "")
     say_more(rows)
+
+
+def results_console() -> Console:
+    """A console for results on standard output.
+
+    A pipe or a file has no width, so nothing is shortened or folded there: what reads it needs whole ids.
+    """
+    return Console(highlight=False) if sys.stdout.isatty() else Console(width=_UNBOUNDED, highlight=False)
+
+
+def _cell(value: Any) -> str:
+    """A value in CSV: null is an empty cell; maps, lists and structs are JSON."""
+    plain = _plain(value)
+    if plain is None:
+        return ""
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
 def say_more(rows: Rows) -> None:
@@ -126,4 +172,7 @@ def first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-__all__: Sequence[str] = ("QueryError", "Rows", "first_of", "print_rows", "printable", "query", "say_more", "select")
+__all__: Sequence[str] = (
+    *("Format", "QueryError", "Rows", "first_of", "list_tables", "print_rows"),
+    *("printable", "query", "results_console", "say_more", "select"),
+)
