@@ -6,7 +6,7 @@
         {%- call statement() -%}
             alter table {{ relation }} add columns (
                 {%- for column in missing %}
-                {{ column.name }} {{ column.data_type }}{{ ',' if not loop.last }}
+                {{ column.name }} {{ column.data_type }} comment {{ sql_text(column.description) }}{{ ',' if not loop.last }}
                 {%- endfor %}
             )
         {%- endcall -%}

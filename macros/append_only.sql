@@ -1,6 +1,6 @@
 {#- The materialization of ledgers and of the wheel: created once, appended to, never replaced.
 
-    - The table is created from the model's query when it doesn't exist, unless `refuse_creation` (a macro's name) objects.
+    - The table is created from the model's description when it doesn't exist, unless `refuse_creation` (a macro's name) objects.
     - A model with `appends: false` is written outside dbt: when it exists, nothing is done.
     - A model may say that it has nothing to append by leaving the marker `-- nothing to append` in its SQL. No snapshot is made then:
       an empty append to an Iceberg table is a commit, and a loop would make thousands.
@@ -20,7 +20,7 @@
             {%- do context[config.get('refuse_creation')]() -%}
         {%- endif -%}
         {%- call statement('main') -%}
-            {{ create_table_as(False, target_relation, sql) }}
+            {{ create_described_table(target_relation) }}
         {%- endcall -%}
     {%- else -%}
         {%- if selected_resources | length > 1 -%}

@@ -23,6 +23,7 @@ from rich.table import Column, Table
 from orchestration.errors import is_ours
 from orchestration.log_lines import JsonLines, LogLines
 from orchestration.output import SafeConsole, as_json, console, errors, printable
+from orchestration.query import Format
 from orchestration.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -36,8 +37,12 @@ log = logging.getLogger(__name__)
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
 _errors = errors()
 
+_Output = Annotated[Format, typer.Option("--format", help="json: one array; jsonl: one object a line; csv: with a header line.")]
 _Home = Annotated[Path | None, typer.Option("--home", help="Where the state lives. REDRIVE_HOME says the same.")]
 
+
+# How wide `explain` is at most.
+_EXPLAIN_COLUMNS = 120
 
 SUPERSEDED_EXIT = 3
 """How `redrive run` ends when another loop has taken over."""
@@ -102,27 +107,31 @@ def check(
         level = "[yellow]warn[/yellow]" if finding.warns else "[green]ok[/green]" if finding.ok else "[red]bad[/red]"
         table.add_row(level, escape(finding.what), escape(finding.found))
     # a pipe has no width: nothing is folded there
-    console(200).print(table)
+    console().print(table)
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 
 @app.command()
 def sql(
-    statement: Annotated[str, typer.Argument(help="One select. Tables need no schema: select * from messages")],
-    output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table",
-    limit: Annotated[int, typer.Option("--limit", help="At most so many rows.")] = 1000,
+    statement: Annotated[str | None, typer.Argument(help="One select. Tables need no schema: select * from messages")] = None,
+    output: _Output = "table",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 1000,
+    tables: Annotated[bool, typer.Option("--tables", help="List what can be asked: marts, rules and ledgers.")] = False,
     home: _Home = None,
 ) -> None:
-    """Ask the tables something."""
-    from orchestration.query import print_rows, select
+    """Ask the tables something. `--tables` lists them; `describe messages` shows the columns of one, with what they mean."""
+    from orchestration.query import list_tables, print_rows, select
 
-    print_rows(select(_settings(home=home), statement, limit), output)
+    if tables == (statement is not None):
+        raise typer.BadParameter("either one select, or --tables", param_hint="STATEMENT")
+    settings = _settings(home=home)
+    print_rows(list_tables(settings) if statement is None else select(settings, statement, limit), output)
 
 
 @app.command()
 def explain(
     message_id: Annotated[str, typer.Argument(help="As `messages` has it: group:topic/partition/offset.")],
-    output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table",
+    output: _Output = "table",
     home: _Home = None,
 ) -> None:
     """Tell a message's life in order: each failure, which rule decided and why, each send, and what comes next."""
@@ -130,13 +139,13 @@ def explain(
     from orchestration.query import Rows, print_rows
 
     rows = Rulebook(_settings(home=home)).history_of(message_id)
-    if output == "json":
+    if output != "table":
         print_rows(Rows(tuple(rows[0]), tuple(tuple(row.get(name) for name in rows[0]) for row in rows), more=False), output)
         return
-    table = Table(message_id, "", box=None, pad_edge=False, show_header=False)
-    for at, what in told(rows):
-        table.add_row(at, escape(what))
-    console().print(table)
+    # for people, wherever it goes: a ticket folds it no better
+    screen = console()
+    screen.width = min(screen.width, _EXPLAIN_COLUMNS)
+    screen.print(_pairs((at, printable(what)) for at, what in told(rows)))
 
 
 @app.command()
@@ -191,7 +200,7 @@ def policy_try(
             _span(wait.total_least_ms, wait.total_most_ms),
             "#" * max(1, round(40 * wait.most_ms / longest)),
         )
-    console(200).print(table)
+    console().print(table)
     bounds = [f"failure {schedule.max_attempts}"] if schedule.max_attempts is not None else []
     bounds += [f"{_seconds(schedule.max_elapsed_ms)} after the first"] if schedule.max_elapsed_ms is not None else []
     ends = {"dead_letter": "dead", "drop": "dropped"}[schedule.on_exhausted]
@@ -199,7 +208,6 @@ def policy_try(
     print(f"{ends} at {' or '.join(bounds)}{first}" if bounds else "no end")
 
 
-_Output = Annotated[Literal["table", "json"], typer.Option("--format", help="JSON: one object a line.")]
 _Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")]
 
 
@@ -281,7 +289,7 @@ def dlq_show(
         Path | None,
         typer.Option("--payload", help="Write the value, byte for byte, into this file, or - for standard output, and nothing else."),
     ] = None,
-    output: _Output = "table",
+    output: Annotated[Literal["table", "json"], typer.Option("--format", help="json: one object.")] = "table",
     home: _Home = None,
 ) -> None:
     """Show a dead letter: why it died, where it lies, its payload, headers, stack and history."""
@@ -298,7 +306,7 @@ def dlq_show(
         _write_payload(row["value"], payload)
         return
     if output == "json":
-        print_rows(Rows(tuple(row), (tuple(row.values()),), more=False), output)
+        print_rows(Rows(tuple(row), (tuple(row.values()),), more=False), "jsonl")
         return
     screen = console()
     screen.print(_pairs(facts(row)))
@@ -714,13 +722,13 @@ def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selec
     return dead, Selection(**{**filters._asdict(), "since": since, "where": dead.checked(filters.where)})
 
 
-def _print(settings: Settings, rows: Rows, output: Literal["table", "json"], table: Callable[[Rows], Table], nothing: str) -> None:
+def _print(settings: Settings, rows: Rows, output: Format, table: Callable[[Rows], Table], nothing: str) -> None:
     """Prints rows to standard output; that there are none, or more, to standard error."""
     from orchestration.completion import remember
     from orchestration.query import print_rows, say_more
 
     remember(settings.home, rows)
-    if output == "json":
+    if output != "table":
         print_rows(rows, output)
         return
     if rows.rows:

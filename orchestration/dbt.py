@@ -80,6 +80,16 @@ def dbt_to_ask(settings: Settings) -> Dbt:
     return Dbt(to_ask(settings), place)
 
 
+@dataclass(frozen=True)
+class Tested:
+    """What one of dbt's tests found. warns: the test only warns. failures: how many rows are wrong. message: what dbt says of it."""
+
+    passed: bool
+    warns: bool
+    failures: int
+    message: str
+
+
 @dataclass
 class Dbt:
     """dbt for one project. Not for two commands at once."""
@@ -92,6 +102,24 @@ class Dbt:
     def run(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> None:
         """Runs a command. Raises DbtError with what went wrong, in one text."""
         self._invoke(self._runner(), self._args(command, select=select, variables=variables))
+
+    def test(self, names: Sequence[str]) -> dict[str, Tested]:
+        """Runs data tests, by name; a test that fails is an answer. Raises DbtError where dbt itself fails."""
+        outcome = self._runner().invoke(self._args("test", select=names))
+        if outcome.exception is not None:
+            raise DbtError(str(outcome.exception))
+        found = {
+            str(one.node.name): Tested(
+                passed=one.status == "pass",
+                warns=one.status == "warn",
+                failures=int(one.failures or 0),
+                message=in_short(one.message or ""),
+            )
+            for one in getattr(outcome.result, "results", [])
+        }
+        if missing := sorted(set(names) - found.keys()):
+            raise DbtError(f"dbt has not run {', '.join(missing)}")
+        return found
 
     def compiled(self, inline: str, variables: Mapping[str, object] | None = None) -> str:
         """The SQL that a piece of Jinja becomes in this project."""

@@ -6,7 +6,8 @@ import dagster as dg
 
 from orchestration.dagster.assets import dead_letter_report, marts_asset, rules_asset, tick_asset
 from orchestration.dagster.checks import CHECKS
-from orchestration.dagster.graph import KAFKA, read_graph
+from orchestration.dagster.dbt_tests import dbt_tests
+from orchestration.dagster.graph import KAFKA, owners_of, read_graph
 from orchestration.dagster.jobs import JOBS
 from orchestration.dagster.manifest import load_manifest
 from orchestration.dagster.resource import Redrive
@@ -22,10 +23,13 @@ def redrive() -> dg.Definitions:
 
 def definitions(settings: Settings) -> dg.Definitions:
     """Assets, checks, jobs and schedules over one project's models."""
-    graph = read_graph(load_manifest(settings))
+    manifest = load_manifest(settings)
+    owners = owners_of(settings.seeds)
+    graph = read_graph(manifest, owners)
+    kafka = [spec.replace_attributes(owners=owners) if spec.key.to_user_string() == "dlq_topics" else spec for spec in KAFKA]
     return dg.Definitions(
-        assets=[*KAFKA, rules_asset(graph), tick_asset(graph), marts_asset(graph), dead_letter_report],
-        asset_checks=CHECKS,
+        assets=[*kafka, rules_asset(graph), tick_asset(graph), marts_asset(graph), dead_letter_report],
+        asset_checks=[*CHECKS, dbt_tests(manifest, graph.keys)],
         jobs=JOBS,
         schedules=SCHEDULES,
         resources={"redrive": Redrive()},

@@ -162,7 +162,8 @@ class DeadLetters:
         return self._query(
             """
             select
-                fingerprint, count_if(decision <> 'refused') as dead, count_if(state in ('open', 'refused')) as open,
+                fingerprint, count_if(state = 'open') as open, count_if(state in ('open', 'discarded') and decision <> 'refused') as dead,
+                count_if(decision <> 'refused') as died, count_if(state = 'refused') as refused,
                 min(dead_at) as first_seen, max(dead_at) as last_seen,
                 error_class, error_pattern, sort_array(collect_set(original_topic)) as topics,
                 sort_array(collect_set(consumer_group)) as consumer_groups,
@@ -170,7 +171,7 @@ class DeadLetters:
             from stranded_messages
             """,
             selection,
-            "group by fingerprint, error_class, error_pattern order by open desc, dead desc, last_seen desc, fingerprint",
+            "group by fingerprint, error_class, error_pattern order by open + refused desc, died desc, last_seen desc, fingerprint",
             limit,
         )
 
@@ -184,15 +185,15 @@ class DeadLetters:
             f"""
             select
                 original_topic,
-                coalesce(max(case when hour = {this} then dead end), 0) as this_hour,
-                coalesce(sum(case when hour > {this} - interval 24 hour then dead end), 0) as last_24_hours,
-                sum(dead) as last_7_days,
-                max_by(greatest(usual_of_the_day, usual_at_this_hour), hour) as usual,
+                coalesce(max(case when hour = {this} then died end), 0) as this_hour,
+                coalesce(sum(case when hour > {this} - interval 24 hour then died end), 0) as last_24_hours,
+                sum(died) as last_7_days,
+                max_by(usual, hour) as usual,
                 max(hour) as last_hour,
                 coalesce(max(case when hour >= {this} - interval 1 hour then is_unusual end), false) as is_unusual,
                 transform(
                     sequence(23, 0, -1),
-                    h -> coalesce(map_from_entries(collect_list(struct(hour, dead)))[{this} - make_interval(0, 0, 0, 0, h)], 0)
+                    h -> coalesce(map_from_entries(collect_list(struct(hour, died)))[{this} - make_interval(0, 0, 0, 0, h)], 0)
                 ) as by_hour
             from dead_letter_rate
             where hour > {past} and {_matches("original_topic", self.checked_pattern("--topic", topic)) or "true"}
@@ -480,10 +481,11 @@ def dead_letter_table(rows: Rows) -> Table:
 
 
 def group_table(rows: Rows) -> Table:
-    """A line for each group."""
-    table = _table(("group", 12), ("open", -7), ("dead", -7), ("last, UTC", 11), "error", "topics")
+    """A line for each group. What was refused has a column only where something was."""
+    counted = ("open", "dead", "died", *(("refused",) if any(row["refused"] for row in _dicts(rows)) else ()))
+    table = _table(("group", 12), *((name, -7) for name in counted), ("last, UTC", 11), "error", "topics")
     for row in _dicts(rows):
-        numbers = (str(row["open"]), str(row["dead"]), moment(row["last_seen"])[5:-3])
+        numbers = (*(str(row[name]) for name in counted), moment(row["last_seen"])[5:-3])
         what = f"{_class(row['error_class'])}: {row['error_pattern']}"
         table.add_row(row["fingerprint"], *numbers, _cut(what), _cut(", ".join(row["topics"])))
     return table

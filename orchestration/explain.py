@@ -223,6 +223,7 @@ def history(spark: SparkSession, tables: str, message_id: str) -> list[dict[str,
 
 def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """A message's life in words: pairs of a time and what happened then, or of nothing and why."""
+    last_failure: tuple[Any, ...] | None = None
     for row in rows:
         at = _time(row["at"])
         if row["what"] == "sent":
@@ -233,18 +234,26 @@ def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
             yield at, f"{row['who']} gave command {row['command']}: {row['why']}{ticket}"
             yield "", _told_decision(row)
             continue
-        failed = f"{row['error_class'] or 'an error without a class'}{': ' + row['error_message'] if row['error_message'] else ''}"
-        bound = "" if row["max_attempts"] is None else f" of {row['max_attempts']}"
-        counted = "" if row["attempt"] is None else f", attempt {row['attempt']}{bound}"
-        yield at, f"failed at {_time(row['failed_at'])}{counted}: {failed}" if row["failed_at"] else f"failed: {failed}"
-        if row["rule"]:
-            matched = f", which matched {row['matched']}" if row["matched"] else ""
-            yield "", f"{row['error_kind']}, by {row['rule']}{matched}"
-        for rule in row["passed_over"] or ():
-            yield "", f"not by {rule}: its message, code or header is another"
-        yield "", _told_decision(row)
+        failure = (row["life"], row["attempt"], row["failed_at"], row["error_class"], row["error_message"])
+        # what is sent anew keeps the error that it had: nothing has failed since
+        if failure != last_failure:
+            yield from _told_failure(row)
+        last_failure = failure
+        yield at, _told_decision(row)
         if row["rules_have_changed"]:
             yield "", "the rules have changed since: today another decision may be made"
+
+
+def _told_failure(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    failed = f"{row['error_class'] or 'an error without a class'}{': ' + row['error_message'] if row['error_message'] else ''}"
+    bound = "" if row["max_attempts"] is None else f" of {row['max_attempts']}"
+    counted = "" if row["attempt"] is None else f", attempt {row['attempt']}{bound}"
+    yield _time(row["failed_at"] or row["at"]), f"failed{counted}: {failed}"
+    if row["rule"]:
+        matched = f", which matched {row['matched']}" if row["matched"] else ""
+        yield "", f"{row['error_kind']}, by {row['rule']}{matched}"
+    for rule in row["passed_over"] or ():
+        yield "", f"not by {rule}: its message, code or header is another"
 
 
 def _told_decision(row: Mapping[str, Any]) -> str:

@@ -41,7 +41,7 @@ from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsL
 from orchestration.rows import collected
 from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
 from orchestration.settings import Settings
-from orchestration.spark import in_short, start_session
+from orchestration.spark import in_short, session_to_ask, start_session
 from orchestration.spark import schema as schema_of
 from orchestration.status import Status, text, write_status
 from orchestration.topics import TopicMaker
@@ -255,7 +255,8 @@ class Loop:
     def _begin_to_measure(self) -> None:
         """Tells Prometheus from now on what is decided and sent, where somebody wants to know."""
         if self.settings.metrics_port:
-            metrics = Metrics(self.settings, self.spark, self.schema, watermark=self.watermark, batch=self.ledgers.batch)
+            ask = session_to_ask(self.settings)
+            metrics = Metrics(self.settings, self.spark, ask, self.schema, watermark=self.watermark, batch=self.ledgers.batch)
             self.metrics = metrics if metrics.serve(self.settings.metrics_address, self.settings.metrics_port) else None
 
     def _prepare_tables(self) -> None:

@@ -108,6 +108,9 @@ LATENESS = Metric(
 )  # fmt: skip
 PUBLISH_FAILURES = Metric("redrive_publish_failures_total", "counter", "Sends that failed, or whose outcome is unknown.", ("error",))
 WAITING = Metric("redrive_waiting_messages", "gauge", "Deliveries that are open, due or not, by original topic.", ("topic", "kind"))
+OPEN = Metric(
+    "redrive_open_dead_letters", "gauge", "Dead letters that nothing was done about, by original topic and owner.", ("topic", "owner")
+)  # fmt: skip
 COMMANDS_LISTED = Metric(
     "redrive_commands_listed_messages", "gauge", "Messages of the commands of which not all are issued.", ("what", "state")
 )  # fmt: skip
@@ -117,7 +120,7 @@ TROUBLE = Metric("redrive_trouble", "gauge", "1 while a part of the loop doesn't
 
 METRICS = (
     *(LOOP_INFO, GENERATION, LAST_TICK, TICKS, STEPS, EVENTS, LAG, UNDECIDED, DECISIONS, FAILURES),
-    *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, COMMANDS_LISTED, COMMANDS_ISSUED, SET_ASIDE, TROUBLE),
+    *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, OPEN, COMMANDS_LISTED, COMMANDS_ISSUED, SET_ASIDE, TROUBLE),
 )
 
 
@@ -192,9 +195,12 @@ class _Histogram:
 class Metrics(Collector):
     """The loop's metrics. `measure` is the loop's, after each tick; `collect` is the server's, in its thread."""
 
-    def __init__(self, settings: Settings, spark: SparkSession, schema: str, *, watermark: int, batch: int) -> None:
-        """watermark, batch: what was decided, and written, up to there is not counted."""
+    def __init__(self, settings: Settings, spark: SparkSession, ask: SparkSession, schema: str, *, watermark: int, batch: int) -> None:
+        """spark: the loop's session. ask: the one beside it that marts are asked in. watermark, batch: what was decided, and written, up
+        to there is not counted.
+        """
         self._spark = spark
+        self._ask = ask
         self._schema = schema
         self._info = (_version(), settings.instance)
         self._limit = settings.metrics_max_series
@@ -204,7 +210,8 @@ class Metrics(Collector):
         self._counts = {metric: _Counts(metric, self._limit) for metric in METRICS if metric.kind == "counter"}
         self._histograms = {metric: _Histogram(metric) for metric in METRICS if metric.kind == "histogram"}
         self._waiting = _Counts(WAITING, self._limit)
-        self._rows_not_before = self._waiting_not_before = 0.0
+        self._open = _Counts(OPEN, self._limit)
+        self._rows_not_before = self._waiting_not_before = self._open_not_before = 0.0
         self._problem = ""
         self._families: tuple[Family, ...] = ()
         self._server: _Server | None = None
@@ -243,7 +250,7 @@ class Metrics(Collector):
             for step, milliseconds in turn.step_ms.items():
                 self._histograms[STEPS].observe((step,), milliseconds / 1000)
             began = time.monotonic()
-            asked = self._count_rows(turn, began) | self._count_waiting(turn, began)
+            asked = self._count_rows(turn, began) | self._count_waiting(turn, began) | self._count_open(began)
             if asked:
                 self._histograms[STEPS].observe(("metrics",), time.monotonic() - began)
             self._families = tuple(self._told(turn))
@@ -306,6 +313,24 @@ class Metrics(Collector):
         self._waiting_not_before = now + max(self._pause, _SHARE * took)
         return True
 
+    def _count_open(self, now: float) -> bool:
+        """Counts open dead letters, now and then; returns whether the tables were asked. What isn't known any more isn't told."""
+        if now < self._open_not_before:
+            return False
+        began = time.monotonic()
+        counted = _Counts(OPEN, self._limit)
+        try:
+            for row in self._ask.sql(_open_dead_letters(self._schema)).collect():
+                counted.add((row["topic"], row["owner"]), row["rows"])
+            self._problem = ""
+        except Exception as error:
+            counted = _Counts(OPEN, self._limit)
+            self._say(error)
+        took = time.monotonic() - began
+        self._open = counted
+        self._open_not_before = now + max(self._pause, _SHARE * took)
+        return True
+
     def _say(self, error: Exception) -> None:
         said = in_short(error)
         if said != self._problem:
@@ -323,6 +348,7 @@ class Metrics(Collector):
             LAG: {(source,): rows for source, rows in turn.lag.items()},
             UNDECIDED: {(): turn.undecided},
             WAITING: self._waiting.values,
+            OPEN: self._open.values,
             COMMANDS_LISTED: {labels: listed for labels, (listed, _) in turn.commands.items()},
             COMMANDS_ISSUED: {labels: issued for labels, (_, issued) in turn.commands.items()},
             SET_ASIDE: self._few(SET_ASIDE, turn.set_aside),
@@ -469,6 +495,28 @@ def _open(schema: str, low: datetime, upto: datetime) -> str:
         )
 
         select case when place <= {_GROUPS} then topic else '{OTHER}' end as topic, kind, sum(rows) as rows
+        from ranked
+        group by all
+    """
+
+
+def _open_dead_letters(schema: str) -> str:
+    """Open dead letters by original topic and owner."""
+    return f"""
+        with
+
+        counted as (
+            select original_topic as topic, owner, count(*) as rows
+            from {schema}.dead_letters
+            where state = 'open'
+            group by original_topic, owner
+        ),
+
+        ranked as (
+            select *, row_number() over (order by rows desc) as place from counted
+        )
+
+        select case when place <= {_GROUPS} then topic else '{OTHER}' end as topic, owner, sum(rows) as rows
         from ranked
         group by all
     """

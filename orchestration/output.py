@@ -20,6 +20,9 @@ from publisher.redaction import masked
 # A line of a log is at most so long: the rest of a foreign text says nothing more.
 _LONGEST_LINE = 4_000
 
+# Wider than any line: rich shortens what is wider than its console.
+_UNBOUNDED = 1_000_000
+
 _secrets: tuple[str, ...] = ()
 
 
@@ -77,8 +80,8 @@ class SafeConsole(Console):
         return super().render(renderable, options)
 
 
-def console(width_of_a_pipe: int | None = 400) -> Console:
-    """Standard output, for people. A pipe has no width: nothing is cut there."""
+def console(width_of_a_pipe: int | None = _UNBOUNDED) -> Console:
+    """Standard output, for people. A pipe or a file has no width: nothing is shortened or folded there, as its reader needs whole ids."""
     return SafeConsole(width=None if sys.stdout.isatty() else width_of_a_pipe, highlight=False)
 
 

@@ -1,8 +1,9 @@
-"""`redrive sql`: one select over the tables, as a table for people or as JSON for programs."""
+"""`redrive sql`: one select over the tables, as a table for people, or as JSON or CSV for programs."""
 
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import re
 import sys
@@ -16,6 +17,9 @@ from rich.table import Table
 
 from orchestration.output import as_json, console, printable
 from orchestration.settings import Settings
+
+Format = Literal["table", "json", "jsonl", "csv"]
+"""How rows are printed: a table for people, one JSON array, one JSON object a line, or CSV with a header line."""
 
 
 class QueryError(Exception):
@@ -52,6 +56,23 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
     return query(spark, _schema(settings), text, limit)
 
 
+def list_tables(settings: Settings) -> Rows:
+    """What can be asked, and what a row of it is: marts first, then what was decided and sent, and the rules.
+
+    From the descriptions of the project's models, as what Dagster shows: it needs neither Spark nor tables.
+    """
+    import yaml
+
+    found: list[tuple[str, str, str]] = []
+    for path in sorted((settings.project / "models").glob("**/*.yml")):
+        said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        for kind, nodes in ((path.parent.name, said.get("models")), ("rules", said.get("seeds"))):
+            # what has no columns of its own is a step between two models, and no table or view
+            found += [(node["name"], kind, " ".join(node["description"].split())) for node in nodes or () if node.get("columns")]
+    order = {kind: place for place, kind in enumerate(("marts", "retry", "ledgers", "commands", "rules"))}
+    return Rows(("table", "of", "what"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
+
+
 def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     """Runs a select in a session, with the schema's tables under their own names."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -72,18 +93,32 @@ def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
 
 
-def print_rows(rows: Rows, output: Literal["table", "json"], screen: Console | None = None) -> None:
-    """Prints to standard output; that there is more goes to standard error."""
-    if output == "json":
-        for row in rows.rows:
-            print(as_json(dict(zip(rows.columns, (_plain(value) for value in row), strict=True))))
-    else:
+def print_rows(rows: Rows, output: Format, screen: Console | None = None) -> None:
+    """Prints rows to standard output; that there are more goes to standard error."""
+    if output == "table":
         table = Table(*rows.columns, box=None, pad_edge=False, header_style="bold")
         for row in rows.rows:
             table.add_row(*(_shown(value) for value in row))
-        # a pipe has no width: nothing is cut there
         (screen or console()).print(table)
+    elif output == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(rows.columns)
+        writer.writerows([_cell(value) for value in row] for row in rows.rows)
+    else:
+        lines = [as_json(dict(zip(rows.columns, map(_plain, row), strict=True))) for row in rows.rows]
+        if output == "json":
+            # a line for each row in the array, too: pagers and diffs can cope with it
+            lines = ["[" + ",\n ".join(lines) + "]"]
+        print(*lines, sep="\n", end="\n" if lines else "")
     say_more(rows)
+
+
+def _cell(value: Any) -> str:
+    """A value in CSV: null is an empty cell; maps, lists and structs are JSON."""
+    plain = _plain(value)
+    if plain is None:
+        return ""
+    return printable(plain) if isinstance(plain, str) else as_json(plain)
 
 
 def say_more(rows: Rows) -> None:
@@ -132,4 +167,4 @@ def first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-__all__: Sequence[str] = ("QueryError", "Rows", "first_of", "print_rows", "query", "say_more", "select")
+__all__: Sequence[str] = ("Format", "QueryError", "Rows", "first_of", "list_tables", "print_rows", "query", "say_more", "select")

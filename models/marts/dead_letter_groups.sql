@@ -16,8 +16,9 @@ groups as (
         error_pattern,
 
         ---------- how many, and since when
-        count(*) as dead,
         count_if(state = 'open') as open,
+        count_if(state in ('open', 'discarded')) as dead,
+        count(*) as died,
         min(dead_at) as first_seen,
         max(dead_at) as last_seen,
 

@@ -7,12 +7,19 @@ by_class as (
 
 ),
 
+begun as (
+
+    -- the row of the first start of a loop is a decision, too; the least due time of a table is known from its files
+    select date_trunc('hour', min(due_at)) as first_hour from {{ ref('deliveries') }}
+
+),
+
 by_hour as (
 
     select
         hour,
         original_topic,
-        sum(dead) as dead,
+        sum(died) as died,
         unix_seconds(hour) div 3600 as hour_number
     from by_class
     group by hour, original_topic
@@ -24,7 +31,7 @@ remembered as (
     -- hours in which nothing died have no row: `median_of` counts them in
     select
         *,
-        collect_list(struct(hour_number, dead)) over (
+        collect_list(struct(hour_number, died)) over (
             partition by original_topic
             order by hour_number
             range between 168 preceding and 1 preceding
@@ -37,8 +44,8 @@ compared as (
 
     select
         *,
-        {{ median_of('filter(week, h -> h.hour_number >= remembered.hour_number - 24)', 24) }} as usual_of_the_day,
-        {{ median_of('filter(week, h -> (remembered.hour_number - h.hour_number) % 24 = 0)', 7) }} as usual_at_this_hour
+        {{ median_of('filter(week, h -> h.hour_number >= remembered.hour_number - 24)', 24) }} as median_of_last_24_hours,
+        {{ median_of('filter(week, h -> (remembered.hour_number - h.hour_number) % 24 = 0)', 7) }} as median_at_this_hour_of_last_7_days
     from remembered
 
 ),
@@ -46,14 +53,19 @@ compared as (
 dead_letter_rate as (
 
     select
-        hour,
-        original_topic,
-        dead,
-        usual_of_the_day,
-        usual_at_this_hour,
-        dead >= {{ var('unusual_dead_letters_from') }}
-            and dead > {{ var('unusual_dead_letters_factor') }} * greatest(usual_of_the_day, usual_at_this_hour) as is_unusual
+        compared.hour,
+        compared.original_topic,
+        compared.died,
+        compared.median_of_last_24_hours,
+        compared.median_at_this_hour_of_last_7_days,
+        greatest(compared.median_of_last_24_hours, compared.median_at_this_hour_of_last_7_days) as usual,
+        -- in the first hour ever there is nothing to compare with
+        compared.hour > begun.first_hour
+            and compared.died >= {{ var('unusual_dead_letters_from') }}
+            and compared.died > {{ var('unusual_dead_letters_factor') }}
+                * greatest(compared.median_of_last_24_hours, compared.median_at_this_hour_of_last_7_days) as is_unusual
     from compared
+    cross join begun
 
 )
 

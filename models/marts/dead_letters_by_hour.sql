@@ -43,7 +43,7 @@ dead_letters_by_hour as (
         original_topic,
         error_class,
         error_kind,
-        count(*) as dead
+        count(*) as died
     from deaths
     group by hour, original_topic, error_class, error_kind
 

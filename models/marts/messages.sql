@@ -48,6 +48,7 @@ messages as (
                 and not coalesce(results.outcome = 'held', false)
                 then greatest(last_decisions.due_at, results.not_before)
         end as next_due,
+        recoveries.recovered_at,
         last_decisions.error_class,
         last_decisions.error_kind,
 

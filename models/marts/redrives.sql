@@ -1,4 +1,4 @@
--- redrives: every complete command that acts on messages: how far it is, and what came of it.
+-- redrives: every complete command that does something about messages: how far it is, and what came of it. A note does nothing.
 with
 
 commands as (
@@ -97,6 +97,7 @@ redrives as (
     inner join counted on commands.command = counted.command
     left join told on commands.command = told.command
     cross join clock
+    where commands.what <> 'note'
 
 )
 

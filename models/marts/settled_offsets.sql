@@ -3,20 +3,9 @@
 
 with
 
-ticks as (
-
-    select * from {{ ref('ticks') }}
-    where settled is not null
-
-),
-
 settled as (
 
-    select
-        batch,
-        recorded_at,
-        explode(settled) as settled
-    from ticks
+    {{ settled_places() }}
 
 ),
 
@@ -24,13 +13,13 @@ settled_offsets as (
 
     -- the last word, not the highest: a topic that was created again begins anew
     select
-        settled.consumer_group,
-        settled.topic,
-        settled.partition,
-        max_by(settled.offset, batch) as offset,
+        consumer_group,
+        topic,
+        partition,
+        max_by(offset, batch) as offset,
         max(recorded_at) as settled_at
     from settled
-    group by settled.consumer_group, settled.topic, settled.partition
+    group by consumer_group, topic, partition
 
 )
 

@@ -67,7 +67,8 @@ dead as (
             when later_decisions.tried_batch > deaths.batch and recoveries.delivery_id is not null then 'recovered'
             when later_decisions.tried_batch > deaths.batch then 'redriven'
             else 'open'
-        end as state
+        end as state,
+        case when later_decisions.tried_batch > deaths.batch then recoveries.recovered_at end as recovered_at
     from deaths
     inner join copies
         on
@@ -96,7 +97,8 @@ refused as (
             when later_decisions.last_word.prior_delivery = refusals.delivery_id and later_decisions.last_word.decision = 'discarded'
                 then 'discarded'
             else 'refused'
-        end as state
+        end as state,
+        cast(null as timestamp) as recovered_at
     from refusals
     left join later_decisions on refusals.message_id = later_decisions.message_id
 
@@ -170,6 +172,7 @@ stranded_messages as (
         state,
         life,
         lives,
+        recovered_at,
 
         ---------- what was said about it
         note,
@@ -224,7 +227,8 @@ stranded_messages as (
         {{ excerpt('payload_type', 'body') }} as excerpt,
         key,
         value,
-        headers
+        headers,
+        {{ headers_by_name('headers') }} as headers_by_name
     from identified
 
 )

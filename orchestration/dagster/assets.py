@@ -113,23 +113,30 @@ def marts_asset(graph: Graph) -> dg.AssetsDefinition:
 
 
 @dg.asset(
-    deps=["dead_letters", "dead_letter_groups", "dead_letter_rate", "messages"],
+    deps=["attempts", "dead_letters", "dead_letter_groups", "dead_letter_rate", "messages"],
     group_name="report",
     kinds={"markdown", "matplotlib"},
-    description="What is dead, and why: what died of the same, by class, topic, age, over time. A page in each materialization's metadata.",
+    description=(
+        "What is dead, and why: what died of the same, by class, topic, age, over time; and how many retries were sent, how late, and how "
+        "many messages recovered. A page in each materialization's metadata."
+    ),
 )
 def dead_letter_report(redrive: Redrive) -> dg.MaterializeResult[None]:
     from orchestration.clock import wall_clock
-    from orchestration.dagster.report import page, read_dead_letters
+    from orchestration.dagster.report import page, read_report
 
     with told():
         redrive.require_tables()
-    found = read_dead_letters(redrive.sql, wall_clock())
+    found = read_report(redrive.sql, wall_clock())
     return dg.MaterializeResult(
         metadata={
             "report": dg.MetadataValue.md(page(found)),
+            "open": found.open,
             "dead": found.dead,
+            "died": found.died,
             "waiting for their dead letter": found.pending,
+            "retries sent in 24 hours": found.retries.sent,
+            "recovered in 24 hours": found.retries.recovered,
             **({"oldest": dg.MetadataValue.timestamp(found.oldest)} if found.oldest else {}),
         }
     )

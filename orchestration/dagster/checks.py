@@ -22,6 +22,10 @@ STALLED_AFTER = timedelta(minutes=5)
 # A loop that has nothing to do says so with each turn. Between shifts nobody does.
 FRESH_FOR = timedelta(minutes=30)
 
+# How many lines the table of open dead letters has at most.
+_OPEN_SHOWN = 50
+_OPEN_COLUMNS = (("topic", "string"), ("owner", "string"), ("open", "int"), ("oldest", "string"))
+
 # A gap can't be mended, only noticed: it fails the check for this long, and stays in the mart.
 GAPS_FAIL_FOR = timedelta(days=7)
 
@@ -236,7 +240,7 @@ def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResu
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
             "unusual hours": len(unusual),
-            **({"which": "; ".join(f"{one.topic}: {one.dead}, usual are {one.usual:g}" for one in unusual)} if unusual else {}),
+            **({"which": "; ".join(f"{one.topic}: {one.died}, usual are {one.usual:g}" for one in unusual)} if unusual else {}),
         },
     )
 
@@ -254,6 +258,47 @@ def every_source_is_read(redrive: Redrive) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=not unread, metadata={"unread": len(unread), **unread})
 
 
+@dg.asset_check(
+    asset="dead_letters",
+    description=(
+        "Nobody has to do anything about a dead letter: none is open. A warning, with how many there are by topic and owner. A dead letter "
+        "is closed by a redrive or a discard."
+    ),
+)
+def no_dead_letter_is_open(redrive: Redrive) -> dg.AssetCheckResult:
+    rows = redrive.sql(
+        f"""
+        select
+            coalesce(owner, '(nobody)') as owner, original_topic, count(*) as open, min(dead_at) as since,
+            sum(count(*)) over () as all_open
+        from dead_letters
+        where state = 'open'
+        group by owner, original_topic
+        order by open desc, original_topic, owner
+        limit {_OPEN_SHOWN}
+        """
+    )
+    table = dg.TableMetadataValue(
+        records=[
+            dg.TableRecord(
+                {
+                    "topic": row["original_topic"] or "",
+                    "owner": row["owner"],
+                    "open": int(row["open"]),
+                    "oldest": f"{row['since']:%Y-%m-%d %H:%M:%S} UTC",
+                }
+            )
+            for row in rows
+        ],
+        schema=dg.TableSchema([dg.TableColumn(name, kind) for name, kind in _OPEN_COLUMNS]),
+    )
+    return dg.AssetCheckResult(
+        passed=not rows,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"open": int(rows[0]["all_open"]) if rows else 0, **({"by topic and owner": table} if rows else {})},
+    )
+
+
 CHECKS = (
     nothing_is_lost,
     nothing_is_early,
@@ -261,6 +306,7 @@ CHECKS = (
     no_report_was_missed,
     every_source_is_read,
     dead_letters_come_at_their_usual_rate,
+    no_dead_letter_is_open,
     the_loop_is_not_stalled,
     ticks_are_fresh,
 )

@@ -6,15 +6,18 @@ there, in the ledgers, and nowhere else. A graph of assets has no cycles, so tho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from dagster_dbt import DagsterDbtTranslator, build_dbt_asset_specs
 
 from orchestration.dagster.manifest import Manifest
+from orchestration.seeds import SeedError, read_seeds
 
 # What a tick writes, in its order: intake, fold, publish, and the loop's log.
 WRITTEN_BY_A_TICK = ("events", "deliveries", "publish_results", "ticks")
@@ -28,6 +31,12 @@ _READ_BY_THE_LOOP = {
 
 # The ledgers that a later tick reads again, above where they are written.
 _CLOSES_THE_LOOP = ("publish_results", "ticks")
+
+# What the owners of routes own: whatever of theirs has died.
+_OWNED = ("dead_letters", "dead_letter_groups", "dead_letter_rate")
+
+# What Dagster takes for an address.
+_ADDRESS = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 
 # The step of a model by its name, or of those in its folder: a view belongs to the step that reads it.
 _GROUPS = {
@@ -73,9 +82,27 @@ class Graph:
     loop: tuple[dg.AssetSpec, ...]
     marts: tuple[dg.AssetSpec, ...]
 
+    @property
+    def keys(self) -> tuple[dg.AssetKey, ...]:
+        """All of them."""
+        return tuple(spec.key for spec in (*self.rules, *self.loop, *self.marts))
 
-def read_graph(manifest: Manifest) -> Graph:
-    """Makes specs of a manifest."""
+
+def owners_of(seeds: Path) -> tuple[str, ...]:
+    """Who is asked about dead letters, as the seed `routes` says, in Dagster's form: an address, or `team:` and a name.
+
+    Of a file that can't be read there are none: what is wrong with it `redrive check` says, and the graph is shown all the same.
+    """
+    try:
+        rows = read_seeds(seeds).rows["routes"]
+    except SeedError:
+        return ()
+    names = sorted({row["owner"] for row in rows} - {""})
+    return tuple(name if re.fullmatch(_ADDRESS, name) else f"team:{name.removeprefix('team:')}" for name in names)
+
+
+def read_graph(manifest: Manifest, owners: Sequence[str] = ()) -> Graph:
+    """Makes specs of a manifest. owners: of what is about dead letters."""
     specs = {_name(spec.key): spec for spec in build_dbt_asset_specs(manifest=manifest, dagster_dbt_translator=Translator())}
     kinds = {node["name"]: node["config"].get("materialized") for node in manifest["nodes"].values()}
     reads = {name: {_name(dep.asset_key) for dep in spec.deps} for name, spec in specs.items()}
@@ -85,6 +112,7 @@ def read_graph(manifest: Manifest) -> Graph:
         for name in topological(before)
         if name in specs
     }
+    made |= {name: made[name].replace_attributes(owners=list(owners)) for name in _OWNED}
     rules = tuple(spec for spec in made.values() if spec.group_name == "rules")
     marts = tuple(spec for spec in made.values() if spec.group_name == "marts")
     return Graph(rules, tuple(spec for spec in made.values() if spec not in (*rules, *marts)), marts)

@@ -1,4 +1,4 @@
-"""The report on dead letters: read with a few grouped statements, shown as one page of markdown with its plots inside."""
+"""The report: what is dead, and how retries go; read with a few grouped statements, shown as one page of markdown with its plots inside."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ _SHOWN = 12
 _LETTERS = 44
 # For how long an unusual hour stays on the page.
 _UNUSUAL_SINCE = timedelta(days=1)
+# Of how much time it is told how retries went.
+_RETRIES_SINCE = timedelta(days=1)
 # For how many bars there is room at least: a single one would fill its plot.
 _ROOM = 6
 
@@ -40,12 +42,12 @@ Query = Callable[[str], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Group:
-    """Dead letters that died alike: pattern is the top frame of their stack, or what their messages have in common."""
+    """Open dead letters that died alike: pattern is the top frame of their stack, or what their messages have in common."""
 
     topics: tuple[str, ...]
     error_class: str
     pattern: str
-    dead: int
+    open: int
     last: datetime
     example: str
 
@@ -56,16 +58,32 @@ class Unusual:
 
     topic: str
     hour: datetime
-    dead: int
+    died: int
     usual: float
 
 
 @dataclass(frozen=True)
-class DeadLetters:
-    """What is dead at a moment, and open. by_age: dead since less than that; over_time: by the beginning of each `step`."""
+class Retries:
+    """How retries went lately: what was sent again, and how late; how many messages recovered, and how long after they failed first."""
+
+    sent: int
+    late_p50_ms: int | None
+    late_p99_ms: int | None
+    recovered: int
+    recovery_p50_ms: int | None
+    by_hour: tuple[tuple[datetime, int], ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is open, dead, and ever died at a moment. The rest is of open dead letters: by_age since less than that; over_time by the
+    beginning of each `step`.
+    """
 
     at: datetime
+    open: int
     dead: int
+    died: int
     pending: int
     oldest: datetime | None
     groups: tuple[Group, ...]
@@ -75,11 +93,19 @@ class DeadLetters:
     by_age: tuple[tuple[str, int], ...]
     over_time: tuple[tuple[datetime, int], ...]
     step: str
+    retries: Retries
 
 
-def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
-    """Reads the marts about dead letters, and `messages`. now: what ages are counted to."""
-    (total,) = query(f"select count(*) as dead, min(dead_at) as oldest, max(dead_at) as newest from {_OPEN}")
+def read_report(query: Query, now: datetime) -> Report:
+    """Reads the marts about dead letters, `attempts` and `messages`. now: what ages are counted to."""
+    (total,) = query(
+        """
+        select
+            count_if(state = 'open') as open, count_if(state in ('open', 'discarded')) as dead, count(*) as died,
+            min(case when state = 'open' then dead_at end) as oldest, max(case when state = 'open' then dead_at end) as newest
+        from dead_letters
+        """
+    )
     (pending,) = query("select count(*) as n from messages where state = 'dead_letter_pending'")
     groups = query(
         f"""
@@ -93,10 +119,12 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
     unusual = read_unusual(query, now - _UNUSUAL_SINCE)
     oldest, newest = total["oldest"], total["newest"]
     step = _step(newest - oldest) if oldest and newest else "hour"
-    over_time = query(f"select date_trunc('{step}', dead_at) as since, count(*) as dead from {_OPEN} group by all order by since")
-    return DeadLetters(
+    over_time = query(f"select date_trunc('{step}', dead_at) as since, count(*) as open from {_OPEN} group by all order by since")
+    return Report(
         at=now,
+        open=int(total["open"]),
         dead=int(total["dead"]),
+        died=int(total["died"]),
         pending=int(pending["n"]),
         oldest=oldest,
         groups=tuple(
@@ -104,7 +132,7 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
                 topics=tuple(row["topics"]),
                 error_class=row["error_class"],
                 pattern=row["error_pattern"],
-                dead=int(row["open"]),
+                open=int(row["open"]),
                 last=row["last_seen"],
                 example=row["sample_message_id"],
             )
@@ -114,8 +142,36 @@ def read_dead_letters(query: Query, now: datetime) -> DeadLetters:
         by_class=_counted(query, "coalesce(error_class, '(none)')"),
         by_topic=_counted(query, "coalesce(topic, 'none: parked')"),
         by_age=_by_age(query, now),
-        over_time=tuple((row["since"], int(row["dead"])) for row in over_time),
+        over_time=tuple((row["since"], int(row["open"])) for row in over_time),
         step=step,
+        retries=_retries(query, now - _RETRIES_SINCE),
+    )
+
+
+def _retries(query: Query, since: datetime) -> Retries:
+    began = literal(since)
+    sent = f"attempts where decision = 'retry' and sent_at >= {began}"
+    (late,) = query(
+        f"""
+        select count(*) as sent, percentile_approx(lateness_ms, 0.5) as p50, percentile_approx(lateness_ms, 0.99) as p99
+        from {sent}
+        """
+    )
+    (recovered,) = query(
+        f"""
+        select count(*) as messages, percentile_approx(unix_millis(recovered_at) - unix_millis(first_failed_at), 0.5) as p50
+        from messages
+        where recovered_at >= {began}
+        """
+    )
+    by_hour = query(f"select date_trunc('hour', sent_at) as hour, count(*) as sent from {sent} group by all order by hour")
+    return Retries(
+        sent=int(late["sent"]),
+        late_p50_ms=late["p50"],
+        late_p99_ms=late["p99"],
+        recovered=int(recovered["messages"]),
+        recovery_p50_ms=recovered["p50"],
+        by_hour=tuple((row["hour"], int(row["sent"])) for row in by_hour),
     )
 
 
@@ -123,19 +179,19 @@ def read_unusual(query: Query, since: datetime) -> tuple[Unusual, ...]:
     """The hours of topics since a moment, in which more died than is usual there; the latest first."""
     rows = query(
         f"""
-        select original_topic, hour, dead, greatest(usual_of_the_day, usual_at_this_hour) as usual
+        select original_topic, hour, died, usual
         from dead_letter_rate
         where is_unusual and hour >= {literal(since)}
-        order by hour desc, dead desc, original_topic
+        order by hour desc, died desc, original_topic
         limit {_SHOWN}
         """
     )
-    return tuple(Unusual(row["original_topic"], row["hour"], int(row["dead"]), float(row["usual"])) for row in rows)
+    return tuple(Unusual(row["original_topic"], row["hour"], int(row["died"]), float(row["usual"])) for row in rows)
 
 
 def _counted(query: Query, what: str) -> tuple[tuple[str, int], ...]:
-    rows = query(f"select {what} as what, count(*) as dead from {_OPEN} group by all order by dead desc, what limit {_SHOWN}")
-    return tuple((row["what"], int(row["dead"])) for row in rows)
+    rows = query(f"select {what} as what, count(*) as open from {_OPEN} group by all order by open desc, what limit {_SHOWN}")
+    return tuple((row["what"], int(row["open"])) for row in rows)
 
 
 def _by_age(query: Query, now: datetime) -> tuple[tuple[str, int], ...]:
@@ -153,59 +209,90 @@ def _step(span: timedelta) -> str:
     return next((step for step, upto in steps if span <= upto), "day")
 
 
-def page(found: DeadLetters) -> str:
+def page(found: Report) -> str:
     """The report as markdown. Names come from reports, that is, from anybody: they are shown as text, whatever is in them."""
-    when = f"{found.at:%Y-%m-%d %H:%M} UTC"
     waiting = f" {found.pending} more are decided, and wait for their dead letter to be acknowledged." if found.pending else ""
-    if not found.dead:
-        return f"### Nothing is dead\n\n{when}.{waiting}{_unusual(found.unusual)}"
+    title = f"{found.open} dead letters are open" if found.open else "No dead letter is open"
+    counted = f"{found.at:%Y-%m-%d %H:%M} UTC. {found.dead} messages are dead, {found.died} died ever.{waiting}"
+    parts = [f"### {title}", f"{counted}{_unusual(found.unusual)}"]
+    if found.groups:
+        parts.append(_groups(found))
+    parts.append(_about_retries(found.retries))
+    if image := plots(found):
+        parts.append(f"![What is dead, and what was sent again](data:image/png;base64,{base64.b64encode(image).decode()})")
+    return "\n\n".join(parts) + "\n"
+
+
+def _groups(found: Report) -> str:
     rows = "\n".join(
-        f"| {_text(first_of(group.topics))} | {_text(group.error_class)} | {_text(group.pattern)} | {group.dead} "
+        f"| {_text(first_of(group.topics))} | {_text(group.error_class)} | {_text(group.pattern)} | {group.open} "
         f"| {group.last:%Y-%m-%d %H:%M:%S} | {_text(group.example)} |"
         for group in found.groups
     )
-    shown = sum(group.dead for group in found.groups)
-    rest = f"\n\nAnd {found.dead - shown} others, in smaller groups." if shown < found.dead else ""
-    image = base64.b64encode(plots(found)).decode()
+    shown = sum(group.open for group in found.groups)
+    rest = f"\n\nAnd {found.open - shown} others, in smaller groups." if shown < found.open else ""
+    return f"| topic | error class | where, or what they say | open | last, UTC | for example |\n|---|---|---|---:|---|---|\n{rows}{rest}"
+
+
+def _about_retries(retries: Retries) -> str:
+    """A paragraph: what was sent again in the last day, how late, and what came of it."""
+    if not retries.sent and not retries.recovered:
+        return "**Retries:** none was sent in the last 24 hours."
+    late = f", {_span(retries.late_p50_ms)} late in the median, {_span(retries.late_p99_ms)} at p99" if retries.sent else ""
+    took = f", {_span(retries.recovery_p50_ms)} after their first failure in the median" if retries.recovered else ""
     return (
-        f"### {found.dead} messages are dead\n\n{when}.{waiting}{_unusual(found.unusual)}\n\n"
-        f"| topic | error class | where, or what they say | dead | last, UTC | for example |\n"
-        f"|---|---|---|---:|---|---|\n{rows}{rest}\n\n"
-        f"![Dead letters by error class, topic, age, and over time](data:image/png;base64,{image})\n"
+        f"**Retries:** {retries.sent} were sent in the last 24 hours{late}. {retries.recovered} messages recovered{took}; that is known "
+        "where groups commit offsets."
     )
+
+
+def _span(milliseconds: int | None) -> str:
+    """A span of time for people."""
+    if milliseconds is None:
+        return "-"
+    seconds = milliseconds / 1000
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def _unusual(hours: Sequence[Unusual]) -> str:
     """A line for each unusual hour; nothing where there is none."""
     return "".join(
-        f"\n\n**Unusual:** {hour.dead} of {_text(hour.topic)} died in the hour from {hour.hour:%Y-%m-%d %H:%M}; usual are {hour.usual:g}."
+        f"\n\n**Unusual:** {hour.died} of {_text(hour.topic)} died in the hour from {hour.hour:%Y-%m-%d %H:%M}; usual are {hour.usual:g}."
         for hour in hours
     )
 
 
-def plots(found: DeadLetters) -> bytes:
-    """Four plots in one picture, as PNG: by error class, by topic, by age, over time."""
+def plots(found: Report) -> bytes:
+    """A picture as PNG, of open dead letters by error class, topic, age and over time, and of what was sent again by hour.
+
+    Of what there is nothing, no plot is drawn; empty where there is nothing at all.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 6.5), dpi=80, layout="constrained")
-    (classes, topics), (ages, time) = figure.subplots(2, 2)
-    _bars(classes, "by error class", found.by_class)
-    _bars(topics, "by dead letter topic", found.by_topic)
-    _bars(ages, "by age", found.by_age)
-    time.bar(
-        [since for since, _ in found.over_time],
-        [dead for _, dead in found.over_time],
-        width=_width(found.step),
-        color="#b23a48",
-        align="edge",
-    )
-    time.set_title(f"died, by {found.step} (UTC)", loc="left")
-    time.tick_params(axis="x", labelrotation=30)
-    for axes in (classes, topics, ages, time):
+    drawn: list[Callable[[Any], None]] = []
+    if found.open:
+        drawn += [
+            lambda axes: _bars(axes, "open, by error class", found.by_class),
+            lambda axes: _bars(axes, "open, by dead letter topic", found.by_topic),
+            lambda axes: _bars(axes, "open, by age", found.by_age),
+            lambda axes: _over_time(axes, f"open: died, by {found.step} (UTC)", found.over_time, found.step),
+        ]
+    if found.retries.by_hour:
+        drawn.append(lambda axes: _over_time(axes, "sent again, by hour (UTC)", found.retries.by_hour, "hour", color="#2f6690"))
+    if not drawn:
+        return b""
+    rows = -(-len(drawn) // 2)
+    figure = Figure(figsize=(11, 3.25 * rows), dpi=80, layout="constrained")
+    places = figure.subplots(rows, 2, squeeze=False).flat
+    for draw, axes in zip(drawn, places, strict=False):
+        draw(axes)
         axes.spines[["top", "right"]].set_visible(False)
-    for axis in (classes.xaxis, topics.xaxis, ages.xaxis, time.yaxis):
-        axis.get_major_locator().set_params(integer=True)
+    for axes in places:
+        axes.remove()
     FigureCanvasAgg(figure)
     image = io.BytesIO()
     with warnings.catch_warnings():
@@ -213,6 +300,13 @@ def plots(found: DeadLetters) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.savefig(image, format="png")
     return image.getvalue()
+
+
+def _over_time(axes: Any, title: str, counts: Sequence[tuple[datetime, int]], step: str, color: str = "#b23a48") -> None:
+    axes.bar([since for since, _ in counts], [count for _, count in counts], width=_width(step), color=color, align="edge")
+    axes.set_title(title, loc="left")
+    axes.tick_params(axis="x", labelrotation=30)
+    axes.yaxis.get_major_locator().set_params(integer=True)
 
 
 def _bars(axes: Any, title: str, counts: Sequence[tuple[str, int]]) -> None:
@@ -225,6 +319,7 @@ def _bars(axes: Any, title: str, counts: Sequence[tuple[str, int]]) -> None:
     # from the top down
     axes.set_ylim(max(len(counts), _ROOM) - 0.5, -0.5)
     axes.set_title(title, loc="left")
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _width(step: str) -> timedelta:

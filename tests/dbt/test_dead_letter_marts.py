@@ -104,7 +104,7 @@ def test_a_dead_letter_that_was_not_acknowledged_is_not_here(home: Home) -> None
     home.fold()
     assert of(home, "dead_letters", original_topic="pending") == []
     # which is counted as it was decided, and once
-    assert [row["dead"] for row in of(home, "dead_letters_by_hour", original_topic="pending")] == [1]
+    assert [row["died"] for row in of(home, "dead_letters_by_hour", original_topic="pending")] == [1]
 
 
 @pytest.mark.long
@@ -182,7 +182,7 @@ def test_an_adopted_letter_is_a_dead_letter_like_ours_and_lies_where_it_was_read
     assert row["fingerprint"] == one(home, ours)["fingerprint"]
     related = of(home, "related_messages", message_id=ours["message_id"], related_id=adopted["message_id"])
     assert {other["relation"] for other in related} == {"key", "error"}
-    hours = {row["hour"].astimezone(UTC): row["dead"] for row in of(home, "dead_letters_by_hour", original_topic="adopted-mart")}
+    hours = {row["hour"].astimezone(UTC): row["died"] for row in of(home, "dead_letters_by_hour", original_topic="adopted-mart")}
     assert hours == {moment.replace(minute=0, second=0, microsecond=0): 1 for moment in (ours["due_at"], dead_at)}
     (message,) = of(home, "messages", message_id=adopted["message_id"])
     assert (message["state"], message["next_due"]) == ("dead", None)
@@ -303,7 +303,8 @@ def test_a_change_is_unusual_and_a_level_is_not(home: Home) -> None:
     last = {row["original_topic"]: row for row in home.read("dead_letter_rate") if row["hour"] == SATURDAY + timedelta(hours=168)}
     assert {topic: last[topic]["is_unusual"] for topic in RATES} == {topic: unusual for topic, (_, unusual) in RATES.items()}
     nightly = last["rate-nightly"]
-    assert (nightly["dead"], nightly["usual_of_the_day"], nightly["usual_at_this_hour"]) == (11, 0, 11)
+    medians = nightly["median_of_last_24_hours"], nightly["median_at_this_hour_of_last_7_days"]
+    assert (nightly["died"], *medians, nightly["usual"]) == (11, 0, 11, 11)
 
 
 def test_payloads_are_not_read_unless_they_are_asked_for(home: Home) -> None:

@@ -107,7 +107,8 @@ class Processes:
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
         """Asks the tables, from yet another process."""
-        return [json.loads(line) for line in self.redrive("sql", statement, "--format", "json").splitlines()]
+        rows: list[dict[str, Any]] = json.loads(self.redrive("sql", statement, "--format", "json"))
+        return rows
 
     def redrive(self, *arguments: str) -> str:
         """What the command line prints."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import dagster as dg
 import pytest
 
 from orchestration.dagster.assets import what_hinders
+from orchestration.dagster.dbt_tests import dbt_tests
 from orchestration.dagster.graph import topological, without_cycles
 from orchestration.dagster.manifest import ManifestError, load_manifest
 from orchestration.definitions import definitions
@@ -154,6 +156,41 @@ def test_a_manifest_is_parsed_when_the_project_has_changed_and_else_not(home: Pa
     with pytest.raises(ManifestError, match="no such model"):
         load_manifest(settings)
     assert len(parsed) == 1
+
+
+def test_each_of_dbt_s_tests_is_a_check(loaded: dg.Definitions, home: Path) -> None:
+    manifest = load_manifest(load_settings(home=home, project=PROJECT))
+    tests = {node["name"] for node in manifest["nodes"].values() if node["resource_type"] == "test"}
+    checks = {check.name: check.asset_key.to_user_string() for check in loaded.resolve_asset_graph().asset_check_keys}
+    assert len(tests) > 50
+    assert tests <= checks.keys()
+    assert checks["assert_nothing_is_sent_early"] == "publish_results"
+    assert checks["unique_sources_source"] == "sources"
+
+
+def test_a_test_of_nothing_that_is_an_asset_is_named(home: Path) -> None:
+    manifest = load_manifest(load_settings(home=home, project=PROJECT))
+    with pytest.raises(LookupError, match="dbt's test assert_every_event_has_one_decision is of events, decisions: none of them"):
+        dbt_tests({"nodes": {"x": manifest["nodes"]["test.redrive.assert_every_event_has_one_decision"]}}, [dg.AssetKey("another")])
+
+
+def test_the_owners_of_routes_own_what_has_died(home: Path, tmp_path: Path) -> None:
+    seeds = shutil.copytree(PROJECT / "dbt_project" / "seeds", tmp_path / "seeds")
+    (seeds / "routes.csv").write_text(
+        "topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic,owner\n"
+        "*,*,*,default,patient,{topic}-{group}-retry,{topic}.dlq,\n"
+        "orders,*,*,default,patient,{topic}-{group}-retry,{topic}.dlq,team orders\n"
+        "bills,*,*,default,patient,{topic}-{group}-retry,{topic}.dlq,ada@example.com\n",
+        encoding="utf-8",
+    )
+    graph = definitions(load_settings(home=home, project=PROJECT, seeds=seeds)).resolve_asset_graph()
+    owners = {key.to_user_string(): sorted(graph.get(key).owners) for key in graph.get_all_asset_keys()}
+    assert owners["dead_letters"] == owners["dlq_topics"] == ["ada@example.com", "team:team orders"]
+    assert owners["events"] == []
+    # what is wrong with a seed `check` says: the graph is shown all the same
+    (seeds / "routes.csv").write_text("no,seed\n", encoding="utf-8")
+    graph = definitions(load_settings(home=home, project=PROJECT, seeds=seeds)).resolve_asset_graph()
+    assert list(graph.get(dg.AssetKey("dead_letters")).owners) == []
 
 
 def test_a_destination_that_takes_nothing_fails_no_run() -> None:

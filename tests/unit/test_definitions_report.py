@@ -9,17 +9,23 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from matplotlib.figure import Figure
 
-from orchestration.dagster.report import DeadLetters, Group, Unusual, _bars, _step, page, plots
+from orchestration.dagster.report import Group, Report, Retries, Unusual, _bars, _span, _step, page, plots
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def dead(*names: str) -> DeadLetters:
-    """One dead letter of each error class."""
+NO_RETRIES = Retries(0, None, None, 0, None, ())
+SOME_RETRIES = Retries(7, 250, 4_000, 3, 150_000, ((NOW - timedelta(hours=1), 2), (NOW, 5)))
+
+
+def dead(*names: str, retries: Retries = NO_RETRIES) -> Report:
+    """One open dead letter of each error class; one more was discarded, and one redriven."""
     groups = tuple(Group((name, "orders"), name, name, 1, NOW, "billing:orders/0/17") for name in names)
-    return DeadLetters(
+    return Report(
         at=NOW,
-        dead=len(groups),
+        open=len(groups),
+        dead=len(groups) + 1,
+        died=len(groups) + 2,
         pending=0,
         oldest=NOW if groups else None,
         groups=groups,
@@ -29,12 +35,13 @@ def dead(*names: str) -> DeadLetters:
         by_age=(("under 10 minutes", len(groups)),),
         over_time=((NOW, len(groups)),),
         step="minute",
+        retries=retries,
     )
 
 
 def test_the_page_has_a_row_for_each_group_and_the_plots_inside() -> None:
     text = page(dead("ValueError", "KeyError"))
-    assert text.startswith("### 2 messages are dead")
+    assert text.startswith("### 2 dead letters are open\n\n2026-03-01 12:00 UTC. 3 messages are dead, 4 died ever.")
     assert len([line for line in text.splitlines() if line.startswith("| ")]) == 1 + 2
     (image,) = re.findall(r"\(data:image/png;base64,([A-Za-z0-9+/=]+)\)", text)
     assert base64.b64decode(image).startswith(b"\x89PNG")
@@ -42,10 +49,34 @@ def test_the_page_has_a_row_for_each_group_and_the_plots_inside() -> None:
     assert len(image) < 150_000
 
 
-def test_no_dead_letters_no_plots() -> None:
+def test_no_data_no_plots() -> None:
     text = page(dead())
-    assert text.startswith("### Nothing is dead")
+    assert text.startswith("### No dead letter is open")
+    assert "**Retries:** none was sent in the last 24 hours." in text
     assert "base64" not in text
+
+
+def _height(image: bytes) -> int:
+    """Of a PNG, in pixels."""
+    return int.from_bytes(image[20:24], "big")
+
+
+def test_retries_recovery_and_lateness_stand_beside_the_dead() -> None:
+    text = page(dead(retries=SOME_RETRIES))
+    assert "**Retries:** 7 were sent in the last 24 hours, 0.2 s late in the median, 4.0 s at p99." in text
+    assert "3 messages recovered, 2.5 min after their first failure in the median" in text
+    alone, beside = plots(dead(retries=SOME_RETRIES)), plots(dead("E", retries=SOME_RETRIES))
+    assert alone.startswith(b"\x89PNG")
+    # a row of plots more for each two: there is no empty one
+    assert _height(beside) == 3 * _height(alone)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "said"),
+    [(None, "-"), (0, "0.0 s"), (119_999, "120.0 s"), (120_000, "2.0 min"), (7_200_000, "2.0 h"), (172_800_000, "2.0 days")],
+)
+def test_a_span_has_the_unit_that_suits_it(milliseconds: int | None, said: str) -> None:
+    assert _span(milliseconds) == said
 
 
 @pytest.mark.parametrize(

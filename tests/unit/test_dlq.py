@@ -140,6 +140,8 @@ ROW: dict[str, Any] = {
     "fingerprint": "0123456789ab",
     "open": 1,
     "dead": 12_345,
+    "died": 12_345,
+    "refused": 3,
     "this_hour": 7,
     "usual": 0.5,
     "last_24_hours": 70,

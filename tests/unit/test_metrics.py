@@ -32,7 +32,8 @@ class Tables:
         self.asked: list[str] = []
 
     def sql(self, statement: str) -> Tables:
-        self.asked.append("rows" if "publish_results" in statement else "hours" if "record_count" in statement else "open")
+        kinds = {"publish_results": "rows", "record_count": "hours", "dead_letters": "dead_letters"}
+        self.asked.append(next((kind for name, kind in kinds.items() if name in statement), "open"))
         return self
 
     def collect(self) -> list[Row]:
@@ -48,7 +49,7 @@ def free_port() -> int:
 
 
 def metrics_over(tables: Tables, **settings: Any) -> Metrics:
-    return Metrics(load_settings(**settings), tables, "redrive", watermark=0, batch=0)  # type: ignore[arg-type]
+    return Metrics(load_settings(**settings), tables, tables, "redrive", watermark=0, batch=0)  # type: ignore[arg-type]
 
 
 def told(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -159,7 +160,7 @@ def test_tables_that_cannot_be_read_stop_nothing_and_what_was_missed_is_counted_
         for _ in range(3):
             metrics.measure(TURN_WITH_ROWS)
     assert caplog.text.count("the catalog is locked") == 1
-    assert tables.asked == ["rows", "hours"], "it is not asked again at once"
+    assert tables.asked == ["rows", "hours", "dead_letters"], "it is not asked again at once"
     assert ("redrive_waiting_messages", frozenset()) not in told(metrics)
     tables.answers = {"rows": [sent("r", "delivered", 5, bucket=0, lateness_ms=1)]}
     metrics._rows_not_before = 0
@@ -236,3 +237,16 @@ def test_a_client_that_says_nothing_is_hung_up_on_and_the_next_is_answered() -> 
                 assert b"redrive_ticks_total 1.0" in answer.read()
     finally:
         metrics.close()
+
+
+def test_open_dead_letters_are_told_by_topic_and_owner_while_they_can_be_counted() -> None:
+    tables = Tables(dead_letters=[Row(topic="orders", owner="team-orders", rows=3), Row(topic="bills", owner=None, rows=1)])
+    metrics = metrics_over(tables)
+    metrics.measure(TURN)
+    samples = told(metrics)
+    assert samples["redrive_open_dead_letters", frozenset({("topic", "orders"), ("owner", "team-orders")})] == 3
+    assert samples["redrive_open_dead_letters", frozenset({("topic", "bills"), ("owner", "none")})] == 1
+    tables.answers["dead_letters"] = RuntimeError("the catalog is away")
+    metrics._open_not_before = 0
+    metrics.measure(TURN)
+    assert not [name for name, _ in told(metrics) if name == "redrive_open_dead_letters"]

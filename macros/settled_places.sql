@@ -1,0 +1,18 @@
+{#- Each step that a group was seen to have made in a partition: up to which offset everything is processed, and when that was recorded. -#}
+{% macro settled_places() -%}
+    select
+        batch,
+        recorded_at,
+        settled.consumer_group,
+        settled.topic,
+        settled.partition,
+        settled.offset
+    from (
+        select
+            batch,
+            recorded_at,
+            explode(settled) as settled
+        from {{ ref('ticks') }}
+        where settled is not null
+    ) as steps
+{%- endmacro %}

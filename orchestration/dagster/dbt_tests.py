@@ -1,0 +1,58 @@
+"""dbt's tests of the project as asset checks: each is run by dbt, in the process of the run, on the tables that are there."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+
+from orchestration.dagster.manifest import Manifest
+from orchestration.dagster.resource import Redrive, told
+
+
+def dbt_tests(manifest: Manifest, assets: Iterable[dg.AssetKey]) -> dg.AssetChecksDefinition:
+    """One check for each test: on the model or seed that the test belongs to, or, of one that reads several, on the first of them."""
+    known = {key.to_user_string() for key in assets}
+    tests = [node for node in manifest["nodes"].values() if node["resource_type"] == "test"]
+    specs = [
+        dg.AssetCheckSpec(test["name"], asset=_asset_of(test, known), description=_description(test))
+        for test in sorted(tests, key=lambda test: str(test["name"]))
+    ]
+
+    @dg.multi_asset_check(name="test_with_dbt", specs=specs, can_subset=True)
+    def test_with_dbt(context: dg.AssetCheckExecutionContext, redrive: Redrive) -> Iterator[dg.AssetCheckResult]:
+        selected = sorted(context.selected_asset_check_keys, key=lambda key: key.name)
+        with told():
+            redrive.require_tables()
+            found = redrive.dbt.test([key.name for key in selected])
+        for key in selected:
+            outcome = found[key.name]
+            yield dg.AssetCheckResult(
+                passed=outcome.passed,
+                asset_key=key.asset_key,
+                check_name=key.name,
+                severity=dg.AssetCheckSeverity.WARN if outcome.warns else dg.AssetCheckSeverity.ERROR,
+                metadata={"failures": outcome.failures, **({"message": outcome.message} if outcome.message else {})},
+            )
+
+    return test_with_dbt
+
+
+def _asset_of(test: Mapping[str, Any], known: set[str]) -> str:
+    """Raises LookupError for a test of nothing that is an asset."""
+    nodes = [test["attached_node"]] if test.get("attached_node") else test["depends_on"]["nodes"]
+    names = [str(node).rpartition(".")[2] for node in nodes]
+    for name in names:
+        if name in known:
+            return name
+    raise LookupError(f"dbt's test {test['name']} is of {', '.join(names) or 'nothing'}: none of them is an asset")
+
+
+def _description(test: Mapping[str, Any]) -> str:
+    """What the test says of itself; of one in a file of its own, the file's header; else its name in words."""
+    header = re.match(r"(?:--[^\n]*\n)+", test["raw_code"])
+    if test["description"]:
+        return str(test["description"]).strip()
+    if header:
+        return " ".join(line.removeprefix("--").strip() for line in header[0].splitlines())
+    return str(test["name"]).replace("_", " ")

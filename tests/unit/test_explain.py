@@ -1,0 +1,77 @@
+"""How a message's life is told: when each thing happened, and what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestration import explain
+from orchestration.cli import app
+from orchestration.explain import told
+
+FAILED = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+DECIDED = FAILED + timedelta(seconds=3)
+
+
+def decided(**changes: Any) -> dict[str, Any]:
+    """A step of `message_history`: a failure, and the retry that was decided for it."""
+    return {
+        "what": "decided",
+        "at": DECIDED,
+        "life": 1,
+        "attempt": 1,
+        "max_attempts": 5,
+        "failed_at": FAILED,
+        "error_class": "java.net.SocketTimeoutException",
+        "error_message": "Read timed out",
+        "error_kind": "retriable",
+        "rule": "error_rules: java.net.SocketTimeoutException",
+        "matched": "java.net.SocketTimeoutException",
+        "passed_over": [],
+        "decision": "retry",
+        "reason": "retriable",
+        "topic": "orders-billing-retry",
+        "delivery_id": "billing:orders/0/17#0123456789ab",
+        "due_at": FAILED + timedelta(seconds=1),
+        "delay_ms": None,
+        "rules_have_changed": False,
+        "command": None,
+        **changes,
+    }
+
+
+def test_the_first_column_says_when_it_happened() -> None:
+    assert [(at, what.split(":")[0]) for at, what in told([decided()])] == [
+        ("2026-03-01 12:00:00.250", "failed, attempt 1 of 5"),
+        ("", "retriable, by error_rules"),
+        ("2026-03-01 12:00:03.250", "retry (retriable) to orders-billing-retry, due at 2026-03-01 12"),
+    ]
+
+
+def test_what_is_sent_anew_has_not_failed_again() -> None:
+    later = DECIDED + timedelta(minutes=1)
+    lines = [at for at, _ in told([decided(), decided(at=later, reason="release")])]
+    assert lines == ["2026-03-01 12:00:00.250", "", "2026-03-01 12:00:03.250", "2026-03-01 12:01:03.250"]
+
+
+def test_a_failure_without_a_time_is_told_when_it_was_decided() -> None:
+    assert next(told([decided(failed_at=None)]))[0] == "2026-03-01 12:00:03.250"
+
+
+def test_a_life_fits_into_120_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rulebook:
+        def __init__(self, *_: object) -> None: ...
+
+        def history_of(self, _: str) -> list[dict[str, Any]]:
+            return [decided(error_message="Read timed out " * 30, topic="orders." * 30)]
+
+    monkeypatch.setattr(explain, "Rulebook", Rulebook)
+    done = CliRunner().invoke(app, ["explain", "billing:orders/0/17"])
+    assert done.exception is None
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 120
+    # what is folded stays in its column
+    assert {line[:23].strip() for line in lines} == {"2026-03-01 12:00:00.250", "2026-03-01 12:00:03.250", ""}

@@ -1,0 +1,69 @@
+"""How results are printed: for people, for tools, and for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestration.output import console
+from orchestration.query import Rows, list_tables, print_rows
+from orchestration.settings import load_settings
+from tests.dbt.harness import PROJECT
+
+LONG = f"billing:{'orders.' * 80}eu/0/17"
+
+FOUND = Rows(
+    ("message_id", "at", "value", "counts", "nothing"),
+    (
+        (LONG, datetime(2026, 3, 1, 12, tzinfo=UTC), b'caf\xc3\xa9, "au lait"', {"a": 1}, None),
+        ("two\nlines", None, b"\xff", {}, None),
+    ),
+    more=False,
+)
+NONE = Rows(("message_id",), (), more=False)
+
+
+def test_json_is_one_array_that_tools_can_parse(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(FOUND, "json")
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["message_id"] == LONG
+    assert (first["value"], first["counts"], first["nothing"]) == ('café, "au lait"', {"a": 1}, None)
+    assert second["value"] == {"base64": "/w=="}
+    print_rows(NONE, "json")
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_jsonl_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(FOUND, "jsonl")
+    assert [json.loads(line)["message_id"] for line in capsys.readouterr().out.splitlines()] == [LONG, "two\nlines"]
+    print_rows(NONE, "jsonl")
+    assert capsys.readouterr().out == ""
+
+
+def test_csv_has_a_header_line_and_one_cell_for_each_value(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(FOUND, "csv")
+    header, first, second = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert header == list(FOUND.columns)
+    assert (first[0], first[2], first[3], first[4]) == (LONG, 'café, "au lait"', '{"a": 1}', "")
+    assert (second[0], second[1]) == ("two\nlines", "")
+    print_rows(NONE, "csv")
+    assert capsys.readouterr().out == "message_id\n"
+
+
+def test_a_table_that_goes_into_a_pipe_shortens_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    print_rows(FOUND, "table", console())
+    assert LONG in capsys.readouterr().out
+
+
+def test_what_can_be_asked_is_listed_with_what_a_row_of_it_is() -> None:
+    found = {name: (of, what) for name, of, what in list_tables(load_settings(project=PROJECT)).rows}
+    assert found["messages"] == ("marts", "Where every message stands. Grain: one row per message.")
+    assert [found[name][0] for name in ("dead_letters", "events", "routes")] == ["marts", "ledgers", "rules"]
+    # a step between two models, which is no table
+    assert "last_decisions" not in found
+    assert all("Grain:" in what or of == "rules" for of, what in found.values())
