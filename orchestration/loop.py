@@ -684,7 +684,7 @@ class Loop:
             failed = error
         try:
             decided = self._note_decided(upto if failed is None else None)
-            if failed is not None and self._rules_hash not in (None, self._loaded_rules()):
+            if failed is not None and self._rules_hash is not None and self._rules_hash != self._loaded_rules():
                 # the rules have changed under it: look at the files again with the next tick
                 self.seeds = Seeds(self.seeds.rows, "")
         except Exception as error:
