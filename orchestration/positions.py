@@ -44,7 +44,7 @@ class Gap:
 def cut_id(topic_id: str, batch: int) -> str:
     """The id under which a partition is read on that was cut short: what comes under an offset that was read before is another record.
 
-    batch: of the gap that tells of it. Kafka's ids have no `~`, nor have names of topics.
+    batch: of the gap that tells of it. Neither Kafka's ids nor names of topics have a `~`.
     """
     return f"{topic_id.split('~')[0]}~{batch}"
 

@@ -23,6 +23,7 @@ from confluent_kafka import (
 
 from orchestration.positions import Range
 from publisher.redaction import redact
+from publisher.trouble import kafka_error
 
 RECORDS = (
     "key binary, value binary, topic string, partition int, offset bigint, millis bigint, timestampType int,"
@@ -79,7 +80,7 @@ def read_records(kafka: Mapping[str, str], group: str, part: Range, most_bytes: 
             consumer.close()
     except KafkaException as error:
         # of a rejected property the text has the value
-        raise UnreadError(redact(str(error.args[0]), kafka)) from None
+        raise UnreadError(redact(kafka_error(error).str(), kafka)) from None
 
 
 def _read(consumer: Consumer, part: Range, most_bytes: int, seconds: float) -> Records:
