@@ -14,8 +14,10 @@ from pyspark.sql import Row
 from typer.testing import CliRunner, Result
 
 from orchestration.cli import app
+from orchestration.dagster.report import read_report
 from orchestration.dlq import DeadLetters, DlqError, Selection
 from orchestration.query import Rows
+from orchestration.rows import collected
 from tests.dbt.harness import Home, report
 from tests.dbt.test_dead_letter_marts import ask, die
 
@@ -176,6 +178,29 @@ def test_groups_count_what_is_selected(call: Call, dead: list[Row]) -> None:
     fingerprint = str(found[1]["fingerprint"])
     assert fingerprint in call("dlq", "groups", "--topic", "dlq").stdout
     assert ids(call("dlq", "list", "--fingerprint", fingerprint, "--topic", "dlq", "--format", "json")) == {"2"}
+
+
+def test_open_dead_and_died_are_the_same_numbers_everywhere(call: Call, home: Home) -> None:
+    spark = home.spark.newSession()
+    spark.sql(f"use {home.schema}")
+
+    def ask(statement: str) -> list[Row]:
+        return collected(spark.sql(statement))
+
+    (states,) = ask(
+        "select count_if(state = 'open') as open, count_if(state in ('open', 'discarded')) as dead, count(*) as died from dead_letters"
+    )
+    (messages,) = ask("select count_if(state = 'dead') as dead from messages")
+    (mart,) = ask("select sum(open) as open, sum(dead) as dead, sum(died) as died from dead_letter_groups")
+    groups = rows(call("dlq", "groups", "--format", "json", "--limit", "100000"))
+    listed = rows(call("dlq", "list", "--format", "json", "--limit", "100000"))
+    report = read_report(ask, home.now)
+    numbers = (states["open"], states["dead"], states["died"])
+    assert 3 <= numbers[0] < numbers[1] < numbers[2]
+    assert (mart["open"], mart["dead"], mart["died"]) == numbers
+    assert tuple(sum(int(str(row[word])) for row in groups) for word in ("open", "dead", "died")) == numbers
+    assert (report.open, report.dead, report.died) == numbers
+    assert (len(listed), messages["dead"]) == numbers[:2]
 
 
 @pytest.mark.slow

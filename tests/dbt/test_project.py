@@ -47,6 +47,14 @@ def test_every_column_is_described_and_every_described_column_exists(home: Home,
     assert [name for name, node in declared.items() if not node["description"].strip()] == []
 
 
+def test_describe_says_what_columns_mean(home: Home, declared: dict[str, dict[str, Any]]) -> None:
+    for name in ("messages", "dead_letters", "gaps", "events", "ticks", "deliveries"):
+        rows = home.spark.sql(f"describe {home.schema}.{name}").collect()
+        said = {row["col_name"]: row["comment"] for row in rows}
+        meant = {column["name"]: column["description"] for column in declared[name]["columns"].values()}
+        assert {column: said[column] for column in meant} == meant
+
+
 def test_what_people_and_the_publisher_read_is_a_contract(declared: dict[str, dict[str, Any]]) -> None:
     read = {name: node for name, node in declared.items() if "marts" in node["fqn"] or name == "ready"}
     assert {"attempts", "dead_letters", "messages", "ready"} <= read.keys()
