@@ -22,6 +22,8 @@ from confluent_kafka import (
 )
 
 from orchestration.positions import Range
+from publisher import RejectedPropertiesError
+from publisher.clients import make_client
 from publisher.redaction import redact
 from publisher.trouble import kafka_error
 
@@ -61,26 +63,24 @@ def read_records(kafka: Mapping[str, str], group: str, part: Range, most_bytes: 
     """
     where = TopicPartition(part.partition.topic, part.partition.number, part.begin)
     try:
-        consumer = Consumer(
-            {
-                "log_level": "0",
-                **kafka,
-                "group.id": group,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-            }
-        )
+        own = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+        }
+        consumer = make_client(Consumer, {**kafka, **own}, kafka)
         try:
             consumer.assign([where])
             return _read(consumer, part, most_bytes, seconds)
         finally:
             consumer.close()
     except KafkaException as error:
-        # of a rejected property the text has the value
         raise UnreadError(redact(kafka_error(error).str(), kafka)) from None
+    except RejectedPropertiesError as error:
+        raise UnreadError(str(error)) from None
 
 
 def _read(consumer: Consumer, part: Range, most_bytes: int, seconds: float) -> Records:

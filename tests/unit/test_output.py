@@ -73,7 +73,8 @@ TEXTS = """message_id state error_class error_message error_pattern error_kind r
     matched note ticket owner runbook logs_url trace_url request_id process_id trace_id omitted payload_type decision delivery_id command
     who why outcome policy policy_text"""
 TIMES = "dead_at last_seen next_due at failed_at due_at first_failed_at original_timestamp purged_at not_before"
-NUMBERS = """open dead attempts max_attempts later_ms last_24_hours this_hour last_7_days usual life lives attempt partition offset
+NUMBERS = """open dead died refused attempts max_attempts later_ms last_24_hours this_hour last_7_days usual life lives attempt
+    partition offset
     original_partition original_offset lateness_ms schema_id value_bytes"""
 ROW = {
     **dict.fromkeys(TEXTS.split(), HOSTILE),

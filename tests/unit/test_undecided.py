@@ -63,9 +63,13 @@ def test_what_was_left_out_of_a_destination_that_was_set_aside_is_looked_for_aga
     earlier = FLOOR - timedelta(minutes=3)
     loop._set_aside = {TOPIC: SetAside("gone", NOW, floor=earlier)}
     loop._await_decision(1, RECORDED)
-    tick = Tick()
-    while loop._set_aside:
-        loop._publish_set_aside(tick, TOPIC, NOW)
+    for _ in range(3):
+        loop._publish_set_aside(Tick(), NOW)
     # from its own floor each time, a longer way
     assert [(what.floor, what.undecided_after) for what in asked(loop)] == [(earlier, 7)] * 3
-    assert loop.floor == earlier
+    left = loop._set_aside[TOPIC]
+    assert (left.floor, left.until > NOW) == (earlier, True)
+    loop._undecided, loop._undecided_since = 0, None
+    loop._publish_set_aside(Tick(), left.until)
+    assert (asked(loop)[-1].floor, asked(loop)[-1].undecided_after) == (earlier, None)
+    assert not loop._set_aside
