@@ -78,7 +78,7 @@ DEAD_LETTER_TOPICS = [
     {"error_class": "^java[.]net[.]Bind", "topic": "^by-class", "dead_letter_topic": "{topic}.pattern"},
     {"error_class": "java.net.ConnectException", "topic": "^by-class", "dead_letter_topic": "by.exact"},
     {"error_class": "java.net.ConnectException", "topic": "^by-class", "consumer_group": "billing", "dead_letter_topic": "{topic}.{group}"},
-    {"error_class": "park.MeFatalException", "topic": "^by-class", "dead_letter_topic": "none"},
+    {"error_class": "park.FatalException", "topic": "^by-class", "dead_letter_topic": "none"},
     {"error_class": "MSG_SIZE_TOO_LARGE", "topic": "^by-class", "dead_letter_topic": "oversized"},
     {"error_class": "into.Source", "topic": "^by-class", "dead_letter_topic": "{group}-topic"},
 ]
