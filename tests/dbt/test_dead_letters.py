@@ -14,6 +14,7 @@ from pyspark.sql import Row
 
 from orchestration.dbt import DbtError
 from orchestration.publish import Due
+from orchestration.rows import collected
 from publisher import READY
 from tests.dbt.harness import PROJECT, Headers, Home, Report, Result, order, report
 from tests.dbt.test_publish_step import step
@@ -379,7 +380,7 @@ def test_a_dead_letter_that_was_written_at_last_is_shown_and_redriven_with_its_p
     (first,) = decided(home, failed("letter-dlq", 82, key=b"k82"))
     last = refused_again(home, first, 2)[-1]
     home.append_results(Result(last, offset=82))
-    (shown,) = home.spark.sql(f"select * from {home.schema}.dead_letters where message_id = '{first['message_id']}'").collect()
+    (shown,) = collected(home.spark.sql(f"select * from {home.schema}.dead_letters where message_id = '{first['message_id']}'"))
     assert (shown["delivery_id"], bytes(shown["key"]), pairs(shown["headers"])) == (last["delivery_id"], b"k82", list(OWN))
     assert (shown["value"], shown["error_stack"]) == (first["value"], first["error_stack"])
     assert shown["error_stack"]

@@ -49,7 +49,7 @@ def row(spark: SparkSession, number: int) -> DataFrame:
 
 
 def ids(spark: SparkSession, schema: str, ledger: str) -> list[int]:
-    return sorted(found["id"] for found in spark.table(f"{schema}.{ledger}").collect())
+    return sorted(found["id"] for found in spark.table(f"{schema}.{ledger}").select("id").collect())
 
 
 def take_over(spark: SparkSession, ledgers: Ledgers) -> None:

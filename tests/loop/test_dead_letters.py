@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -13,7 +15,9 @@ from tests.loop.harness import Record, Redrive
 
 Header = tuple[str, bytes | None]
 
-FAILED_AT = 1_767_323_045_678
+WRITTEN_AT = 1_767_323_045_000
+# a stated time counts for some days only
+FAILED_AT = round(time.time() * 1000) - 3_600_000
 OWN: tuple[Header, ...] = (("trace", b"\xff"), ("a", b"1"), ("a", None), ("authorization", b"secret"))
 
 
@@ -33,7 +37,7 @@ def _dlq(record: Record, reason: bytes) -> list[Header]:
         ("dlq-reason", reason),
         ("dlq-error-class", b"KeyError"),
         ("dlq-original-topic", record.topic.encode()),
-        ("dlq-failed-at", b"2026-01-02T03:04:05.678Z"),
+        ("dlq-failed-at", f"{datetime.fromtimestamp(FAILED_AT / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{FAILED_AT % 1000:03}Z".encode()),
         ("dlq-attempts", b"1"),
         ("redrive-consumer-group", b"billing"),
     ]
@@ -104,7 +108,7 @@ def failed(redrive: Redrive) -> dict[str, Record]:
         if letter.topic.endswith("-dlt"):
             redrive.topics(letter.topic)
         _, offset = redrive.write(f"{letter.domain}.orders", b"k", b"v", OWN)
-        records[letter.domain] = Record(f"{letter.domain}.orders", 0, offset, FAILED_AT - 678, b"k", b"v", OWN)
+        records[letter.domain] = Record(f"{letter.domain}.orders", 0, offset, WRITTEN_AT, b"k", b"v", OWN)
         redrive.report(records[letter.domain], error="KeyError", failed_at=FAILED_AT)
     return records
 

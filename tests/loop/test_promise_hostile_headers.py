@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -95,6 +96,21 @@ def test_what_cannot_be_placed_is_no_first_failure_and_stops_nothing(redrive: Re
 NANOSECONDS = 1_700_000_000_000_000_000
 
 
+def _write_stamped(redrive: Redrive, timestamps: list[int]) -> list[int]:
+    """Reports failures in one batch, with these timestamps (0: now); returns the codes by which Kafka refused records of it."""
+    refused: list[int] = []
+
+    def written(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            refused.append(error.code())
+
+    for offset, timestamp in enumerate(timestamps):
+        headers = said(Record("stamped.orders", 0, offset, 0, b"k", b"v", ()))
+        redrive._producer.produce("stamped.reports", b"v", b"k%d" % offset, 0, written, timestamp=timestamp, headers=list(headers))
+    assert redrive._producer.flush(30) == 0
+    return refused
+
+
 def test_a_timestamp_that_no_clock_tells_stops_no_source(redrive: Redrive) -> None:
     redrive.domain("stamped")
     # brokers before 4.0 take any time
@@ -104,10 +120,12 @@ def test_a_timestamp_that_no_clock_tells_stops_no_source(redrive: Redrive) -> No
     resource.add_incremental_config(any_time)
     for changed in admin.incremental_alter_configs([resource]).values():
         changed.result()
-    for offset, timestamp in enumerate([0, NANOSECONDS, 0, 2**63 - 1, 0]):
-        headers = said(Record("stamped.orders", 0, offset, 0, b"k", b"v", ()))
-        redrive._producer.produce("stamped.reports", b"v", b"k%d" % offset, 0, timestamp=timestamp, headers=list(headers))
-    assert redrive._producer.flush(30) == 0
+    deadline = time.monotonic() + 30
+    while refused := _write_stamped(redrive, [0, NANOSECONDS, 0, 2**63 - 1, 0]):
+        # the broker does not know of its new setting yet, and takes none of a batch
+        assert refused == [KafkaError.INVALID_TIMESTAMP] * 5
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
     decisions = redrive.decided("stamped", 5)
     assert [(row["report_offset"], row["decision"], row["problems"]) for row in decisions] == [
         (0, "retry", []),
