@@ -170,7 +170,7 @@ def test_a_step_leaves_out_what_an_undecided_event_names(home: Home) -> None:
     home.later(minutes=1)
     publish = step(home)
     first, last = min(row["due_at"] for row in rows), max(row["due_at"] for row in rows)
-    waiting = publish.waiting(first, last)
+    waiting = publish.waiting(Due(first, last, home.now))
 
     def due(after: int | None) -> set[int]:
         step_of = Due(first, last, home.now, undecided_after=after)

@@ -120,7 +120,8 @@ def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_p
     gates.decided(before, home.batch, later, home.now)
     publish = step(home)
     # one is let out, as a probe: the one that failed first
-    assert gates.hold(publish, Due(home.now, later, later), publish.waiting(home.now, later, gates=gates.closed)) == (1, 0)
+    due = Due(home.now, later, later)
+    assert gates.hold(publish, due, publish.waiting(due, gates=gates.closed)) == (1, 0)
 
     settings = load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT)
     dead = DeadLetters(settings)
