@@ -115,7 +115,7 @@ def test_check_names_the_file_the_line_and_the_clause(settings: Settings, tmp_pa
     with (tmp_path / "retry_policies.csv").open("a") as file:
         file.write('late,"fixed(5s, max_elapsed=1h)"\nbroken,"fixed(5s x 3, 15 x 5)"\n')
     with (tmp_path / "routes.csv").open("a") as file:
-        file.write("orders,*,*,late,default,{topic}-retry,{topic}.dlq\nothers,*,*,default,late,{topic}-retry,{topic}.dlq\n")
+        file.write("bills,*,*,late,default,{topic}-retry,{topic}.dlq,,\nothers,*,*,default,late,{topic}-retry,{topic}.dlq,,\n")
     with (tmp_path / "error_rules.csv").open("a") as file:
         file.write("only.Here,,,,fatal,*,*,*,\nonly.Here,,,,blocking,*,*,*,\n")
     findings = run_checks(settings.model_copy(update={"seeds": tmp_path}), create=False)
