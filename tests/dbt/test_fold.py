@@ -950,6 +950,7 @@ def test_of_two_folds_at_once_under_different_rules_one_is_refused(home: Home, t
     deliveries.write_text(deliveries.read_text().replace("guard='fold_guard',", f"guard='fold_guard', {hook}"))
     with pytest.raises(DbtError, match="Found conflicting files that can contain records matching"):
         home.fold(project=project)
+    home.spark.catalog.dropTempView("other_fold")
     (ready,) = (row for row in home.read("ready") if row["batch"] > before)
     assert ready["due_at"] == home.decisions()[cause]["due_at"] == other["due_at"]
     assert len(_decisions_after(home, before)) == 1
