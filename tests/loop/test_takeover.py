@@ -64,7 +64,7 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
     redrive.restart(slots=slots)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_loop_that_is_taken_over_from_while_it_is_busy_sends_nothing_twice(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     # however slow the machine is
