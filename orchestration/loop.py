@@ -1010,7 +1010,7 @@ class Loop:
             log.debug("Kafka does not say which loop is in charge: %s", error)
 
     def _is_superseded(self) -> bool:
-        """Looks whether another loop is in charge: dbt's append is not guarded, as what it adds then are only copies."""
+        """True if another loop is in charge, which ends this one: a fold's guard keeps batches apart, but knows no generations."""
         by = self.ledgers.superseded_by()
         if by is not None:
             self._superseded(by)
