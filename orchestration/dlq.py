@@ -25,7 +25,7 @@ from orchestration.output import printable
 from orchestration.query import Rows, query
 from orchestration.rows import as_dicts, collected, iterated
 from orchestration.settings import Settings
-from orchestration.spark import schema, session_to_ask
+from orchestration.spark import java_exception, schema, session_to_ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,13 +142,14 @@ class DeadLetters:
     def checked_pattern(self, option: str, wanted: str | None) -> str | None:
         """A name, or a regular expression that begins with ^, as it came. Raises DlqError for one that can't be read."""
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
 
         if wanted is not None and wanted.startswith("^"):
             try:
                 # Java's own reading: the tables are asked by it
                 self._spark._jvm.java.util.regex.Pattern.compile(wanted)  # type: ignore[union-attr]
-            except Py4JJavaError as error:
-                said = error.java_exception
+            except (Py4JJavaError, PySparkException) as error:
+                said = java_exception(error)
                 where = f" at character {said.getIndex() + 1}" if said.getIndex() >= 0 else ""
                 raise DlqError(f"{option} {wanted!r} is no regular expression: {said.getDescription()}{where}") from None
         return wanted

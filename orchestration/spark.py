@@ -160,11 +160,16 @@ class JavaError:
         return any(name.startswith(prefixes) for name in (self.name, *self.frames))
 
 
+def java_exception(error: BaseException) -> Any:
+    """The JVM's own exception behind an error of Py4J's, or of PySpark's, which makes its own of some classes; None where there is none."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
 def java_errors(error: BaseException) -> list[JavaError]:
     """The exceptions of the JVM behind an error of Spark's, each followed by its cause; none where the JVM did not answer."""
     found: list[JavaError] = []
     with suppress(Exception):
-        thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+        thrown = java_exception(error)
         while thrown is not None and len(found) < _MOST_CAUSES:
             frames = tuple(str(frame.getClassName()) for frame in thrown.getStackTrace())
             found.append(JavaError(str(thrown.getClass().getName()), frames))

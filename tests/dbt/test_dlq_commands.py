@@ -291,7 +291,10 @@ def test_no_command_tells_a_terminal_anything_but_letters(call: Call, home: Home
     ],
     ids=" ".join,
 )
-def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, ...]) -> None:
+def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = read_seeds(PROJECT / "dbt_project" / "seeds")
+    # those of this home have rows that no command would take
+    monkeypatch.setattr("orchestration.seeds.read_seeds", lambda _: shipped)
     result = call(*arguments)
     assert getattr(result.exception, "exit_code", None) == 2, result.exception
     said = str(result.exception)
