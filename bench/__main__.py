@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from orchestration.broker import Broker, BrokerSettings
+from orchestration.demo.broker import Broker, BrokerSettings
 
 Figures = list[dict[str, Any]]
 

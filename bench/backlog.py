@@ -17,8 +17,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
 from bench.wheel import fall_due
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 
 

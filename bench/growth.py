@@ -24,10 +24,10 @@ from pyspark.sql import SparkSession
 from bench.reports import report_failures
 from bench.wheel import look_again, settle
 from orchestration.clock import LoopClock
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
-from orchestration.maintenance import maintain
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.maintenance import maintain
 
 _TOPIC = "orders"
 _PARTITIONS = 6

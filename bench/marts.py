@@ -18,10 +18,10 @@ from typing import Any
 from bench.redrive import DIED
 from bench.reports import report_failures
 from bench.wheel import acknowledge, fill_wheel, settle
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.loop import Loop
-from orchestration.maintenance import maintain
+from orchestration.loop.loop import Loop
+from orchestration.operators.dead_letters import DeadLetters, Selection
 from orchestration.settings import load_settings
+from orchestration.tables.maintenance import maintain
 
 _DAY = timedelta(days=1)
 _ONE_IN = 100

@@ -15,8 +15,8 @@ from typing import Any
 from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 
 _STACK_BYTES = 3_000

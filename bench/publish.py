@@ -18,9 +18,9 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.cimpl import NewTopic
 
 from bench.wheel import fill_wheel
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
-from orchestration.publish import Due
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
+from orchestration.loop.publish import Due
 from orchestration.settings import load_settings
 
 _TRANSACTION_ROWS = 50_000

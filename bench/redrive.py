@@ -18,10 +18,10 @@ from confluent_kafka.cimpl import NewTopic
 from bench.backlog import peak_memory_mb
 from bench.publish import bare_loop
 from bench.wheel import acknowledge, fill_wheel, settle
-from orchestration.cluster import Cluster
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.loop import Loop
-from orchestration.operators import Wish, select_deliveries, send
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
+from orchestration.operators.commands import Wish, select_deliveries, send
+from orchestration.operators.dead_letters import DeadLetters, Selection
 from orchestration.settings import load_settings
 
 _TOPIC = "orders"

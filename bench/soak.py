@@ -17,10 +17,10 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.cimpl import NewTopic
 
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
-from orchestration.maintenance import TABLES, maintain
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.maintenance import TABLES, maintain
 
 _TOPIC = "orders"
 _RETRIES = f"{_TOPIC}-billing-retry"

@@ -19,8 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
 from bench.wheel import fall_due, fill_wheel, settle
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 
 
@@ -77,6 +77,6 @@ def _start_again(kafka: dict[str, str], home: Path) -> float:
     environment = {**os.environ, "REDRIVE_HOME": str(home), "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": kafka["bootstrap.servers"]}
     began = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-c", "from orchestration.cli import main; main()", "tick"], env=environment, check=True, capture_output=True
+        [sys.executable, "-c", "from orchestration.cli.main import main; main()", "tick"], env=environment, check=True, capture_output=True
     )
     return time.perf_counter() - began

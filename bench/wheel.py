@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from orchestration.loop import Loop
+from orchestration.loop.loop import Loop
 
 VALUE_BYTES = 500
 

@@ -9,7 +9,7 @@
     column is a string; dbt warns of a type for a column that the file lacks, so that the type is set here, where the file has it. Without a
     type dbt guesses one, and 007 becomes 7.
 
-    Blanks around a value are removed, as orchestration/seeds.py does: what it checks must be what the rules compare. -#}
+    Blanks around a value are removed, as orchestration/rules/seeds.py does: what it checks must be what the rules compare. -#}
 {% materialization seed, adapter='spark' %}
 
     {%- set types = model['config'].get('column_types', {}) -%}

@@ -47,7 +47,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from orchestration.output import hide
+from orchestration.cli.output import hide
 from publisher.errors import RejectedPropertiesError
 from publisher.redaction import MASK, SecretText, is_secret, secrets_of
 

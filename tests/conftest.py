@@ -31,7 +31,7 @@ def _refuse_local_time(self: TimestampType, micros: int) -> Any:
         if frame.f_globals.get("__name__", "").startswith("dbt."):
             return _from_internal(self, micros)
         frame = frame.f_back
-    raise AssertionError("pyspark would make a local time without a zone of a timestamp: collect rows with orchestration.rows")
+    raise AssertionError("pyspark would make a local time without a zone of a timestamp: collect rows with orchestration.tables.rows")
 
 
 TimestampType.fromInternal = _refuse_local_time  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from orchestration.dagster.graph import WRITTEN_BY_A_TICK, Graph
 from orchestration.dagster.resource import Redrive, forwarded, told
 
 if TYPE_CHECKING:
-    from orchestration.loop import Tick
+    from orchestration.loop.loop import Tick
 
 # Whatever turns the loop takes this pool, so that a deployment can say: one at a time.
 LOOP = "loop"
@@ -27,7 +27,7 @@ def rules_asset(graph: Graph) -> dg.AssetsDefinition:
 
     @dg.multi_asset(name="load_rules", specs=graph.rules, can_subset=True)
     def load_rules(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
-        from orchestration.seeds import read_seeds
+        from orchestration.rules.seeds import read_seeds
 
         with told():
             # dbt would load what the loop would refuse

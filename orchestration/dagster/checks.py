@@ -10,7 +10,7 @@ import dagster as dg
 from orchestration.clock import literal, wall_clock
 from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
-from orchestration.status import read_status
+from orchestration.loop.status import read_status
 
 # A dead letter is due at once, and tried again after 60 s at most: after this long Kafka refuses it, or nobody sends.
 PENDING_WARNS = timedelta(minutes=5)

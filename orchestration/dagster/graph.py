@@ -17,7 +17,7 @@ import dagster as dg
 from dagster_dbt import DagsterDbtTranslator, build_dbt_asset_specs
 
 from orchestration.dagster.manifest import Manifest
-from orchestration.seeds import SeedError, read_seeds
+from orchestration.rules.seeds import SeedError, read_seeds
 
 # What a tick writes, in its order: intake, fold, publish, and the loop's log.
 WRITTEN_BY_A_TICK = ("events", "deliveries", "publish_results", "ticks")

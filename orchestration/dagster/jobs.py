@@ -17,9 +17,9 @@ from orchestration.dagster.graph import WRITTEN_BY_A_TICK
 from orchestration.dagster.resource import Redrive, forwarded, told
 
 if TYPE_CHECKING:
-    from orchestration.loop import Loop, Tick
-    from orchestration.operators import Listed, Wish
-    from orchestration.seeds import Seeds
+    from orchestration.loop.loop import Loop, Tick
+    from orchestration.operators.commands import Listed, Wish
+    from orchestration.rules.seeds import Seeds
 
 # How long a shift turns if nobody says otherwise.
 SHIFT_MINUTES = 14.0
@@ -95,7 +95,7 @@ def shift() -> None:
 
 @dg.op(description="Compacts the tables, expires snapshots, removes orphaned files. Changes no row, and may run beside the loop.")
 def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
-    from orchestration.maintenance import maintain
+    from orchestration.tables.maintenance import maintain
 
     with told(), forwarded(context.log):
         done = maintain(redrive.settings, redrive.spark)
@@ -129,9 +129,9 @@ class RedriveConfig(dg.Config):
 
 @dg.op(description="Shows which open dead letters would be sent again, and keeps the list; or sends a list that was kept.")
 def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, redrive: Redrive) -> None:
-    from orchestration.dlq import DeadLetters, Selection
-    from orchestration.operators import CommandError, Wish, check_wish, kept, parse_rate, select_deliveries
-    from orchestration.seeds import read_seeds
+    from orchestration.operators.commands import CommandError, Wish, check_wish, kept, parse_rate, select_deliveries
+    from orchestration.operators.dead_letters import DeadLetters, Selection
+    from orchestration.rules.seeds import read_seeds
 
     with told():
         wish = Wish(
@@ -181,9 +181,9 @@ class TriageConfig(dg.Config):
 
 @dg.op(description="Sends again what the seed redrive_rules says, with one command for each rule. Without rules it does nothing.")
 def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
-    from orchestration import operators
-    from orchestration.dlq import DeadLetters
-    from orchestration.seeds import read_seeds
+    from orchestration.operators import commands as operators
+    from orchestration.operators.dead_letters import DeadLetters
+    from orchestration.rules.seeds import read_seeds
 
     with told():
         seeds = read_seeds(redrive.settings.seeds)
@@ -202,7 +202,7 @@ def _carry_out(
 ) -> None:
     """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
     from orchestration.clock import wall_clock
-    from orchestration.operators import keep, send, shown
+    from orchestration.operators.commands import keep, send, shown
 
     counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, wish, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {

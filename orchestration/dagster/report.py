@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from orchestration.cli.output import one_line
 from orchestration.clock import literal
-from orchestration.output import one_line
-from orchestration.query import first_of
+from orchestration.tables.query import first_of
 
 # What the report is about.
 _OPEN = "dead_letters where state = 'open'"

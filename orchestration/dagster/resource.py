@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import PrivateAttr
 
+from orchestration.cli.output import one_line, printable, redacted
 from orchestration.errors import is_ours
-from orchestration.output import one_line, printable, redacted
+from orchestration.loop.status import is_alive, read_status
 from orchestration.settings import Settings, load_settings
-from orchestration.status import is_alive, read_status
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from orchestration.dbt import Dbt
-    from orchestration.loop import Loop, Tick
+    from orchestration.loop.loop import Loop, Tick
+    from orchestration.tables.dbt import Dbt
 
 
 class BusyError(Exception):
@@ -47,14 +47,14 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
     @property
     def spark(self) -> SparkSession:
         """The session of this process; dbt takes the same if it is there first."""
-        from orchestration.spark import start_session
+        from orchestration.tables.spark import start_session
 
         return start_session(self.settings)
 
     @property
     def dbt(self) -> Dbt:
         """dbt in this process: a subprocess would start another JVM each time."""
-        from orchestration.dbt import Dbt
+        from orchestration.tables.dbt import Dbt
 
         if self._dbt is None:
             # the session first: Python workers of one that dbt starts don't find what is installed here, and a tick may follow
@@ -64,8 +64,8 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def sql(self, statement: str) -> list[Row]:
         """Asks the tables, which need no schema in the statement."""
-        from orchestration.rows import collected
-        from orchestration.spark import schema, session_to_ask
+        from orchestration.tables.rows import collected
+        from orchestration.tables.spark import schema, session_to_ask
 
         spark = session_to_ask(self.settings)
         spark.sql(f"use {schema(self.settings.project)}")
@@ -77,8 +77,8 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def require_tables(self) -> None:
         """Raises NothingYetError where no loop has made the tables."""
-        from orchestration.catalog import missing_tables
-        from orchestration.spark import schema
+        from orchestration.tables.catalog import missing_tables
+        from orchestration.tables.spark import schema
 
         name = f"{schema(self.settings.project)}.deliveries"
         if not self.spark.catalog.tableExists(name):
@@ -86,7 +86,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def new_loop(self, *, take_over: bool, on_tick: Callable[[Tick], None] | None = None) -> Loop:
         """A loop that has not started yet. Raises BusyError, SettingsError."""
-        from orchestration.loop import Loop
+        from orchestration.loop.loop import Loop
 
         self.settings.require_brokers()
         if not take_over:

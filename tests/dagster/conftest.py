@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from orchestration.dagster.resource import Redrive as Resource
 from orchestration.definitions import definitions
-from orchestration.loop import Loop
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 from tests.loop.conftest import broker
 from tests.loop.harness import Redrive, write_seeds

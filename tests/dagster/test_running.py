@@ -17,7 +17,7 @@ import pytest
 
 from orchestration.clock import wall_clock
 from orchestration.dagster import checks
-from orchestration.status import Status, read_status, text, write_status
+from orchestration.loop.status import Status, read_status, text, write_status
 from tests.dagster.conftest import PROJECT, Deployment
 from tests.loop.harness import SEEDS
 

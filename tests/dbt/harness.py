@@ -17,11 +17,11 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from orchestration.dbt import Dbt
-from orchestration.ledgers import Ledgers
-from orchestration.rows import collected
 from orchestration.settings import load_settings
-from orchestration.spark import schema, start_session
+from orchestration.tables.dbt import Dbt
+from orchestration.tables.ledgers import Ledgers
+from orchestration.tables.rows import collected
+from orchestration.tables.spark import schema, start_session
 
 PROJECT = Path(__file__).parents[2]
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from orchestration import announce
-from orchestration.announce import Announcer
+from orchestration.loop.announce import Announcer
+from orchestration.loop import announce
 from tests.dbt.harness import Home, report
 
 

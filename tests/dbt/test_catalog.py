@@ -17,14 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from orchestration import catalog
-from orchestration.catalog import CatalogError, default_catalog, left_behind, missing_tables, move_tables
-from orchestration.check import _catalog
-from orchestration.cli import app
-from orchestration.dbt import DbtError
+from orchestration.cli.main import app
+from orchestration.loop.status import Status
+from orchestration.rules.check import _catalog
 from orchestration.settings import Settings, load_settings
-from orchestration.spark import schema
-from orchestration.status import Status
+from orchestration.tables import catalog
+from orchestration.tables.catalog import CatalogError, default_catalog, left_behind, missing_tables, move_tables
+from orchestration.tables.dbt import DbtError
+from orchestration.tables.spark import schema
 from tests.dbt.harness import PROJECT, Home, report
 
 
@@ -241,7 +241,7 @@ def test_where_dbt_can_do_nothing_it_says_in_a_line_what_comes_first(
 ASKING = """
 import sys
 from typer.testing import CliRunner
-from orchestration.cli import app
+from orchestration.cli.main import app
 home, message = sys.argv[1:]
 for asked in (
     ["sql", "select count(*) from messages"],

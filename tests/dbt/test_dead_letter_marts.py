@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.operators import Listed, Wish, records, select_deliveries
-from orchestration.rows import collected
+from orchestration.operators.commands import Listed, Wish, records, select_deliveries
+from orchestration.operators.dead_letters import DeadLetters, Selection
+from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, Report, Result, order, report
 
 NULL_POINTER = "java.lang.NullPointerException"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from orchestration.dbt import DbtError
-from orchestration.publish import Due
-from orchestration.rows import collected
+from orchestration.loop.publish import Due
+from orchestration.tables.dbt import DbtError
+from orchestration.tables.rows import collected
 from publisher import READY
 from tests.dbt.harness import PROJECT, Headers, Home, Report, Result, order, report
 from tests.dbt.test_publish_step import step

@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import Row
 from typer.testing import CliRunner, Result
 
-from orchestration.cli import app
+from orchestration.cli.main import app
 from orchestration.dagster.report import read_report
-from orchestration.dlq import DeadLetters, DlqError, Selection
-from orchestration.query import Rows
-from orchestration.rows import collected
+from orchestration.operators.dead_letters import DeadLetters, DlqError, Selection
+from orchestration.tables.query import Rows
+from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, report
 from tests.dbt.test_dead_letter_marts import ask, die
 
@@ -294,7 +294,7 @@ def test_no_command_tells_a_terminal_anything_but_letters(call: Call, home: Home
 def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = read_seeds(PROJECT / "dbt_project" / "seeds")
     # those of this home have rows that no command would take
-    monkeypatch.setattr("orchestration.seeds.read_seeds", lambda _: shipped)
+    monkeypatch.setattr("orchestration.rules.seeds.read_seeds", lambda _: shipped)
     result = call(*arguments)
     assert getattr(result.exception, "exit_code", None) == 2, result.exception
     said = str(result.exception)
@@ -305,7 +305,7 @@ def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, 
 
 
 def test_a_home_without_tables_says_how_they_are_made(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestration.dlq.schema", lambda _: "nowhere")
+    monkeypatch.setattr("orchestration.operators.dead_letters.schema", lambda _: "nowhere")
     result = CliRunner().invoke(app, ["dlq", "list", "--home", str(home.path)])
     assert isinstance(result.exception, DlqError)
     assert "there are no tables yet" in str(result.exception)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.check import run_checks
-from orchestration.dbt import DbtError
-from orchestration.explain import Error, ExplainError, Rulebook, told
+from orchestration.rules.check import run_checks
+from orchestration.rules.explain import Error, ExplainError, Rulebook, told
 from orchestration.settings import Settings, load_settings
+from orchestration.tables.dbt import DbtError
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, report
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
-from orchestration.dbt import DbtError
+from orchestration.tables.dbt import DbtError
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, order, pointer, report, spring_report
 
 RETRY = ("retry", "retriable")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from orchestration.gates import Gates
-from orchestration.publish import Due
+from orchestration.loop.gates import Gates
+from orchestration.loop.publish import Due
 from tests.dbt.harness import Home, Result, report
 from tests.dbt.test_publish_step import step
 

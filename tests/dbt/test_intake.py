@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import Row
 
-from orchestration.cluster import Partition
-from orchestration.intake import Intake, _measures
-from orchestration.positions import Range
-from orchestration.records import RECORDS
+from orchestration.kafka.cluster import Partition
+from orchestration.kafka.records import RECORDS
+from orchestration.loop.intake import Intake, _measures
+from orchestration.loop.positions import Range
 from orchestration.settings import load_settings
 from tests.dbt.harness import Home, report
 

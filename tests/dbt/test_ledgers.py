@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 
-from orchestration.ledgers import LEDGERS, AppendError, Ledgers, TakenOverError
-from orchestration.loop import Loop
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.ledgers import LEDGERS, AppendError, Ledgers, TakenOverError
 from tests.dbt.harness import Home
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

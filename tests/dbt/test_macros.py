@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.seeds import topic_matches
+from orchestration.rules.seeds import topic_matches
 from tests.dbt.harness import Home
 
 BETWEEN = "\n/* next */\n"

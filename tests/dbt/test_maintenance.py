@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from orchestration import maintenance
-from orchestration.maintenance import TABLES, MaintenanceError, MaintenanceReport, TableReport, maintain
 from orchestration.settings import Settings, load_settings
+from orchestration.tables import maintenance
+from orchestration.tables.maintenance import TABLES, MaintenanceError, MaintenanceReport, TableReport, maintain
 from tests.dbt.harness import PROJECT, Home, Report, Result, report
 from tests.dbt.test_dead_letter_marts import ask, die, one
 
@@ -253,7 +253,7 @@ def test_files_that_nothing_refers_to_are_removed_when_they_are_old(home: Home, 
 def running(home: Home) -> Iterator[subprocess.Popen[str]]:
     """`redrive maintain` in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from orchestration.cli import main; main()", "maintain", "--format", "json", "--home", str(home.path)],
+        [sys.executable, "-c", "from orchestration.cli.main import main; main()", "maintain", "--format", "json", "--home", str(home.path)],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         text=True,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.seeds import read_seeds
+from orchestration.rules.seeds import read_seeds
 from tests.dbt.harness import PROJECT, Home, report
 
 # tables that nothing replaces
@@ -181,7 +181,7 @@ OTHER_PROCESS = """
 import sys
 from pathlib import Path
 from orchestration.settings import load_settings
-from orchestration.spark import start_session
+from orchestration.tables.spark import start_session
 home, project = map(Path, sys.argv[1:])
 start_session(load_settings(home=home, seeds=home / "seeds", project=project)).sql("insert into scratch.seen values (2)")
 """

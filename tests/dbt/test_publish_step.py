@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestration.ledgers import Ledgers
-from orchestration.publish import Due, PublishStep, Waiting, Window
+from orchestration.loop.publish import Due, PublishStep, Waiting, Window
+from orchestration.tables.ledgers import Ledgers
 from publisher import READY, PublisherSettings
 from publisher.ready import complete
 from tests.dbt.harness import Home, Result, order, pointer, report
@@ -26,7 +26,7 @@ def weight(record: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("listed", [200, 1], ids=["each batch is named", "too many batches to be named"])
 def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: pytest.MonkeyPatch, listed: int) -> None:
-    monkeypatch.setattr("orchestration.publish._LISTED", listed)
+    monkeypatch.setattr("orchestration.loop.publish._LISTED", listed)
     home.later(hours=24)
     topic = f"step-{listed}"
     batches = []

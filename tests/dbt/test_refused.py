@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import Row
 from typer.testing import CliRunner
 
-from orchestration.cli import app
-from orchestration.commands import Commands, _Open
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.operators import Listed, select_deliveries
+from orchestration.cli.main import app
+from orchestration.loop.commands import Commands, _Open
+from orchestration.operators.commands import Listed, select_deliveries
+from orchestration.operators.dead_letters import DeadLetters, Selection
 from orchestration.settings import load_settings
 from tests.dbt.harness import PROJECT, Home, report
 from tests.dbt.test_dead_letter_marts import ask, of

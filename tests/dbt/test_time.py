@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
-from orchestration.dlq import DeadLetters, Selection, facts
-from orchestration.explain import told
-from orchestration.gates import Gates
-from orchestration.publish import Due
-from orchestration.query import print_rows, select
-from orchestration.rows import as_dicts, collected, iterated
+from orchestration.loop.gates import Gates
+from orchestration.loop.publish import Due
+from orchestration.operators.dead_letters import DeadLetters, Selection, facts
+from orchestration.rules.explain import told
 from orchestration.settings import load_settings
+from orchestration.tables.query import print_rows, select
+from orchestration.tables.rows import as_dicts, collected, iterated
 from tests.dbt.harness import PROJECT, Home, Result, failed_again, pointer, report
 from tests.dbt.test_dead_letter_marts import die
 from tests.dbt.test_publish_step import step

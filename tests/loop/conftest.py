@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from orchestration.broker import Broker, BrokerSettings
+from orchestration.demo.broker import Broker, BrokerSettings
 from tests.loop.harness import Redrive
 
 

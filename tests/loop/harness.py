@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from orchestration.loop import Loop
-from orchestration.rows import collected
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.rows import collected
 
 Headers = Sequence[tuple[str, bytes | None]]
 T = TypeVar("T")

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestration import commands
-from orchestration.check import run_checks
-from orchestration.cli import app
-from orchestration.dbt import Dbt, DbtError
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.loop import Loop
-from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
+from orchestration.cli.main import app
+from orchestration.loop.loop import Loop, commands
+from orchestration.operators.commands import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
+from orchestration.operators.dead_letters import DeadLetters, Selection
+from orchestration.rules.check import run_checks
+from orchestration.tables.dbt import Dbt, DbtError
 from tests.loop.harness import Record, Redrive
 from tests.loop.test_spring import recovered
 

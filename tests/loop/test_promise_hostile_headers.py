@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from orchestration import intake
-from orchestration.intake import Intake
-from orchestration.positions import Range
-from orchestration.records import Records, UnreadError
+from orchestration.kafka.records import Records, UnreadError
+from orchestration.loop.intake import Intake
+from orchestration.loop import intake
+from orchestration.loop.positions import Range
 from tests.loop.harness import Headers, Record, Redrive
 
 

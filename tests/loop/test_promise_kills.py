@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.broker import Broker
+from orchestration.demo.broker import Broker
 from tests.loop.harness import Record, Topics, deliveries, write_seeds
 from tests.loop.loop_process import POINTS, send_to_family
 

@@ -21,13 +21,13 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2
 from pyspark.sql.types import StructType
 
-from orchestration.broker import Broker
-from orchestration.cluster import Cluster, Topic
-from orchestration.dbt import Dbt, DbtError
-from orchestration.intake import Intake
-from orchestration.ledgers import AppendError, Ledgers
-from orchestration.loop import Loop
-from orchestration.publish import PublishStep
+from orchestration.demo.broker import Broker
+from orchestration.kafka.cluster import Cluster, Topic
+from orchestration.loop.intake import Intake
+from orchestration.loop.loop import Loop
+from orchestration.loop.publish import PublishStep
+from orchestration.tables.dbt import Dbt, DbtError
+from orchestration.tables.ledgers import AppendError, Ledgers
 from tests.loop.harness import Redrive, deliveries
 
 GONE = {

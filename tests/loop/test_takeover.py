@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from orchestration.loop import Loop, Tick
+from orchestration.loop.loop import Loop, Tick
 from tests.loop.harness import Redrive, deliveries
 
 
@@ -39,7 +39,7 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
     # the newer one has one slot: it fences those that it will not use, too
     older, newer = redrive.loop, Loop(redrive.loop.settings.model_copy(update={"slots": 1}))
     # the older one is as good as frozen: it does not turn while it is taken over from
-    monkeypatch.setattr("orchestration.loop._LAST_WORDS", 0.5)
+    monkeypatch.setattr("orchestration.loop.loop._LAST_WORDS", 0.5)
     # and the newer one has not sent anything yet when the older one goes on
     with monkeypatch.context() as patch, caplog.at_level(logging.INFO):
         patch.setattr(newer, "_publish", lambda _: None)
@@ -68,7 +68,7 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
 @pytest.mark.timeout(1200)
 def test_a_loop_that_is_taken_over_from_while_it_is_busy_sends_nothing_twice(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     # however slow the machine is
-    monkeypatch.setattr("orchestration.loop._LAST_WORDS", 300.0)
+    monkeypatch.setattr("orchestration.loop.loop._LAST_WORDS", 300.0)
     redrive.domain("busy")
     topic = "busy.orders-billing-retry"
     written: list[bytes] = []

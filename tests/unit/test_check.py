@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.check import _permissions, plan_topics, speaks_for_all
-from orchestration.cluster import Topic
-from orchestration.seeds import Row, Seeds
+from orchestration.kafka.cluster import Topic
+from orchestration.rules.check import _permissions, plan_topics, speaks_for_all
+from orchestration.rules.seeds import Row, Seeds
 from orchestration.settings import Settings, load_settings
 
 SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Uuid
 
-from orchestration.cluster import Cluster, ClusterError, Partition
-from orchestration.metrics import error_name
+from orchestration.kafka.cluster import Cluster, ClusterError, Partition
+from orchestration.loop.metrics import error_name
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 
 

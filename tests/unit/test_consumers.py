@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from orchestration.cluster import ClusterError
-from orchestration.completeness import Completeness
-from orchestration.consumers import Consumers, Place
+from orchestration.kafka.cluster import ClusterError
+from orchestration.loop.completeness import Completeness
+from orchestration.loop.consumer_progress import Consumers, Place
 
 ALL, NOTHING = Completeness(), Completeness(decided=False)
 

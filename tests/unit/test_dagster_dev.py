@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from orchestration.cli import app
+from orchestration.cli.main import app
 
 PROJECT = Path(__file__).parents[2]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from examples.produce_orders import traceparent
-from orchestration import demo
-from orchestration.check import route_for
-from orchestration.seeds import read_seeds
+from orchestration.demo import demo
+from orchestration.rules.check import route_for
+from orchestration.rules.seeds import read_seeds
 
 SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 

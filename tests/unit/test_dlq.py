@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestration import completion, dlq
-from orchestration.dlq import DlqError, Selection, bars, header_lines, parse_since, payload_lines
-from orchestration.query import Rows
+from orchestration.cli.main import completion
+from orchestration.operators.commands import dead_letters as dlq
+from orchestration.operators.dead_letters import DlqError, Selection, bars, header_lines, parse_since, payload_lines
+from orchestration.tables.query import Rows
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -178,7 +179,7 @@ def test_a_waiting_message_says_what_for(state: str, purpose: str) -> None:
 
 COMPLETING = """
 import sys
-from orchestration.cli import main
+from orchestration.cli.main import main
 sys.argv = ["redrive"]
 try:
     main()

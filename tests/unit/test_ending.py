@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import logging, sys, threading, time
 from confluent_kafka.admin import AdminClient
-from orchestration import cli
+from orchestration.cli import main as cli
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
 cli._GRACE = 0.2
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestration import explain
-from orchestration.cli import app
-from orchestration.explain import told
+from orchestration.cli.main import app
+from orchestration.rules import explain
+from orchestration.rules.explain import told
 
 FAILED = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 DECIDED = FAILED + timedelta(seconds=3)

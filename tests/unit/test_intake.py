@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from confluent_kafka import Producer
 
-from orchestration.cluster import Cluster, Partition
-from orchestration.intake import Intake
-from orchestration.positions import Gap
-from orchestration.seeds import Row
+from orchestration.kafka.cluster import Cluster, Partition
+from orchestration.loop.intake import Intake
+from orchestration.loop.positions import Gap
+from orchestration.rules.seeds import Row
 from orchestration.settings import load_settings
 from tests.unit.publisher_kit.mock_cluster import MockCluster
 

@@ -12,10 +12,10 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from orchestration.clock import LoopClock
-from orchestration.dbt import DbtError
-from orchestration.ledgers import AppendError
-from orchestration.loop import Loop, Tick
+from orchestration.loop.loop import Loop, Tick
 from orchestration.settings import load_settings
+from orchestration.tables.dbt import DbtError
+from orchestration.tables.ledgers import AppendError
 
 
 def loop_whose_tables_fail(error: Exception) -> Loop:

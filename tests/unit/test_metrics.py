@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import Row
 
-from orchestration.metrics import FAILURES, METRICS, OTHER, SENDS, Metric, Metrics, Turn, _Counts, _reach, error_name
+from orchestration.loop.metrics import FAILURES, METRICS, OTHER, SENDS, Metric, Metrics, Turn, _Counts, _reach, error_name
 from orchestration.settings import load_settings
 
 PROJECT = Path(__file__).parents[2]

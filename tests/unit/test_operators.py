@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestration.commands import Commands, _Open, issued_key
-from orchestration.operators import (
+from orchestration.loop.commands import Commands, _Open, issued_key
+from orchestration.operators.commands import (
     CommandError,
     Listed,
     Wish,
@@ -26,7 +26,7 @@ from orchestration.operators import (
     parse_rate,
     records,
 )
-from orchestration.seeds import Row, Seeds
+from orchestration.rules.seeds import Row, Seeds
 from orchestration.settings import Settings, load_settings
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

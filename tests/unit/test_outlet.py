@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestration.cluster import Cluster
-from orchestration.outlet import Outlet, OutletError
+from orchestration.kafka.cluster import Cluster
+from orchestration.kafka.json_topics import Outlet, OutletError
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 
 TOPIC = "decisions"

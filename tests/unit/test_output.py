@@ -15,11 +15,20 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from orchestration.dlq import dead_letter_table, facts, group_table, header_lines, payload_lines, related_table, stats_table, waiting_table
-from orchestration.explain import told
-from orchestration.log_lines import JsonLines, LogLines
-from orchestration.output import SafeConsole, as_json, hide, one_line, printable
-from orchestration.query import Rows, print_rows
+from orchestration.cli.log_lines import JsonLines, LogLines
+from orchestration.cli.output import SafeConsole, as_json, hide, one_line, printable
+from orchestration.operators.dead_letters import (
+    dead_letter_table,
+    facts,
+    group_table,
+    header_lines,
+    payload_lines,
+    related_table,
+    stats_table,
+    waiting_table,
+)
+from orchestration.rules.explain import told
+from orchestration.tables.query import Rows, print_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,7 +129,7 @@ def record(*arguments: object, message: str = "%s", error: bool = False) -> logg
             raise ValueError(HOSTILE)
         except ValueError:
             raised = sys.exc_info()
-    return logging.LogRecord("orchestration.gates", logging.WARNING, "gates.py", 1, message, arguments, raised)
+    return logging.LogRecord("orchestration.loop.gates", logging.WARNING, "gates.py", 1, message, arguments, raised)
 
 
 def test_a_record_of_the_log_is_one_line() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration.policies import FORMS, objections, why_not
+from orchestration.rules.policies import FORMS, objections, why_not
 
 
 @pytest.mark.parametrize(

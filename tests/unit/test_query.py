@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.output import console
-from orchestration.query import Rows, list_tables, print_rows
+from orchestration.cli.output import console
 from orchestration.settings import load_settings
+from orchestration.tables.query import Rows, list_tables, print_rows
 from tests.dbt.harness import PROJECT
 
 LONG = f"billing:{'orders.' * 80}eu/0/17"

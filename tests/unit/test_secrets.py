@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from typer.testing import CliRunner
 
-from orchestration.cli import app
-from orchestration.cluster import Cluster, ClusterError
-from orchestration.operators import CommandError, write
-from orchestration.outlet import Outlet, OutletError
+from orchestration.cli.main import app
+from orchestration.kafka.cluster import Cluster, ClusterError
+from orchestration.kafka.json_topics import Outlet, OutletError
+from orchestration.operators.commands import CommandError, write
 from orchestration.settings import SettingsError, load_settings, where_set
 from publisher import PublisherSettings, RejectedPropertiesError
 from publisher.clients import Background, make_admin, make_client, make_keeper, make_producer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestration.seeds import _DEFAULTS, _LINK_PLACEHOLDERS, SeedError, read_seeds, topic_matches
+from orchestration.rules.seeds import _DEFAULTS, _LINK_PLACEHOLDERS, SeedError, read_seeds, topic_matches
 
 PROJECT_SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 

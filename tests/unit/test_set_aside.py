@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestration.loop import _TRIED_AT_ONCE, Loop, SetAside, Tick
-from orchestration.publish import Due, Published, Stop, Waiting, Window
+from orchestration.loop.loop import _TRIED_AT_ONCE, Loop, SetAside, Tick
+from orchestration.loop.publish import Due, Published, Stop, Waiting, Window
 from orchestration.settings import load_settings
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

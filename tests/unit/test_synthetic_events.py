@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestration import synthetic_events
-from orchestration.synthetic_events import Coordinates
+from orchestration.tables import synthetic_events
+from orchestration.tables.synthetic_events import Coordinates
 
 NUMBERS = range(40)
 

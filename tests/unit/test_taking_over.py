@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-import orchestration.loop
+import orchestration.loop.loop
 from orchestration.clock import LoopClock
-from orchestration.cluster import ClusterError
-from orchestration.ledgers import AppendError
-from orchestration.loop import Loop
+from orchestration.kafka.cluster import ClusterError
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.ledgers import AppendError
 from publisher import ErrorKind, Scope, SupersededError
 from publisher.trouble import Trouble
 
@@ -97,8 +97,8 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
             "intake": type("Intake", (), {"positions": {}}),
         }.items():
             monkeypatch.setattr(loop, name, what, raising=False)
-        monkeypatch.setattr(orchestration.loop, "_LAST_WORDS", 0.5)
-        monkeypatch.setattr(orchestration.loop, "_LAST_WORDS_GLANCE", 0.01)
+        monkeypatch.setattr(orchestration.loop.loop, "_LAST_WORDS", 0.5)
+        monkeypatch.setattr(orchestration.loop.loop, "_LAST_WORDS_GLANCE", 0.01)
         loop._take_over()
         return done, loop
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from orchestration.loop import Loop, SetAside, Tick
-from orchestration.publish import Due, Published, Waiting
+from orchestration.loop.loop import Loop, SetAside, Tick
+from orchestration.loop.publish import Due, Published, Waiting
 from orchestration.settings import load_settings
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

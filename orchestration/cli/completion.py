@@ -8,8 +8,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from orchestration.broker import cache_directory
-from orchestration.query import Rows
+from orchestration.demo.broker import cache_directory
+from orchestration.tables.query import Rows
 
 _REMEMBERED = ("message_id", "original_topic", "error_class", "consumer_group", "fingerprint")
 _REMEMBERED_EACH = 200

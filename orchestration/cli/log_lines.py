@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from orchestration.output import as_json, one_line, redacted
+from orchestration.cli.output import as_json, one_line, redacted
 
 
 class LogLines(logging.Formatter):

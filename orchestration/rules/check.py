@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from confluent_kafka.cimpl import NewTopic
 
-from orchestration.cluster import Cluster, ClusterError, Topic
-from orchestration.policies import why_not
-from orchestration.seeds import (
+from orchestration.kafka.cluster import Cluster, ClusterError, Topic
+from orchestration.kafka.topics import new_topic, room
+from orchestration.rules.policies import why_not
+from orchestration.rules.seeds import (
     ERROR_KINDS,
     KIND_PRECEDENCE,
     NO_TOPIC,
@@ -23,7 +24,6 @@ from orchestration.seeds import (
     topic_matches,
 )
 from orchestration.settings import Settings, SettingsError
-from orchestration.topics import new_topic, room
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
 
 def _policies(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
     """Policies that the SQL can't read, or that a route uses for what they can't do: with one of them, no seeds are loaded."""
-    from orchestration.explain import Rulebook
+    from orchestration.rules.explain import Rulebook
 
     rows = {row["policy"]: row for row in seeds.rows["retry_policies"]}
     reading = Rulebook(settings).reading_of({name: row["definition"] for name, row in rows.items()})
@@ -358,8 +358,8 @@ def route_for(seeds: Seeds, topic: str, group: str | None, kind: str | None) -> 
 
 
 def _catalog(settings: Settings) -> Finding:
-    from orchestration.catalog import default_catalog, left_behind
-    from orchestration.spark import in_short, schema, start_session
+    from orchestration.tables.catalog import default_catalog, left_behind
+    from orchestration.tables.spark import in_short, schema, start_session
 
     probe = f"{schema(settings.project)}.check_writes"
     try:

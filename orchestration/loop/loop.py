@@ -21,30 +21,30 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.types import StructType
 
-from orchestration import synthetic_events
-from orchestration.announce import Announcer
-from orchestration.catalog import move_tables
+from orchestration.cli.output import redacted
 from orchestration.clock import LoopClock, literal
-from orchestration.cluster import Cluster, ClusterError
-from orchestration.commands import ISSUED_AT_ONCE, Commands, issued_in
-from orchestration.completeness import Completeness
-from orchestration.consumers import Consumers, Place
-from orchestration.dbt import Dbt, DbtError
-from orchestration.gates import Gates
-from orchestration.intake import COMMANDS, Intake
-from orchestration.ledgers import AppendError, Ledgers, TakenOverError
-from orchestration.metrics import Metrics, Turn, error_name
-from orchestration.outlet import Outlet, OutletError
-from orchestration.output import redacted
-from orchestration.presence import Presence
-from orchestration.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Stop, Unrecorded, UnrecordedError, Window
-from orchestration.rows import collected
-from orchestration.seeds import SeedError, Seeds, is_source, read_seeds
+from orchestration.kafka.cluster import Cluster, ClusterError
+from orchestration.kafka.json_topics import Outlet, OutletError
+from orchestration.kafka.topics import TopicMaker
+from orchestration.loop.announce import Announcer
+from orchestration.loop.commands import ISSUED_AT_ONCE, Commands, issued_in
+from orchestration.loop.completeness import Completeness
+from orchestration.loop.consumer_progress import Consumers, Place
+from orchestration.loop.gates import Gates
+from orchestration.loop.intake import COMMANDS, Intake
+from orchestration.loop.metrics import Metrics, Turn, error_name
+from orchestration.loop.presence import Presence
+from orchestration.loop.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Stop, Unrecorded, UnrecordedError, Window
+from orchestration.loop.status import Status, text, write_status
+from orchestration.rules.seeds import SeedError, Seeds, is_source, read_seeds
 from orchestration.settings import Settings
-from orchestration.spark import in_short, session_to_ask, start_session
-from orchestration.spark import schema as schema_of
-from orchestration.status import Status, text, write_status
-from orchestration.topics import TopicMaker
+from orchestration.tables import synthetic_events
+from orchestration.tables.catalog import move_tables
+from orchestration.tables.dbt import Dbt, DbtError
+from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.tables.rows import collected
+from orchestration.tables.spark import in_short, session_to_ask, start_session
+from orchestration.tables.spark import schema as schema_of
 from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, refuse_superseded, take_charge
 from publisher import SettingsError as PublisherSettingsError
 

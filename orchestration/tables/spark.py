@@ -22,7 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from orchestration.output import redacted
+from orchestration.cli.output import redacted
 from orchestration.settings import Settings
 
 FROM_KAFKA = "org.apache.spark.sql.kafka010."

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from orchestration.outlet import Outlet
+from orchestration.kafka.json_topics import Outlet
 
 # How many decisions one step announces: more only where one batch has more.
 _ANNOUNCED_AT_ONCE = 10_000

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestration import patterns
 from orchestration.clock import parse_duration
+from orchestration.rules import patterns
 
 DIALECTS = ("redrive", "spring")
 PUBLISH_KINDS = ("retriable", "fatal", "poison", "backpressure", "quota", "fenced")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka.cimpl import NewTopic
 
-from orchestration.cluster import Cluster, ClusterError, Topic
+from orchestration.kafka.cluster import Cluster, ClusterError, Topic
 from orchestration.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -20,18 +20,18 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Column, Table
 
+from orchestration.cli.log_lines import JsonLines, LogLines
+from orchestration.cli.output import SafeConsole, as_json, console, errors, printable
 from orchestration.errors import is_ours
-from orchestration.log_lines import JsonLines, LogLines
-from orchestration.output import SafeConsole, as_json, console, errors, printable
-from orchestration.query import Format
 from orchestration.settings import Settings, SettingsError, load_settings
+from orchestration.tables.query import Format
 
 if TYPE_CHECKING:
-    from orchestration.dlq import DeadLetters, Selection, State
-    from orchestration.loop import Loop
-    from orchestration.operators import Listed, Wish
-    from orchestration.query import Rows
-    from orchestration.seeds import Seeds
+    from orchestration.loop.loop import Loop
+    from orchestration.operators.commands import Listed, Wish
+    from orchestration.operators.dead_letters import DeadLetters, Selection, State
+    from orchestration.rules.seeds import Seeds
+    from orchestration.tables.query import Rows
 
 log = logging.getLogger(__name__)
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -79,7 +79,7 @@ def run(
 @app.command()
 def tick(home: _Home = None) -> None:
     """Turn the loop once."""
-    from orchestration.loop import Loop
+    from orchestration.loop.loop import Loop
 
     loop = _loop(Loop, _settings(home=home))
     done = loop.tick()
@@ -99,7 +99,7 @@ def check(
     home: _Home = None,
 ) -> None:
     """Say what would keep the loop from working: seeds, brokers, topics, catalog. Exits with 1 if anything would."""
-    from orchestration.check import run_checks
+    from orchestration.rules.check import run_checks
 
     findings = run_checks(_settings(home=home), create=create, groups=group or ())
     table = Table("", "what", "found", box=None, pad_edge=False)
@@ -120,7 +120,7 @@ def sql(
     home: _Home = None,
 ) -> None:
     """Ask the tables something. `--tables` lists them; `describe messages` shows the columns of one, with what they mean."""
-    from orchestration.query import list_tables, print_rows, select
+    from orchestration.tables.query import list_tables, print_rows, select
 
     if tables == (statement is not None):
         raise typer.BadParameter("either one select, or --tables", param_hint="STATEMENT")
@@ -135,8 +135,8 @@ def explain(
     home: _Home = None,
 ) -> None:
     """Tell a message's life in order: each failure, which rule decided and why, each send, and what comes next."""
-    from orchestration.explain import Rulebook, told
-    from orchestration.query import Rows, print_rows
+    from orchestration.rules.explain import Rulebook, told
+    from orchestration.tables.query import Rows, print_rows
 
     rows = Rulebook(_settings(home=home)).history_of(message_id)
     if output != "table":
@@ -161,7 +161,7 @@ def classify(
     home: _Home = None,
 ) -> None:
     """Say which of the rules that are loaded would match an error."""
-    from orchestration.explain import Error, Rulebook
+    from orchestration.rules.explain import Error, Rulebook
 
     headers = {name: value for name, _, value in (text.partition("=") for text in header or ())}
     error = Error(error_class, message, None if stack is None else stack.read(), code, headers, topic, group, source)
@@ -188,7 +188,7 @@ def policy_try(
     home: _Home = None,
 ) -> None:
     """Show when a message would be sent again: after each failure the delay, and the time since the first."""
-    from orchestration.explain import Rulebook
+    from orchestration.rules.explain import Rulebook
 
     schedule = Rulebook(_settings(home=home)).schedule_of(definition, failures)
     table = Table("failure", "waits", "since the first failure", "", box=None, pad_edge=False)
@@ -215,7 +215,7 @@ def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
     """Completes what was shown last: to ask Spark would take ten seconds."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        from orchestration.completion import recall
+        from orchestration.cli.completion import recall
 
         try:
             known = recall(load_settings(home=ctx.params.get("home")).home)
@@ -273,7 +273,7 @@ def dlq_list(
     home: _Home = None,
 ) -> None:
     """List dead letters, the latest first; those that nothing was done about, unless --state says otherwise."""
-    from orchestration.dlq import dead_letter_table
+    from orchestration.operators.dead_letters import dead_letter_table
 
     settings = _settings(home=home)
     with _starting_spark():
@@ -293,9 +293,9 @@ def dlq_show(
     home: _Home = None,
 ) -> None:
     """Show a dead letter: why it died, where it lies, its payload, headers, stack and history."""
-    from orchestration.dlq import DeadLetters, facts, header_lines, payload_lines
-    from orchestration.explain import told
-    from orchestration.query import Rows, print_rows
+    from orchestration.operators.dead_letters import DeadLetters, facts, header_lines, payload_lines
+    from orchestration.rules.explain import told
+    from orchestration.tables.query import Rows, print_rows
 
     settings = _settings(home=home)
     with _starting_spark():
@@ -340,7 +340,7 @@ def dlq_groups(
     home: _Home = None,
 ) -> None:
     """Group dead letters by what they died of: class, and top frame of the stack or the message without what differs each time."""
-    from orchestration.dlq import group_table
+    from orchestration.operators.dead_letters import group_table
 
     settings = _settings(home=home)
     with _starting_spark():
@@ -353,7 +353,7 @@ def dlq_groups(
 def dlq_stats(topic: _Topic = None, output: _Output = "table", limit: _Limit = 50, home: _Home = None) -> None:
     """Say by topic how many die, by hour, and whether that is usual there."""
     from orchestration.clock import wall_clock
-    from orchestration.dlq import DeadLetters, stats_table
+    from orchestration.operators.dead_letters import DeadLetters, stats_table
 
     settings = _settings(home=home)
     with _starting_spark():
@@ -364,7 +364,7 @@ def dlq_stats(topic: _Topic = None, output: _Output = "table", limit: _Limit = 5
 @_dlq.command("related")
 def dlq_related(message_id: _MessageId, output: _Output = "table", limit: _Limit = 50, home: _Home = None) -> None:
     """List dead letters that may have to do with one: the same key, process or error, or died within a minute in the same group."""
-    from orchestration.dlq import DeadLetters, related_table
+    from orchestration.operators.dead_letters import DeadLetters, related_table
 
     settings = _settings(home=home)
     with _starting_spark():
@@ -408,7 +408,7 @@ def waiting_list(
     home: _Home = None,
 ) -> None:
     """List messages that will be sent, or whose dead letter will be; the next one first."""
-    from orchestration.dlq import waiting_table
+    from orchestration.operators.dead_letters import waiting_table
 
     settings = _settings(home=home)
     with _starting_spark():
@@ -461,7 +461,7 @@ def dlq_redrive(
     home: _Home = None,
 ) -> None:
     """Send dead letters again: decided anew under today's routes, with all attempts, under their old id."""
-    from orchestration.operators import Wish, parse_assume_after, parse_at, parse_rate
+    from orchestration.operators.commands import Wish, parse_assume_after, parse_at, parse_rate
 
     wish = Wish(
         "redrive",
@@ -498,7 +498,7 @@ def _about_dead_letters(what: str, does: str, state: Literal["open", "discarded"
         dry_run: _DryRun = False,
         home: _Home = None,
     ) -> None:
-        from orchestration.operators import Wish
+        from orchestration.operators.commands import Wish
 
         filters = _Filters(topic, error_class, group, fingerprint, state, since, where)
         chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
@@ -533,7 +533,7 @@ def dlq_purge(
     home: _Home = None,
 ) -> None:
     """Remove the payloads of discarded dead letters: they can't be sent again. The copies in Kafka are left."""
-    from orchestration.operators import Wish
+    from orchestration.operators.commands import Wish
 
     filters = _Filters(topic, error_class, group, fingerprint, state, since, where)
     chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
@@ -558,7 +558,7 @@ def _about_waiting(name: str, what: str, does: str) -> None:
         dry_run: _DryRun = False,
         home: _Home = None,
     ) -> None:
-        from orchestration.operators import Wish, parse_rate
+        from orchestration.operators.commands import Wish, parse_rate
 
         filters = _Filters(topic, error_class, group, None, "all", since, where)
         chosen = _Chosen(ids, filters, everything, most, listed, dry_run)
@@ -574,9 +574,9 @@ _about_waiting("cancel", "cancel", "End messages that wait: nothing more is sent
 @_dlq.command("triage")
 def dlq_triage(dry_run: _DryRun = False, home: _Home = None) -> None:
     """Send again what the seed `redrive_rules` says: one command for each rule. Without rules it does nothing."""
-    from orchestration.dlq import DeadLetters
-    from orchestration.operators import check_wish, triage
-    from orchestration.seeds import read_seeds
+    from orchestration.operators.commands import check_wish, triage
+    from orchestration.operators.dead_letters import DeadLetters
+    from orchestration.rules.seeds import read_seeds
 
     settings = _settings(home=home)
     seeds = read_seeds(settings.seeds)
@@ -594,7 +594,7 @@ def dlq_triage(dry_run: _DryRun = False, home: _Home = None) -> None:
 
 def _about_commands(what: str, does: str) -> None:
     def say(command: _CommandId, reason: _Reason, who: _Who = None, home: _Home = None) -> None:
-        from orchestration.operators import Wish
+        from orchestration.operators.commands import Wish
 
         _give(home, Wish(what, reason, _who(who), of=command), None)
 
@@ -642,9 +642,9 @@ def _who(who: str | None) -> str:
 
 def _give(home: Path | None, wish: Wish, chosen: _Chosen | None, *, asks: bool = False) -> None:
     """Gives a command, or shows what it would do. asks: whether people at a terminal are asked first."""
-    from orchestration.operators import CommandError, check_wish, kept, select_deliveries, send
-    from orchestration.query import first_of
-    from orchestration.seeds import read_seeds
+    from orchestration.operators.commands import CommandError, check_wish, kept, select_deliveries, send
+    from orchestration.rules.seeds import read_seeds
+    from orchestration.tables.query import first_of
 
     settings = _settings(home=home)
     seeds = read_seeds(settings.seeds)
@@ -676,7 +676,7 @@ def _give(home: Path | None, wish: Wish, chosen: _Chosen | None, *, asks: bool =
 
 def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], *, dry_run: bool, asks: bool = False) -> None:
     """Sends a command with its list; or shows the list, and keeps it. asks: whether people at a terminal are asked first."""
-    from orchestration.operators import keep, send
+    from orchestration.operators.commands import keep, send
 
     if dry_run:
         _show_list(settings, seeds, wish, listed)
@@ -699,7 +699,7 @@ def _carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
 
 def _show_list(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
     from orchestration.clock import wall_clock
-    from orchestration.operators import shown
+    from orchestration.operators.commands import shown
 
     table = Table(show_header=False, box=None, pad_edge=False)
     for what, counts in shown(settings, seeds, wish, listed, wall_clock()):
@@ -713,7 +713,7 @@ def _show_list(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Li
 def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selection]:
     """What was said on the command line, checked; what can be checked without Spark before it is started."""
     from orchestration.clock import wall_clock
-    from orchestration.dlq import DeadLetters, Selection, parse_since
+    from orchestration.operators.dead_letters import DeadLetters, Selection, parse_since
 
     since = None if filters.since is None else parse_since(filters.since, wall_clock())
     dead = DeadLetters(settings)
@@ -724,8 +724,8 @@ def _selected(settings: Settings, filters: _Filters) -> tuple[DeadLetters, Selec
 
 def _print(settings: Settings, rows: Rows, output: Format, table: Callable[[Rows], Table], nothing: str) -> None:
     """Prints rows to standard output; that there are none, or more, to standard error."""
-    from orchestration.completion import remember
-    from orchestration.query import print_rows, say_more
+    from orchestration.cli.completion import remember
+    from orchestration.tables.query import print_rows, say_more
 
     remember(settings.home, rows)
     if output != "table":
@@ -789,7 +789,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
     """Say how the loop is, from the small file that it writes: needs neither Spark nor Kafka."""
     from dataclasses import asdict
 
-    from orchestration.status import is_alive, read_status
+    from orchestration.loop.status import is_alive, read_status
 
     settings = _settings(home=home)
     found = read_status(settings.status_file)
@@ -826,7 +826,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
 @app.command()
 def maintain(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: _Home = None) -> None:
     """Compact the tables' files, expire old snapshots, remove orphans. Beside a running loop or without one; hourly, say."""
-    from orchestration.maintenance import maintain, print_report
+    from orchestration.tables.maintenance import maintain, print_report
 
     print_report(maintain(_settings(home=home)), output)
 
@@ -838,7 +838,7 @@ def demo(
     home: _Home = None,
 ) -> None:
     """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for about two minutes."""
-    from orchestration.demo import run_demo
+    from orchestration.demo.demo import run_demo
 
     raise typer.Exit(run_demo(_settings(home=home), port=port, seconds=seconds))
 
@@ -857,7 +857,7 @@ def broker(
     home: _Home = None,
 ) -> None:
     """Start the demo's broker again, on the state that it left, until Ctrl-C."""
-    from orchestration.broker import serve
+    from orchestration.demo.broker import serve
 
     serve(_settings(home=home).broker_directory, port)
 
@@ -873,7 +873,7 @@ def _settings(**options: object) -> Settings:
 
 
 def _with_loop(settings: Settings, *, until_idle: bool, at_most: int | None) -> None:
-    from orchestration.loop import Loop
+    from orchestration.loop.loop import Loop
 
     loop = _loop(Loop, settings)
     idle = loop.run(until_idle=until_idle, at_most=at_most)

@@ -21,7 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from orchestration.positions import Range
+from orchestration.loop.positions import Range
 from publisher import RejectedPropertiesError
 from publisher.clients import make_client
 from publisher.redaction import redact

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from orchestration.cluster import Cluster, ClusterError
-from orchestration.completeness import Completeness
+from orchestration.kafka.cluster import Cluster, ClusterError
+from orchestration.loop.completeness import Completeness
 
 # How often groups are asked, as a part of the time to settle; and at most so often, in seconds.
 _LOOKS = 6

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from orchestration.cluster import Cluster
+from orchestration.kafka.cluster import Cluster
 from publisher import RejectedPropertiesError
 from publisher.clients import make_client
 from publisher.redaction import redact

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import literal, moment_of
-from orchestration.ledgers import AppendError, Ledgers, TakenOverError
-from orchestration.rows import collected, iterated
-from orchestration.spark import in_short
+from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.tables.rows import collected, iterated
+from orchestration.tables.spark import in_short
 from publisher import READY, RESULTS, PublisherSettings, publish, superseded_by
 from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, STOPPED, SUPERSEDED, UNKNOWN
 from publisher.publishing import epoch_ms

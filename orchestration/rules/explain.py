@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from orchestration.catalog import missing_tables
-from orchestration.dbt import dbt_to_ask
-from orchestration.policies import why_not
-from orchestration.rows import collected
+from orchestration.rules.policies import why_not
 from orchestration.settings import Settings
-from orchestration.spark import schema, session_to_ask
+from orchestration.tables.catalog import missing_tables
+from orchestration.tables.dbt import dbt_to_ask
+from orchestration.tables.rows import collected
+from orchestration.tables.spark import schema, session_to_ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -22,14 +22,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from rich.table import Table
 
-from orchestration.catalog import left_behind, missing_tables
+from orchestration.cli.output import as_json, console, one_line
 from orchestration.clock import literal
-from orchestration.ledgers import APPEND
-from orchestration.output import as_json, console, one_line
-from orchestration.rows import collected
 from orchestration.settings import Settings
-from orchestration.spark import schema as schema_of
-from orchestration.spark import start_session
+from orchestration.tables.catalog import left_behind, missing_tables
+from orchestration.tables.ledgers import APPEND
+from orchestration.tables.rows import collected
+from orchestration.tables.spark import schema as schema_of
+from orchestration.tables.spark import start_session
 
 log = logging.getLogger(__name__)
 

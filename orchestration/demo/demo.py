@@ -19,17 +19,17 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.broker import Broker, BrokerSettings
+from orchestration.cli.log_lines import LogLines
+from orchestration.cli.output import console, errors, printable
 from orchestration.clock import wall_clock
-from orchestration.cluster import Cluster, Partition
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.log_lines import LogLines
-from orchestration.loop import Loop, Tick
-from orchestration.operators import Wish, keep, select_deliveries, shown
-from orchestration.output import console, errors, printable
-from orchestration.query import print_rows, query
+from orchestration.demo.broker import Broker, BrokerSettings
+from orchestration.kafka.cluster import Cluster, Partition
+from orchestration.kafka.topics import HEADER_ROOM_BYTES
+from orchestration.loop.loop import Loop, Tick
+from orchestration.operators.commands import Wish, keep, select_deliveries, shown
+from orchestration.operators.dead_letters import DeadLetters, Selection
 from orchestration.settings import Settings, load_settings
-from orchestration.topics import HEADER_ROOM_BYTES
+from orchestration.tables.query import print_rows, query
 from publisher.clients import make_client
 
 _TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from orchestration.spark import FROM_KAFKA, in_short, java_errors
+from orchestration.tables.spark import FROM_KAFKA, in_short, java_errors
 
 LEDGERS = ("ticks", "events", "publish_results")
 

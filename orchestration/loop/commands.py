@@ -15,11 +15,11 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from orchestration.completeness import Completeness
-from orchestration.consumers import Consumers, Place
-from orchestration.ledgers import Ledgers
-from orchestration.rows import collected
-from orchestration.synthetic_events import COORDINATES, command_order
+from orchestration.loop.completeness import Completeness
+from orchestration.loop.consumer_progress import Consumers, Place
+from orchestration.tables.ledgers import Ledgers
+from orchestration.tables.rows import collected
+from orchestration.tables.synthetic_events import COORDINATES, command_order
 
 log = logging.getLogger(__name__)
 

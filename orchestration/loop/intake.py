@@ -18,14 +18,14 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from orchestration import synthetic_events
-from orchestration.cluster import NO_ID, Cluster, ClusterError, Partition, Topic
-from orchestration.ledgers import AppendError, Ledgers
-from orchestration.positions import Gap, Range, cut_id, ids_in_force, share
-from orchestration.records import LAST_MILLIS, RECORDS, UnreadError, read_records
-from orchestration.seeds import Row, topic_matches
+from orchestration.kafka.cluster import NO_ID, Cluster, ClusterError, Partition, Topic
+from orchestration.kafka.records import LAST_MILLIS, RECORDS, UnreadError, read_records
+from orchestration.loop.positions import Gap, Range, cut_id, ids_in_force, share
+from orchestration.rules.seeds import Row, topic_matches
 from orchestration.settings import Settings
-from orchestration.spark import FROM_KAFKA, java_errors
+from orchestration.tables import synthetic_events
+from orchestration.tables.ledgers import AppendError, Ledgers
+from orchestration.tables.spark import FROM_KAFKA, java_errors
 from publisher import RejectedPropertiesError
 from publisher.clients import make_client
 

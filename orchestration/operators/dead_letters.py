@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from rich.text import Text
 
-from orchestration.catalog import missing_tables, without_tables
+from orchestration.cli.output import printable
 from orchestration.clock import literal, parse_moment
-from orchestration.explain import history
-from orchestration.output import printable
-from orchestration.query import Rows, query
-from orchestration.rows import as_dicts, collected, iterated
+from orchestration.rules.explain import history
 from orchestration.settings import Settings
-from orchestration.spark import java_exception, schema, session_to_ask
+from orchestration.tables.catalog import missing_tables, without_tables
+from orchestration.tables.query import Rows, query
+from orchestration.tables.rows import as_dicts, collected, iterated
+from orchestration.tables.spark import java_exception, schema, session_to_ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,12 +17,12 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from orchestration.completeness import Completeness
-from orchestration.consumers import Consumers, Place
-from orchestration.ledgers import Ledgers
-from orchestration.publish import Due, PublishStep, Waiting
-from orchestration.rows import collected
-from orchestration.synthetic_events import COORDINATES, gate_order
+from orchestration.loop.completeness import Completeness
+from orchestration.loop.consumer_progress import Consumers, Place
+from orchestration.loop.publish import Due, PublishStep, Waiting
+from orchestration.tables.ledgers import Ledgers
+from orchestration.tables.rows import collected
+from orchestration.tables.synthetic_events import COORDINATES, gate_order
 
 log = logging.getLogger(__name__)
 

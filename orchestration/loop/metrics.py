@@ -29,11 +29,11 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 from pyspark.sql import Row, SparkSession
 
+from orchestration.cli.output import printable
 from orchestration.clock import literal
-from orchestration.output import printable
-from orchestration.rows import collected
 from orchestration.settings import Settings
-from orchestration.spark import in_short
+from orchestration.tables.rows import collected
+from orchestration.tables.spark import in_short
 
 log = logging.getLogger(__name__)
 

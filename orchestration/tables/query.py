@@ -15,7 +15,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from orchestration.output import as_json, console, printable
+from orchestration.cli.output import as_json, console, printable
 from orchestration.settings import Settings
 
 Format = Literal["table", "json", "jsonl", "csv"]
@@ -39,8 +39,8 @@ class Rows:
 
 def select(settings: Settings, statement: str, limit: int) -> Rows:
     """Runs one select. Raises QueryError for anything else, and for what Spark refuses."""
-    from orchestration.catalog import missing_tables, without_tables
-    from orchestration.spark import session_to_ask
+    from orchestration.tables.catalog import missing_tables, without_tables
+    from orchestration.tables.spark import session_to_ask
 
     text = statement.strip().rstrip(";")
     if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
@@ -78,8 +78,8 @@ def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from orchestration.rows import collected
-    from orchestration.spark import in_short
+    from orchestration.tables.rows import collected
+    from orchestration.tables.spark import in_short
 
     try:
         spark.sql(f"use {schema}")
@@ -157,7 +157,7 @@ def _without_literals(text: str) -> str:
 
 
 def _schema(settings: Settings) -> str:
-    from orchestration.spark import schema
+    from orchestration.tables.spark import schema
 
     return schema(settings.project)
 

@@ -17,7 +17,7 @@ from dbt.artifacts.resources.v1.components import InjectedCTE
 from dbt.cli.main import dbtRunner, dbtRunnerResult
 
 from orchestration.settings import Settings
-from orchestration.spark import in_short, scratch, to_ask
+from orchestration.tables.spark import in_short, scratch, to_ask
 
 # Where a model's SQL begins, when it begins with a name for a subquery, as ours do: after comments.
 _BEGINNING = re.compile(r"(?is)(?:\s|--[^\n]*\n|/\*.*?\*/)*with\s+(?!recursive\b)")

@@ -14,9 +14,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from orchestration.loop.status import is_alive, read_status
 from orchestration.settings import Settings
-from orchestration.spark import catalog_file, session_configuration
-from orchestration.status import is_alive, read_status
+from orchestration.tables.spark import catalog_file, session_configuration
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from orchestration.check import route_for
 from orchestration.clock import parse_duration, parse_moment
-from orchestration.cluster import Cluster
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.seeds import Seeds, is_source, topic_from_template
+from orchestration.kafka.cluster import Cluster
+from orchestration.operators.dead_letters import DeadLetters, Selection
+from orchestration.rules.check import route_for
+from orchestration.rules.seeds import Seeds, is_source, topic_from_template
 from orchestration.settings import Settings, rejected
 from publisher import RejectedPropertiesError
 from publisher.clients import make_client

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestration.cluster import Partition
+from orchestration.kafka.cluster import Partition
 
 # What the positions hold beside those of partitions, and may have any text in its name.
 _NO_PARTITIONS = ("source:", "command:")
