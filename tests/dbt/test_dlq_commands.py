@@ -18,7 +18,8 @@ from orchestration.dagster.report import read_report
 from orchestration.dlq import DeadLetters, DlqError, Selection
 from orchestration.query import Rows
 from orchestration.rows import collected
-from tests.dbt.harness import Home, report
+from orchestration.seeds import read_seeds
+from tests.dbt.harness import PROJECT, Home, report
 from tests.dbt.test_dead_letter_marts import ask, die
 
 HOSTILE = b"\xff\x00\x1b[31m'\"\\"
