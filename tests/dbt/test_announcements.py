@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from orchestration.loop.announce import Announcer
 from orchestration.loop import announce
+from orchestration.loop.announce import Announcer
 from tests.dbt.harness import Home, report
 
 

@@ -16,9 +16,10 @@ from typer.testing import CliRunner, Result
 from orchestration.cli.main import app
 from orchestration.dagster.report import read_report
 from orchestration.operators.dead_letters import DeadLetters, DlqError, Selection
+from orchestration.rules.seeds import read_seeds
 from orchestration.tables.query import Rows
 from orchestration.tables.rows import collected
-from tests.dbt.harness import Home, report
+from tests.dbt.harness import PROJECT, Home, report
 from tests.dbt.test_dead_letter_marts import ask, die
 
 HOSTILE = b"\xff\x00\x1b[31m'\"\\"

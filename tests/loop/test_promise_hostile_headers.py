@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from orchestration.kafka.records import Records, UnreadError
-from orchestration.loop.intake import Intake
 from orchestration.loop import intake
+from orchestration.loop.intake import Intake
 from orchestration.loop.positions import Range
 from tests.loop.harness import Headers, Record, Redrive
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from orchestration.cli.log_lines import JsonLines, LogLines
 from orchestration.cli import main as cli
+from orchestration.cli.log_lines import JsonLines, LogLines
 from orchestration.operators.dead_letters import DlqError
 from publisher import SettingsError
 from tests.zones import local_zone

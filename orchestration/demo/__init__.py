@@ -1,0 +1,1 @@
+"""The demonstration, with a broker of its own."""
