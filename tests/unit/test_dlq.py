@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestration.cli.main import completion
-from orchestration.operators.commands import dead_letters as dlq
+from orchestration.cli import completion
+from orchestration.operators import dead_letters as dlq
 from orchestration.operators.dead_letters import DlqError, Selection, bars, header_lines, parse_since, payload_lines
 from orchestration.tables.query import Rows
 
