@@ -131,8 +131,9 @@ class Dbt:
         return dbt_args(command, self.settings, select=select, variables=variables, writes_to=self.writes_to)
 
     def _runner(self) -> dbtRunner:
+        # each time: models are compiled with what the environment says then, and other settings may have been used in this process since
+        os.environ.update(self.settings.dbt_environment)
         if self._parsed is None:
-            os.environ.update(self.settings.dbt_environment)
             self._parsed = pickle.dumps(self._invoke(dbtRunner(), self._args("parse")).result)
         # dbt changes the manifest that it is given: each command has a fresh one, which pickle makes several times as fast as a deep copy
         return dbtRunner(manifest=pickle.loads(self._parsed))

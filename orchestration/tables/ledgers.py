@@ -215,7 +215,9 @@ class Ledgers:
     def _table(self, ledger: str) -> Any:
         """Iceberg's own view of the table: an answer in milliseconds, where SQL on its metadata needs a job."""
         iceberg = self._spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
-        return iceberg.loadIcebergTable(self._spark._jsparkSession, self.name(ledger))
+        # outside of a statement, a thread of the JVM that has run none knows no default catalog
+        catalog = self._spark.conf.get("spark.sql.defaultCatalog", "spark_catalog")
+        return iceberg.loadIcebergTable(self._spark._jsparkSession, f"{catalog}.{self.name(ledger)}")
 
 
 def _is_refused(error: Exception) -> bool:

@@ -6,6 +6,7 @@ The tests build on one another: each leaves a state that the next goes on from.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from dataclasses import replace
@@ -20,6 +21,8 @@ from orchestration.dagster import checks
 from orchestration.loop.status import Status, read_status, text, write_status
 from tests.dagster.conftest import PROJECT, Deployment
 from tests.loop.harness import SEEDS
+from tests.unit.test_secrets import kafka as wrong_kafka
+from tests.unit.test_secrets import leaks
 
 # they share one state, and materialising everything takes minutes
 pytestmark = pytest.mark.long
@@ -143,6 +146,42 @@ def test_a_loop_that_runs_is_not_taken_over_unasked(deployment: Deployment, job:
     (failure,) = [event.step_failure_data for event in run.all_events if event.is_step_failure]
     assert failure.user_failure_data
     assert f"generation 7, process {os.getppid()}" in str(failure.user_failure_data.description)
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.pem"])
+def test_a_run_with_a_wrong_secret_tells_nothing_of_it(
+    deployment: Deployment,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for property_, value in wrong_kafka(name, os.environ["REDRIVE_KAFKA__BOOTSTRAP_SERVERS"]).items():
+        monkeypatch.setenv(f"REDRIVE_KAFKA__{property_.replace('.', '_').upper()}", value)
+    status = deployment.resource.settings.status_file
+    before = status.read_bytes()
+    run = deployment.run("tick", raises=False)
+    told = status.read_text(encoding="utf-8")
+    # what this run says of sources that can't be read is not for the tests after it
+    status.write_bytes(before)
+    assert not run.success
+
+    home = deployment.resource.settings.home
+    captured = capfd.readouterr()
+    said = {
+        "output": captured.out + captured.err,
+        "log": caplog.text,
+        "Dagster's events": "\n".join(entry.to_json() for entry in deployment.instance.all_logs(run.run_id)),
+        "status": told,
+        **{str(path): path.read_text(errors="replace") for path in home.glob("logs/*")},
+        **{
+            table: "\n".join(row["row"] for row in deployment.resource.sql(f"select to_json(struct(*)) as row from {table}"))
+            for table in ("ticks", "events", "deliveries", "publish_results")
+        },
+    }
+    assert "Execution of run for" in said["Dagster's events"]
+    assert [place for place, text in said.items() if leaks(text)] == []
 
 
 def test_each_check_fails_when_its_promise_is_broken(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

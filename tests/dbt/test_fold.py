@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
+from orchestration.settings import load_settings
 from orchestration.tables.dbt import DbtError
+from orchestration.tables.spark import start_session
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, order, pointer, report, spring_report
 
 RETRY = ("retry", "retriable")
@@ -753,6 +755,14 @@ def test_what_is_decided(case: Case, decided: dict[str, list[Row]]) -> None:
     decisions = decided[case.name]
     assert tuple((row["decision"], row["reason"]) for row in decisions) == case.decided
     assert case.then(decisions), [row.asDict() for row in decisions]
+
+
+def test_a_fold_has_its_own_settings_whatever_others_were_used_in_the_process(home: Home) -> None:
+    # these name no protected topic
+    start_session(load_settings(home=home.path, project=PROJECT))
+    (cause,) = home.append_reports(report("into-a-group", 900, group="forbidden"))
+    home.fold()
+    assert home.decisions()[cause]["reason"] == "destination_is_internal"
 
 
 def test_every_input_has_one_decision_and_nothing_else_has(home: Home, decided: dict[str, list[Row]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +56,12 @@ def ids(spark: SparkSession, schema: str, ledger: str) -> list[int]:
 def take_over(spark: SparkSession, ledgers: Ledgers) -> None:
     for ledger in LEDGERS:
         ledgers.append(ledger, row(spark, 0), NOW)
+
+
+def test_a_thread_that_has_run_no_statement_finds_the_ledgers(spark: SparkSession, schema: str) -> None:
+    # as that of a shift in Dagster
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(loop, spark, schema, 1).result().batch == 0
 
 
 def test_batches_count_over_all_ledgers(spark: SparkSession, schema: str) -> None:

