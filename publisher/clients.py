@@ -1,4 +1,4 @@
-"""Makes the Kafka clients: the properties of each, and what they say in the background when something is wrong."""
+"""Builds every Kafka client of the program: properties, defaults, and errors without secrets."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from publisher.errors import RejectedPropertiesError
-from publisher.guarantees import guarantees
+from publisher.errors import RejectedPropertiesError, kafka_error
 from publisher.redaction import masked, parts_of, redact
-from publisher.settings import PublisherSettings
-from publisher.trouble import kafka_error
+from publisher.settings import ALIASES, PublisherSettings
 
 _Client = TypeVar("_Client")
 
 # librdkafka's own default; the largest batch for destinations without a smaller limit.
 DEFAULT_BATCH_SIZE: Final = 1_000_000
 
-# The broker knows its limits and says so for each topic; the client's own only has to be out of the way.
+# The broker has a limit for each topic; the client's own must not be the smaller one.
 _MESSAGE_MAX_BYTES: Final = 1_000_000_000
 
-# What settings may override.
+# Defaults of a producer, which settings may override.
 _TUNING: Final = {
     # Fills batches at 50k rows/s over many partitions. Nothing waits for it: each transaction is flushed at its end.
     "linger.ms": "50",
@@ -30,7 +28,7 @@ _TUNING: Final = {
     "queue.buffering.max.messages": "0",
     "queue.buffering.max.kbytes": "2097151",
     "message.max.bytes": str(_MESSAGE_MAX_BYTES),
-    # Commits are small requests that somebody waits for.
+    # Commits are small requests that are waited for.
     "socket.nagle.disable": "true",
     # librdkafka pauses half of it between its first connections, and each task and each abort makes new ones.
     "reconnect.backoff.ms": "20",
@@ -38,20 +36,18 @@ _TUNING: Final = {
     "topic.metadata.propagation.max.ms": "5000",
 }
 
-# Errors that waiting does not cure.
-_HOPELESS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL})
-
 
 class Background:
-    """What a client reported outside any call: a failed login is told here, while the calls merely time out."""
+    """What a client reported outside any call. A failed login is reported here only, while the calls time out."""
 
     def __init__(self) -> None:
         self.last: KafkaError | None = None
         self.hopeless: KafkaError | None = None
+        """An error that waiting does not cure."""
 
     def __call__(self, error: KafkaError) -> None:
         self.last = error
-        if error.code() in _HOPELESS:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL):
             self.hopeless = error
 
     def explain(self, error: KafkaError) -> KafkaError:
@@ -67,7 +63,7 @@ def batch_size_of(settings: PublisherSettings) -> int:
 
 
 def largest_message(settings: PublisherSettings) -> int:
-    """The largest message in bytes that the client itself lets pass."""
+    """The largest message in bytes that the client itself takes."""
     return int(settings.kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES))
 
 
@@ -75,16 +71,14 @@ def make_producer(settings: PublisherSettings, transactional_id: str | None, bat
     """An idempotent producer; with an id a transactional one, not yet initialised. Raises RejectedPropertiesError."""
     properties: dict[str, Any] = {
         **_TUNING,
-        **settings.kafka,
-        **guarantees(settings.transaction_timeout_ms),
+        **{name: value for name, value in settings.kafka.items() if name not in ALIASES},
+        **settings.guarantees,
         **({} if transactional_id is None else {"transactional.id": transactional_id}),
         "batch.size": batch_size,
         # The one property that confluent-kafka reads itself, and not as text.
         "delivery.report.only.error": False,
         "error_cb": background,
     }
-    for alias in ("request.required.acks", "delivery.timeout.ms"):
-        properties.pop(alias, None)
     return make_client(Producer, properties, settings.kafka)
 
 
@@ -94,7 +88,7 @@ def make_admin(settings: PublisherSettings, background: Background) -> AdminClie
 
 
 def make_keeper(settings: PublisherSettings, group: str, background: Background, on_commit: Callable[..., None] | None = None) -> Consumer:
-    """A consumer that consumes nothing, and reads and writes a group's offsets. Raises RejectedPropertiesError."""
+    """A consumer that reads and writes a group's offsets and consumes nothing. Raises RejectedPropertiesError."""
     properties: dict[str, Any] = {
         **settings.kafka,
         "group.id": group,
@@ -109,30 +103,27 @@ def make_keeper(settings: PublisherSettings, group: str, background: Background,
 
 
 def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> _Client:
-    """A client of Kafka, of any class: the one place where one is made. kafka: what of its properties a user has set.
+    """A Kafka client of any class. properties: all that it is given; kafka: those of them that a user has set.
 
-    Raises RejectedPropertiesError, which names the properties that are at fault and has no value of any in its text.
+    Properties are passed on as they are: bootstrap.servers, for instance, in the order in which they were configured. Raises
+    RejectedPropertiesError, which names the properties at fault and has none of their values in its text.
     """
-    # What a client would print to standard error by itself passes no redaction, and tells nothing that its errors don't.
+    # What a client would print to standard error by itself is not redacted, and says nothing that its errors don't say.
     wanted = {"log_level": "0", **properties}
     try:
         return client(wanted)
     except (KafkaException, TypeError, ValueError) as error:
-        reason = _reason(error)
-    # Raised out here, so that the text with the rejected value does not travel along as the cause.
+        reason = kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
+    # Raised out here, so that it has no cause: that one's text has the rejected value.
     names = _at_fault(client, wanted, kafka)
-    # what is short may be a part of any word, and is masked where it is quoted
+    # A short value may be a part of any word: it is masked where it is quoted only.
     values = [part for name in names for part in (*parts_of(kafka[name]), f'"{kafka[name]}"') if len(part) > 4]
     which = f"{', '.join(names)}: " if names else ""
     raise RejectedPropertiesError(f"the Kafka client does not take its properties: {which}{redact(masked(reason, values), kafka)}", names)
 
 
-def _reason(error: Exception) -> str:
-    return kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
-
-
 def _at_fault(client: Callable[..., Any], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> tuple[str, ...]:
-    """The properties without which a client could be made; where there is no such one, those that no client can be made with alone."""
+    """The properties without which a client could be made; if there is none, those that no client can be made with alone."""
     needed = {name: value for name, value in properties.items() if name not in kafka}
     without = tuple(name for name in kafka if _can_be_made(client, {other: properties[other] for other in properties if other != name}))
     return without or tuple(name for name in kafka if name in properties and not _can_be_made(client, {**needed, name: properties[name]}))

@@ -1,8 +1,7 @@
 """What the publisher is given and what it gives back: the two Arrow schemas between SQL and Kafka.
 
-``READY`` is what the dbt view `ready` shows, one row per delivery that is due. ``RESULTS`` is what the ledger
-`publish_results` keeps, one row per send, less the columns that the ledger itself adds (batch, generation,
-recorded_at). Timestamps are UTC with whole milliseconds.
+``READY`` is what the dbt view `ready` shows, one row per delivery that is due. ``RESULTS`` is what the ledger `publish_results` keeps, one
+row per send, without the columns that the ledger itself adds (batch, generation, recorded_at). Timestamps are UTC with whole milliseconds.
 """
 
 from __future__ import annotations
@@ -42,13 +41,14 @@ READY: Final = pa.schema(
     ]
 )
 
-# Rows of `READY` with complete headers: the message's own, those of a dead letter, and those that say which delivery it is; and how many
-# there are of the first two.
+# Rows of `READY` with complete headers (the message's own, those of a dead letter, and those that name the delivery), the numbers of the
+# first two, and what is left out of it.
 RECORDS: Final = pa.schema(
     [
         *(field for field in READY if field.name not in ("dead_letter_headers", "attempt", "original_timestamp")),
         pa.field("own_headers", pa.int32()),
         pa.field("reason_headers", pa.int32()),
+        pa.field("omitted", pa.string()),
     ]
 )
 
@@ -85,32 +85,28 @@ CHARGE_ALL: Final = "all"
 
 DELIVERED: Final = "delivered"
 FAILED: Final = "failed"
-HELD: Final = "held"
-CANCELLED: Final = "cancelled"
 UNKNOWN: Final = "unknown"
 
-# No result of a message: says that the task stopped sending to a destination (or altogether, where topic is null), and
-# why. The loop reads it and keeps it out of the ledger.
 STOPPED: Final = "stopped"
+"""Not the result of a message: the task sends no more to a destination, or to none where topic is null, and why. The loop reads it and
+keeps it out of the ledger."""
 
-# The kind of delivery that is sent with less in it rather than not at all, and what it can go without: the message's own headers
-# that the client cannot carry; the headers that say why it died; those, its payload (value, the message's own headers) and, if
-# even that is too much, its key.
+# The kind of delivery that is sent with less in it rather than not at all, and what may be left out: the message's own headers that the
+# client cannot carry; the headers that say why it died; those, its payload (value, the message's own headers) and, if that is still too
+# much, its key.
 DEAD_LETTER: Final = "dead_letter"
 OMITTED_UNSENDABLE: Final = "unsendable_headers"
 OMITTED_HEADERS: Final = "headers"
 OMITTED_PAYLOAD: Final = "payload"
 
-# The error of a `stopped` row (topic null, kind `fenced`) that says that a loop with a higher generation is in charge: the
-# loop must end. The code is outside the ranges of Kafka (0 and above) and of librdkafka (-200 to -1).
 SUPERSEDED: Final = "SUPERSEDED"
+"""The error name of a `stopped` row (topic null, kind `fenced`): a loop with a higher generation is in charge, and this one must end."""
+
+# Its code: outside the ranges of Kafka (0 and above) and of librdkafka (-200 to -1).
 SUPERSEDED_CODE: Final = -1_000
 
-# The errors of a `stopped` row that say that there is no such topic: UNKNOWN_TOPIC_OR_PART of Kafka, _UNKNOWN_TOPIC of librdkafka.
 MISSING_TOPIC: Final = frozenset({3, -188})
-
-# Outcomes after which a delivery is never sent again.
-CLOSING: Final = frozenset({DELIVERED, FAILED, HELD, CANCELLED})
+"""The error codes of a `stopped` row whose topic does not exist: UNKNOWN_TOPIC_OR_PART of Kafka, _UNKNOWN_TOPIC of librdkafka."""
 
 _TAKEN_OVER: Final = re.compile(r"generation (\d+) has taken over")
 

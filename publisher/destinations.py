@@ -1,7 +1,7 @@
 """What must be known of a topic before anything is sent to it: whether it exists, its partitions, its size limit.
 
-Asked through the admin client, which never creates a topic by asking. Kept for a while in the process: Spark reuses its
-Python workers, and a tick with few rows should not pay for a description each time.
+Asked through the admin client, which creates no topic by asking. The answers are kept for a while in the process: Spark reuses its Python
+workers, and a tick with few rows should not ask each time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,14 +18,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from publisher.clients import Background, make_admin
-from publisher.errors import SessionLostError
+from publisher.errors import SessionLostError, Trouble, kafka_error
 from publisher.settings import PublisherSettings
-from publisher.trouble import Trouble, kafka_error, trouble, trouble_of
 
 # Kafka's rule for topic names (org.apache.kafka.common.internals.Topic): 1 to 249 of these, and not `.` or `..`.
 _LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 
-# How often a wait looks whether it has become pointless, in seconds.
+# Seconds between two looks whether a wait has become pointless.
 _GLANCE: Final = 0.1
 
 
@@ -38,15 +38,14 @@ class Destination:
     """The largest record batch that its brokers take, in bytes; None where asking is not permitted or not possible."""
 
 
-# By what was asked (cluster and login, then topic): (monotonic seconds when it was read, what it said).
-_Key = tuple[frozenset[tuple[str, str]], str]
-_known: dict[_Key, tuple[float, Destination]] = {}
+# By cluster and login, then topic: when it was read (monotonic seconds), and the answer.
+_known: dict[tuple[frozenset[tuple[str, str]], str], tuple[float, Destination]] = {}
 
 
 def describe(topics: Iterable[str], settings: PublisherSettings) -> dict[str, Destination | Trouble]:
     """Each topic as a destination, or why nothing can be sent to it. Waits at most twice `metadata_timeout_ms`.
 
-    Raises SessionLostError when no broker answers: that says nothing about a topic.
+    Raises SessionLostError when no broker answers, as that says nothing about a topic.
     """
     cluster = frozenset(settings.kafka.items())
     oldest = time.monotonic() - settings.metadata_max_age_ms / 1000
@@ -59,7 +58,7 @@ def describe(topics: Iterable[str], settings: PublisherSettings) -> dict[str, De
         elif _LEGAL_NAME.fullmatch(topic):
             unknown.append(topic)
         else:
-            found[topic] = trouble(KafkaError.TOPIC_EXCEPTION, "not a legal name of a topic", settings)
+            found[topic] = settings.trouble(KafkaError.TOPIC_EXCEPTION, "not a legal name of a topic")
     for topic, said in _ask(unknown, settings).items():
         found[topic] = said
         if isinstance(said, Destination):
@@ -68,7 +67,7 @@ def describe(topics: Iterable[str], settings: PublisherSettings) -> dict[str, De
 
 
 def forget(topic: str, settings: PublisherSettings) -> None:
-    """Asks again next time: a send to the topic went wrong, so it may have changed."""
+    """Has the topic described anew next time: a send to it went wrong, so it may have changed."""
     _known.pop((frozenset(settings.kafka.items()), topic), None)
 
 
@@ -99,48 +98,44 @@ def _partitions(admin: AdminClient, topics: list[str], settings: PublisherSettin
         if not isinstance(answer, KafkaError):
             found[topic] = len(answer.partitions)
         elif answer.code() < 0:
-            # The client's own error: no broker was there to say anything.
-            raise SessionLostError(trouble_of(answer, settings))
+            # The client's own error: no broker has answered.
+            raise SessionLostError(settings.trouble_of(answer))
         else:
-            found[topic] = trouble_of(answer, settings)
+            found[topic] = settings.trouble_of(answer)
     return found
 
 
 def _limits(admin: AdminClient, topics: list[str], settings: PublisherSettings, background: Background) -> dict[str, int]:
-    """Size limits by topic; a topic whose limit cannot be read is left out, and its brokers decide for each record."""
+    """Size limits by topic. A topic whose limit cannot be read is left out, and its brokers decide for each record."""
     if not topics:
         return {}
     resources = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in topics}
     asked = admin.describe_configs(list(resources), request_timeout=settings.metadata_timeout_ms / 1000)
     futures = {resources[resource]: future for resource, future in asked.items()}
-    limits = {topic: _limit(answer) for topic, answer in _answers(admin, futures, settings, background).items()}
-    return {topic: limit for topic, limit in limits.items() if limit is not None}
-
-
-def _limit(answer: Any | KafkaError) -> int | None:
-    """The limit among a topic's configs; None where it is not told, or its value is hidden."""
-    try:
-        return None if isinstance(answer, KafkaError) else int(answer["max.message.bytes"].value)
-    except (KeyError, TypeError, ValueError):
-        return None
+    limits: dict[str, int] = {}
+    for topic, answer in _answers(admin, futures, settings, background).items():
+        # left out by the broker, or hidden
+        with suppress(KeyError, TypeError, ValueError):
+            if not isinstance(answer, KafkaError):
+                limits[topic] = int(answer["max.message.bytes"].value)
+    return limits
 
 
 def _answers(
     admin: AdminClient, futures: Mapping[str, Future[Any]], settings: PublisherSettings, background: Background
 ) -> dict[str, Any | KafkaError]:
-    """What each future says, or the error why it says nothing."""
+    """The result of each future, or the error why it has none."""
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     waiting = set(futures.values())
     while waiting and background.hopeless is None and time.monotonic() < deadline:
         waiting = wait(waiting, timeout=_GLANCE).not_done
-        admin.poll(0)  # hears what happened in the background
-    return {topic: _answer(future, background) for topic, future in futures.items()}
-
-
-def _answer(future: Future[Any], background: Background) -> Any | KafkaError:
-    if not future.done():
-        return background.explain(KafkaError(KafkaError._TIMED_OUT, "no answer about the destination"))
-    try:
-        return future.result()
-    except KafkaException as error:
-        return background.explain(kafka_error(error))
+        admin.poll(0)  # calls `background`
+    answers: dict[str, Any | KafkaError] = {}
+    for topic, future in futures.items():
+        try:
+            answers[topic] = future.result(0)
+        except TimeoutError:
+            answers[topic] = background.explain(KafkaError(KafkaError._TIMED_OUT, "no answer about the destination"))
+        except KafkaException as error:
+            answers[topic] = background.explain(kafka_error(error))
+    return answers

@@ -1,8 +1,9 @@
-"""Takes in rows of `ready`: checks their shape, completes their headers, and cuts them into loads for one transaction each."""
+"""Rows of `ready`: their shape is checked, their headers are completed, and they are cut into loads, by topic and in halves. Order is
+kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +11,18 @@ import pyarrow.compute as pc
 
 from publisher.contract import READY, RECORDS
 from publisher.errors import ContractError
-from publisher.sizes import upper_bounds
-from publisher.stamps import stamped
+from publisher.fitting import upper_bounds
+from publisher.headers import complete_headers
 
 
 def complete(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of `READY` as `RECORDS`: with all the headers that they are sent with. Raises ContractError."""
     rows = _as(READY, batch)
     made = {
-        "headers": stamped(rows),
+        "headers": complete_headers(rows),
         "own_headers": pc.list_value_length(rows.column("headers")),
         "reason_headers": pc.list_value_length(rows.column("dead_letter_headers")),
+        "omitted": pa.nulls(rows.num_rows, pa.string()),
     }
     columns = [made[name] if name in made else rows.column(name) for name in RECORDS.names]
     return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
@@ -59,13 +61,35 @@ def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> I
                 size += int(ends[stop - 1]) - before
                 start, before = stop, int(ends[stop - 1])
             if start < batch.num_rows or rows >= max_rows:
-                yield _joined(held)
+                yield joined(held)
                 held, rows, size = [], 0, 0
     if held:
-        yield _joined(held)
+        yield joined(held)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of at least one batch in one."""
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def topics_in(rows: pa.RecordBatch) -> list[str]:
+    """The topics of the rows, each once, in the order in which they first appear."""
+    # A name that is not UTF-8 is no legal name either: it is refused later, and must not raise here.
+    raw: list[bytes | None] = rows.column("topic").unique().cast(pa.binary()).to_pylist()
+    return [(name or b"").decode(errors="replace") for name in raw]
+
+
+def of_topics(rows: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
+    """The rows that go to one of the topics."""
+    return rows.filter(pc.is_in(rows.column("topic"), pa.array(list(topics), pa.string())))
+
+
+def not_of_topics(rows: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
+    """The rows that go to none of the topics."""
+    return rows.filter(pc.invert(pc.is_in(rows.column("topic"), pa.array(list(topics), pa.string()))))
+
+
+def halves(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The first and the second half of at least two rows; neither is empty."""
+    middle = rows.num_rows // 2
+    return rows.slice(0, middle), rows.slice(middle)

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.gc_pause import collector_paused
-from publisher.handover import CHUNK, hand_over
-from publisher.reports import Reports
+from publisher.handover import CHUNK, Reports, collector_paused, hand_over
 from tests.unit.publisher_kit.rows import ready
 
 LATER = 3_600.0

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from publisher import PublisherSettings
 from publisher.contract import RECORDS
-from publisher.publishing import publish_at
+from publisher.publishing import publish_records
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 
 Row = Mapping[str, Any]
@@ -33,7 +33,7 @@ def send(rows: Iterable[Row] | Sequence[pa.RecordBatch], settings: PublisherSett
     listed = list(rows)
     batches = listed if listed and isinstance(listed[0], pa.RecordBatch) else [ready(listed)]
     now = NOW_MS if clock is None else clock
-    return [row for batch in publish_at(iter(batches), settings, SLOT, lambda: now) for row in plain(batch)]
+    return [row for batch in publish_records(iter(batches), settings, SLOT, lambda: now) for row in plain(batch)]
 
 
 def plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
