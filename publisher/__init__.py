@@ -6,30 +6,21 @@ It knows Kafka and Arrow, nothing of SQL, Spark or the rules of retrying. The fl
 2. `ready`        checks the columns, completes the `headers`, and cuts the rows into loads that fit into one transaction
 3. `destinations` asks which topics exist, with how many partitions and which size limit
 4. `fitting`      charges records that are certain to be refused before they cost the others their transaction; lightens dead letters
-5. `sending`      hands rows over (`handover`), waits for reports, commits: for all rows or none. For brokers without transactions each
+5. `session`      opens a producer, after which `generation` reads whether this loop is in charge
+6. `sending`      hands rows over (`handover`), waits for reports, and commits: for all rows or none. For brokers without transactions each
                   row has the outcome of its own report. After a refusal rows are tried again by topic, then in halves
 
-Before a task sends, its `session` opens a producer, and `generation` reads which loop is in charge; `take_charge` puts a loop there.
-
-A row is `delivered` once its transaction's commit has returned; after an abort nothing is. `unknown` is a commit without an answer.
-`failed` charges a record that was refused for what it is. `stopped` is the result of no record: it says why rows have none.
+A row is `delivered` once its commit has returned; after an abort nothing is. `unknown` is a commit without an answer. `failed` charges a
+record that was refused for what it is. `stopped` is the result of no record: it says why rows have none.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from publisher.clients import make_client
+    from publisher.clients import fatal_as_kafka_exception, kafka_error, make_client
     from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, READY, RESULTS, STOPPED, SUPERSEDED, UNKNOWN, superseded_by
-    from publisher.errors import (
-        RejectedPropertiesError,
-        SessionLostError,
-        SettingsError,
-        SupersededError,
-        error_kinds_from_rows,
-        fatal_as_kafka_exception,
-        kafka_error,
-    )
+    from publisher.errors import RejectedPropertiesError, SessionLostError, SettingsError, SupersededError, error_kinds_from_rows
     from publisher.generation import refuse_superseded, take_charge
     from publisher.publishing import epoch_ms, publish
     from publisher.redaction import MASK, SecretText, is_secret, masked, redact, secrets_of
@@ -43,10 +34,9 @@ __all__ = [
 ]  # fmt: skip
 
 _NAMES = {
-    "clients": "make_client",
+    "clients": "fatal_as_kafka_exception kafka_error make_client",
     "contract": "DELIVERED FAILED MISSING_TOPIC READY RESULTS STOPPED SUPERSEDED UNKNOWN superseded_by",
-    "errors": "RejectedPropertiesError SessionLostError SettingsError SupersededError error_kinds_from_rows "
-    "fatal_as_kafka_exception kafka_error",
+    "errors": "RejectedPropertiesError SessionLostError SettingsError SupersededError error_kinds_from_rows",
     "generation": "refuse_superseded take_charge",
     "publishing": "epoch_ms publish",
     "redaction": "MASK SecretText is_secret masked redact secrets_of",

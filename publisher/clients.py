@@ -1,24 +1,20 @@
 """Builds every Kafka client of the program: properties, defaults, and errors without secrets."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from publisher.errors import RejectedPropertiesError, kafka_error
+from publisher.errors import RejectedPropertiesError
 from publisher.redaction import masked, parts_of, redact
 from publisher.settings import ALIASES, PublisherSettings
 
 _Client = TypeVar("_Client")
 
-# librdkafka's own default; the largest batch for destinations without a smaller limit.
-DEFAULT_BATCH_SIZE: Final = 1_000_000
-
-# The broker has a limit for each topic; the client's own must not be the smaller one.
-_MESSAGE_MAX_BYTES: Final = 1_000_000_000
+DEFAULT_BATCH_SIZE: Final = 1_000_000  # librdkafka's own
+_MESSAGE_MAX_BYTES: Final = 1_000_000_000  # not smaller than the limit that the broker has for a topic
 
 # Defaults of a producer, which settings may override.
 _TUNING: Final = {
@@ -38,12 +34,11 @@ _TUNING: Final = {
 
 
 class Background:
-    """What a client reported outside any call. A failed login is reported here only, while the calls time out."""
+    """What a client reported outside any call: a failed login, while the calls time out. hopeless: an error that waiting does not cure."""
 
     def __init__(self) -> None:
         self.last: KafkaError | None = None
         self.hopeless: KafkaError | None = None
-        """An error that waiting does not cure."""
 
     def __call__(self, error: KafkaError) -> None:
         self.last = error
@@ -52,9 +47,26 @@ class Background:
 
     def explain(self, error: KafkaError) -> KafkaError:
         """The better reason for a call that only timed out."""
-        if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-            return self.hopeless or self.last or error
-        return error
+        timed_out = error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+        return (self.hopeless or self.last or error) if timed_out else error
+
+
+def kafka_error(exception: KafkaException) -> KafkaError:
+    """The error that an exception of the Kafka client carries."""
+    error = exception.args[0] if exception.args else None
+    return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(exception))
+
+
+@contextmanager
+def fatal_as_kafka_exception() -> Iterator[None]:
+    """Around a call that reads delivery reports: raises an error that is fatal to the client as KafkaException."""
+    # A flush reads on while that exception is pending: Python makes a SystemError of the next callback (seen with confluent-kafka 2.16).
+    try:
+        yield
+    except SystemError as error:
+        if not isinstance(error.__cause__, KafkaException):
+            raise
+        raise error.__cause__ from None
 
 
 def batch_size_of(settings: PublisherSettings) -> int:
@@ -87,8 +99,8 @@ def make_admin(settings: PublisherSettings, background: Background) -> AdminClie
     return make_client(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings.kafka)
 
 
-def make_keeper(settings: PublisherSettings, group: str, background: Background, on_commit: Callable[..., None] | None = None) -> Consumer:
-    """A consumer that reads and writes a group's offsets and consumes nothing. Raises RejectedPropertiesError."""
+def make_keeper(settings: PublisherSettings, group: str, background: Background, **own: Callable[..., None]) -> Consumer:
+    """A consumer that reads and writes a group's offsets and consumes nothing. own: further properties. Raises RejectedPropertiesError."""
     properties: dict[str, Any] = {
         **settings.kafka,
         "group.id": group,
@@ -97,16 +109,15 @@ def make_keeper(settings: PublisherSettings, group: str, background: Background,
         # An offset whose transaction has not ended is waited for.
         "isolation.level": "read_committed",
         "error_cb": background,
-        **({} if on_commit is None else {"on_commit": on_commit}),
+        **own,
     }
     return make_client(Consumer, properties, settings.kafka)
 
 
 def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> _Client:
-    """A Kafka client of any class. properties: all that it is given; kafka: those of them that a user has set.
+    """A Kafka client of any class. properties: passed on as they are, bootstrap.servers in the configured order; kafka: the user's own.
 
-    Properties are passed on as they are: bootstrap.servers, for instance, in the order in which they were configured. Raises
-    RejectedPropertiesError, which names the properties at fault and has none of their values in its text.
+    Raises RejectedPropertiesError, which names the properties at fault and has none of their values in its text.
     """
     # What a client would print to standard error by itself is not redacted, and says nothing that its errors don't say.
     wanted = {"log_level": "0", **properties}
@@ -124,14 +135,14 @@ def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], k
 
 def _at_fault(client: Callable[..., Any], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> tuple[str, ...]:
     """The properties without which a client could be made; if there is none, those that no client can be made with alone."""
-    needed = {name: value for name, value in properties.items() if name not in kafka}
-    without = tuple(name for name in kafka if _can_be_made(client, {other: properties[other] for other in properties if other != name}))
-    return without or tuple(name for name in kafka if name in properties and not _can_be_made(client, {**needed, name: properties[name]}))
 
-
-def _can_be_made(client: Callable[..., Any], properties: dict[str, Any]) -> bool:
-    try:
-        client(properties)
-    except (KafkaException, TypeError, ValueError):
+    def is_refused(chosen: dict[str, Any]) -> bool:
+        try:
+            client(chosen)
+        except (KafkaException, TypeError, ValueError):
+            return True
         return False
-    return True
+
+    needed = {name: value for name, value in properties.items() if name not in kafka}
+    without = tuple(name for name in kafka if not is_refused({other: properties[other] for other in properties if other != name}))
+    return without or tuple(name for name in kafka if name in properties and is_refused({**needed, name: properties[name]}))

@@ -1,12 +1,9 @@
 """What a destination allows, checked before anything is sent: sizes, header names, partitions, and sizes of batches.
 
-One record that a broker refuses costs its whole transaction, so what can be known is settled before. A dead letter that can't be sent as it
-is goes with less in it rather than not at all: without the header names that the Kafka client can't carry; where it is too large for its
-topic, first without the headers that say why the message died (the tables have them, too), then without its payload. The headers that name
-the message stay, so that the payload can be found. Sizes are bytes of a record batch v2 (KIP-98) without compression.
+One record that a broker refuses costs its whole transaction. A dead letter that can't be sent as it is goes with less in it: without the
+header names that the Kafka client can't carry; where it is too large, first without the headers that say why the message died (the tables
+have them), then without its payload. The headers that name the message stay, so that the payload can be found.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -20,35 +17,23 @@ from publisher.clients import batch_size_of, largest_message
 from publisher.contract import DEAD_LETTER, OMITTED_HEADERS, OMITTED_PAYLOAD, OMITTED_UNSENDABLE, RECORDS
 from publisher.destinations import Destination
 from publisher.errors import Trouble
-from publisher.headers import Headers, Numbers, headers_of, sendable_headers, unsendable
+from publisher.headers import Headers, Numbers, headers_of, sendable, unsendable
 from publisher.settings import PublisherSettings
 
-# A record batch's own header: a record that travels alone pays for it, and brokers count it.
+# Bytes of a record batch v2 (KIP-98) without compression: its own header, which brokers count; the most that a record's own fields take
+# (length 5, attributes 1, timestamp 10, offset, lengths of key and value, number of headers 5 each); the two lengths of a header.
 _BATCH_OVERHEAD: Final = 61
-
-# The most that a record's own fields take: length 5, attributes 1, timestamp 10, offset, key length, value length and
-# number of headers 5 each. librdkafka reckons with the same.
 _RECORD_OVERHEAD: Final = 36
-
-# The most that the two lengths of a header take.
 _HEADER_OVERHEAD: Final = 10
-
 # Headers that say to the reader of a dead letter that the message had a payload, or more headers.
 _PAYLOAD_OMITTED: Final = ("redrive-payload", b"omitted")
 _HEADERS_OMITTED: Final = ("redrive-headers", b"omitted")
 
-_TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-
 
 def misfits(rows: pa.RecordBatch, destinations: Mapping[str, Destination], settings: PublisherSettings) -> dict[int, Trouble]:
-    """By position, the rows that are certain to be refused, and why.
-
-    With compression nothing is certain about sizes (brokers measure what arrives), and they are left to the brokers.
-    """
-    found = {
-        row: settings.trouble(KafkaError.INVALID_RECORD, "a header's name is null, not UTF-8, or has a zero byte")
-        for row in unsendable(rows)
-    }
+    """By position, the rows that are certain to be refused, and why. With compression sizes are not: brokers measure what arrives."""
+    bad_name = settings.trouble(KafkaError.INVALID_RECORD, "a header's name is null, not UTF-8, or has a zero byte")
+    found = dict.fromkeys(unsendable(rows), bad_name)
     compressed = any(settings.kafka.get(name, "none") not in ("none", "") for name in ("compression.type", "compression.codec"))
     client_limit = largest_message(settings)
     limits = _by_row(rows, {topic: None if compressed else known.max_message_bytes for topic, known in destinations.items()})
@@ -66,16 +51,6 @@ def misfits(rows: pa.RecordBatch, destinations: Mapping[str, Destination], setti
     return found
 
 
-def fitted(
-    row: pa.RecordBatch, trouble: Trouble, destinations: Mapping[str, Destination], settings: PublisherSettings
-) -> pa.RecordBatch | None:
-    """One row that does not fit, without as much as must be left out for it to fit; None if nothing makes it fit."""
-    lighter = lightened(row, trouble)
-    while lighter is not None and (left := misfits(lighter, destinations, settings)):
-        lighter = lightened(lighter, left[0])
-    return lighter
-
-
 def with_partitions(rows: pa.RecordBatch, destinations: Mapping[str, Destination]) -> pa.RecordBatch:
     """The rows, their wanted partition null where the topic has no such partition: then the key decides."""
     wanted = rows.column("partition")
@@ -86,11 +61,8 @@ def with_partitions(rows: pa.RecordBatch, destinations: Mapping[str, Destination
 
 
 def by_batch_size(destinations: Mapping[str, Destination], settings: PublisherSettings) -> dict[int, list[str]]:
-    """Topics by the batch size in bytes that suits them.
-
-    Brokers compare a batch, not its records, with the limit, so a batch must not exceed it. Smaller limits are rounded down to a power of
-    two: a producer has one batch size, and few sizes mean few producers.
-    """
+    """Topics by the batch size in bytes that suits them: brokers compare a batch, not its records, with the limit."""
+    # Smaller limits are rounded down to a power of two: a producer has one batch size, and few sizes mean few producers.
     largest = batch_size_of(settings)
     sizes: dict[int, list[str]] = {}
     for topic, destination in destinations.items():
@@ -101,18 +73,15 @@ def by_batch_size(destinations: Mapping[str, Destination], settings: PublisherSe
 
 
 def lightened(row: pa.RecordBatch, trouble: Trouble) -> pa.RecordBatch | None:
-    """One refused row with less in it, its column `omitted` says what is left out.
-
-    None if it is no dead letter, if it was refused for neither its size nor a header's name, or if nothing more may be left out.
-    """
+    """One refused dead letter with less in it, as its `omitted` says; None where neither its size nor a header's name was refused."""
     if row.column("kind")[0].as_py() != DEAD_LETTER:
         return None
     # headers are told apart by where they stand: a message's own, and those of a header profile, may have any name
     own, reasons = (row.column(name)[0].as_py() or 0 for name in ("own_headers", "reason_headers"))
     if trouble.error.code == KafkaError.INVALID_RECORD:
-        kept = sendable_headers(row)
+        kept = sendable(pc.struct_field(row.column("headers").flatten(), "key"))
         return None if all(kept) else _without_unsendable(row, kept, own, reasons)
-    if trouble.error.code not in _TOO_LARGE:
+    if trouble.error.code not in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return None
     key, value, headers = _content(row)
     identity = [header for header in headers[own + reasons :] if header != _PAYLOAD_OMITTED]
@@ -130,10 +99,7 @@ def lightened(row: pa.RecordBatch, trouble: Trouble) -> pa.RecordBatch | None:
 
 
 def upper_bounds(rows: pa.RecordBatch) -> Numbers:
-    """For each row a size that it certainly doesn't exceed when it travels alone.
-
-    From the offsets of Arrow's columns: the number of headers in a row costs nothing.
-    """
+    """For each row a size that it certainly doesn't exceed when it travels alone; from offsets, so that many headers cost nothing."""
     headers = rows.column("headers")
     firsts_and_ends = headers.offsets.to_numpy()
     size = np.full(rows.num_rows, _BATCH_OVERHEAD + _RECORD_OVERHEAD, np.int64)

@@ -1,9 +1,4 @@
-"""The headers of records: those that are added to a message's own, and from Arrow's nested columns to what the Kafka client takes.
-
-Whole columns at once: reading row by row would make a dictionary for each header.
-"""
-
-from __future__ import annotations
+"""The headers of records: what is added to a message's own, and what the Kafka client takes. Row by row each would be a dictionary."""
 
 from itertools import accumulate
 from typing import Any, Final
@@ -17,29 +12,23 @@ from publisher.contract import RECORDS
 
 Headers = list[tuple[str, bytes | None]]
 Numbers = npt.NDArray[np.int64]
-
 _HEADER: Final = RECORDS.field("headers").type.value_type
-_NOT_ASCII: Final = 128
 
 
 def complete_headers(rows: pa.RecordBatch) -> pa.ListArray:
     """The complete headers of rows of `READY`: `headers`, `dead_letter_headers`, then those that name the delivery, without the null ones.
 
-    Those are `redrive-delivery`, `-due` (epoch milliseconds), `-attempt`, `-message-id` and `-original-topic`, `-partition`, `-offset`,
-    `-timestamp` (epoch milliseconds); numbers are decimal text.
-
-    All names are one pool and all values another. For each place in the headers of all rows two numbers say which name and value belong
-    there.
+    Numbers are decimal text, times epoch milliseconds.
     """
     added = {
         "redrive-delivery": rows.column("delivery_id"),
-        "redrive-due": _epoch_ms(rows.column("due_at")),
+        "redrive-due": pc.divide(rows.column("due_at").cast(pa.int64()), 1_000),
         "redrive-attempt": rows.column("attempt"),
         "redrive-message-id": rows.column("message_id"),
         "redrive-original-topic": rows.column("original_topic"),
         "redrive-original-partition": rows.column("original_partition"),
         "redrive-original-offset": rows.column("original_offset"),
-        "redrive-original-timestamp": _epoch_ms(rows.column("original_timestamp")),
+        "redrive-original-timestamp": pc.divide(rows.column("original_timestamp").cast(pa.int64()), 1_000),
     }
     given = [rows.column("headers"), rows.column("dead_letter_headers")]
     lengths = [np.asarray(pc.fill_null(column.value_lengths(), 0).to_numpy(zero_copy_only=False), np.int64) for column in given]
@@ -47,6 +36,7 @@ def complete_headers(rows: pa.RecordBatch) -> pa.ListArray:
     counts: Numbers = np.stack([*lengths, *present]).sum(axis=0, dtype=np.int64)
     ends = np.cumsum(counts)
 
+    # For each place in the headers of all rows: which of all names, and which of all values, belong there.
     place = ends - counts  # of the next header of each row
     names: Numbers = np.empty(int(counts.sum()), np.int64)
     values = names.copy()
@@ -86,26 +76,20 @@ def headers_of(rows: pa.RecordBatch) -> list[Headers | None]:
 
 
 def unsendable(rows: pa.RecordBatch) -> list[int]:
-    """Positions of the rows with a header name that would not arrive as it is: null, not UTF-8, or with a zero byte.
-
-    librdkafka takes names as zero-terminated strings: a zero byte would cut the name.
-    """
+    """Positions of the rows with a header name that would not arrive as it is: null, not UTF-8, or with a zero byte, which would end it."""
     column = rows.column("headers")
     names = pc.struct_field(column.flatten(), "key")
     if names.null_count == 0 and _is_plain(names):
         return []
-    good = _sendable(names)
+    good = sendable(names)
     lengths: list[int] = pc.fill_null(column.value_lengths(), 0).to_pylist()
     return [row for row, (length, end) in enumerate(zip(lengths, accumulate(lengths), strict=True)) if not all(good[end - length : end])]
 
 
-def sendable_headers(row: pa.RecordBatch) -> list[bool]:
-    """For each header of one row, in their order, whether its name arrives as it is."""
-    return _sendable(pc.struct_field(row.column("headers").flatten(), "key"))
-
-
-def _epoch_ms(times: pa.Array) -> pa.Array:
-    return pc.divide(times.cast(pa.int64()), 1_000)
+def sendable(names: pa.StringArray) -> list[bool]:
+    """For each name of a header whether the client sends it unchanged. Not decoded by Arrow: a name that is not UTF-8 would raise."""
+    raw: list[bytes | None] = names.cast(pa.binary()).to_pylist()
+    return [name is not None and b"\0" not in name and name.decode(errors="ignore").encode() == name for name in raw]
 
 
 def _is_plain(names: pa.StringArray) -> bool:
@@ -115,17 +99,4 @@ def _is_plain(names: pa.StringArray) -> bool:
         return True
     first, end = np.frombuffer(offsets, np.int32, len(names) + 1, names.offset * 4)[[0, -1]].tolist()
     content = np.frombuffer(data, np.uint8, end - first, first)
-    return bool(content.min(initial=1) > 0 and content.max(initial=1) < _NOT_ASCII)
-
-
-def _sendable(names: pa.StringArray) -> list[bool]:
-    """For each name whether the client sends it unchanged. Not decoded by Arrow: a name that is not UTF-8 would raise."""
-    return [name is not None and b"\0" not in name and _is_utf_8(name) for name in names.cast(pa.binary()).to_pylist()]
-
-
-def _is_utf_8(name: bytes) -> bool:
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return bool(content.min(initial=1) > 0 and content.max(initial=1) < 128)

@@ -1,7 +1,4 @@
-"""Rows of `ready`: their shape is checked, their headers are completed, and they are cut into loads, by topic and in halves. Order is
-kept."""
-
-from __future__ import annotations
+"""Rows of `ready`: checks their shape, completes their headers, and cuts them into loads and by topic. Their order is kept."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -17,23 +14,18 @@ from publisher.headers import complete_headers
 
 def complete(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of `READY` as `RECORDS`: with all the headers that they are sent with. Raises ContractError."""
-    rows = _as(READY, batch)
+    rows = as_records(batch, READY)
     made = {
         "headers": complete_headers(rows),
         "own_headers": pc.list_value_length(rows.column("headers")),
         "reason_headers": pc.list_value_length(rows.column("dead_letter_headers")),
         "omitted": pa.nulls(rows.num_rows, pa.string()),
     }
-    columns = [made[name] if name in made else rows.column(name) for name in RECORDS.names]
-    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+    return pa.RecordBatch.from_arrays([made[name] if name in made else rows.column(name) for name in RECORDS.names], schema=RECORDS)
 
 
-def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with exactly the columns and types of `RECORDS`; further columns are dropped. Raises ContractError."""
-    return _as(RECORDS, batch)
-
-
-def _as(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+def as_records(batch: pa.RecordBatch, schema: pa.Schema = RECORDS) -> pa.RecordBatch:
+    """The batch with exactly the columns and types of the schema; further columns are dropped. Raises ContractError."""
     missing = [name for name in schema.names if name not in batch.schema.names]
     if missing:
         raise ContractError(f"rows of ready lack the columns {', '.join(missing)}")
@@ -47,7 +39,7 @@ def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> I
     """The same rows in the same order, as batches of at most so many rows and wire bytes, and at least one row."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in map(as_records, batches):
+    for batch in batches:
         ends = np.cumsum(upper_bounds(batch))
         start = before = 0
         while start < batch.num_rows:
@@ -79,17 +71,7 @@ def topics_in(rows: pa.RecordBatch) -> list[str]:
     return [(name or b"").decode(errors="replace") for name in raw]
 
 
-def of_topics(rows: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
-    """The rows that go to one of the topics."""
-    return rows.filter(pc.is_in(rows.column("topic"), pa.array(list(topics), pa.string())))
-
-
-def not_of_topics(rows: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
-    """The rows that go to none of the topics."""
-    return rows.filter(pc.invert(pc.is_in(rows.column("topic"), pa.array(list(topics), pa.string()))))
-
-
-def halves(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The first and the second half of at least two rows; neither is empty."""
-    middle = rows.num_rows // 2
-    return rows.slice(0, middle), rows.slice(middle)
+def of_topics(rows: pa.RecordBatch, topics: Collection[str], *, others: bool = False) -> pa.RecordBatch:
+    """The rows that go to one of the topics; others: those that go to none of them."""
+    chosen = pc.is_in(rows.column("topic"), pa.array(list(topics), pa.string()))
+    return rows.filter(pc.invert(chosen) if others else chosen)

@@ -1,7 +1,5 @@
 """The settings of a publishing task. Picklable: Spark carries them from the driver to the executors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,8 +8,6 @@ from confluent_kafka import KafkaError
 
 from publisher.errors import ContradictedPropertyError, ErrorKind, SettingsError, Trouble, classify
 from publisher.redaction import redact
-
-_MiB: Final = 1024 * 1024
 
 # Without these a send may be lost, doubled, reordered, or put into another partition than by a Java client.
 _GUARANTEES: Final[Mapping[str, str]] = {
@@ -25,55 +21,45 @@ _GUARANTEES: Final[Mapping[str, str]] = {
     "delivery.report.only.error": "false",
 }
 
+# Other names that librdkafka has for them.
 ALIASES: Final[Mapping[str, str]] = {"request.required.acks": "acks", "delivery.timeout.ms": "message.timeout.ms"}
-"""Other names that librdkafka has for guaranteed properties."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublisherSettings:
-    """Settings of the publisher. Raises SettingsError when they cannot work."""
+    """Settings of the publisher. Raises SettingsError when they cannot work.
+
+    kafka: librdkafka properties for every client, passed on unchanged. Not in the repr: they hold secrets.
+    error_kinds: the error kinds by code; see `error_kinds_from_rows`.
+    transactional_prefix, instance: with the slot they make the transactional.id `{prefix}.{instance}.{slot}`.
+    generation: number of the loop that these settings belong to. A task that finds a higher one in Kafka sends nothing; see `take_charge`.
+    fence_topics: where that number is looked for, the topics that `take_charge` was given. If there are none, nothing is looked for.
+    transactions: whether the brokers have them. If not, a row without a report in time is `unknown`, as it may have been written; innocent
+    rows of a refused batch come after those behind them; an older loop sends until it reads the generation before its next load.
+    max_rows: rows in one transaction. More make fewer commits, and more to send again when one is aborted.
+    max_bytes: bytes in one transaction, as estimated on the wire. A single larger row makes a transaction of its own.
+    transaction_timeout_ms: after this time the broker aborts a transaction. A third is for handing rows over, a third for the reports of
+    the last of them, a third for the commit. The broker's transaction.max.timeout.ms (15 minutes) bounds it. Without transactions it
+    bounds the same phases, and how long a row of unknown outcome is not sent again.
+    metadata_timeout_ms: how long to wait for the description of the destinations before Kafka counts as unreachable.
+    metadata_max_age_ms: how long a process remembers the partitions and the size limit of a destination (librdkafka's own default).
+    max_splits: aborted transactions that a task may use to find records that brokers refuse, and to send dead letters with less in them.
+    One bad record among 50,000 takes 17. After that the rest stays unsent, and its destination is left alone for a while.
+    """
 
     kafka: Mapping[str, str] = field(repr=False)
-    """librdkafka properties for every client, passed on unchanged. Not in the repr: they hold secrets."""
-
     error_kinds: Mapping[int, ErrorKind] = field(repr=False)
-    """The error kinds by code; see `error_kinds_from_rows`."""
-
     transactional_prefix: str = "redrive"
     instance: str = "default"
-    """With the prefix and the slot it makes the transactional.id: `{prefix}.{instance}.{slot}`."""
-
     generation: int = 0
-    """Number of the loop that these settings belong to. A task that finds a higher one in Kafka sends nothing; see `take_charge`."""
-
     fence_topics: tuple[str, ...] = ()
-    """Where that number is looked for: the topics that `take_charge` was given. If there are none, nothing is looked for."""
-
     transactions: bool = True
-    """Whether the brokers have transactions. Without them each row's outcome is its own report: a row without one in time is `unknown`, as
-    it may have been written, and innocent rows of a refused batch come after the rows behind them. An older loop is not fenced: it reads
-    the generation before each load, and may still be sending the one before."""
-
     max_rows: int = 50_000
-    """Rows in one transaction. More rows make fewer commits, and more to send again when one is aborted."""
-
-    max_bytes: int = 64 * _MiB
-    """Bytes in one transaction, as estimated on the wire. A single larger row makes a transaction of its own."""
-
+    max_bytes: int = 64 * 1024 * 1024
     transaction_timeout_ms: int = 60_000
-    """After this time the broker aborts a transaction. A third is for handing rows over, a third for the reports of the last of them, a
-    third for the commit. The broker's transaction.max.timeout.ms (15 minutes) bounds it. Without transactions it bounds the same phases,
-    and how long a row of unknown outcome is not sent again."""
-
     metadata_timeout_ms: int = 10_000
-    """How long to wait for the description of the destinations before Kafka counts as unreachable."""
-
     metadata_max_age_ms: int = 300_000
-    """How long a process remembers the partitions and the size limit of a destination (librdkafka's own default)."""
-
     max_splits: int = 200
-    """Aborted transactions that a task may use to find records that brokers refuse, and to send dead letters with less in them. One bad
-    record among 50,000 takes 17. After that the rest stays unsent, and its destination is left alone for a while."""
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_bytes", "metadata_timeout_ms", "metadata_max_age_ms", "max_splits"):
@@ -82,9 +68,6 @@ class PublisherSettings:
         # librdkafka refuses less than a second; a third of it must still be worth waiting for.
         if self.transaction_timeout_ms < 3_000:
             raise SettingsError(f"transaction_timeout_ms must be at least 3000, not {self.transaction_timeout_ms}")
-        self._refuse_contradictions()
-
-    def _refuse_contradictions(self) -> None:
         needed = self.guarantees
         for name, value in self.kafka.items():
             known = ALIASES.get(name, name)

@@ -16,10 +16,9 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource  # ty
 from publisher import destinations, handover
 from publisher.clients import DEFAULT_BATCH_SIZE
 from publisher.generation import refuse_superseded
-from publisher.publishing import publish_records
 from publisher.session import Session
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
-from tests.unit.publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, ready, send, settings_for, stops
+from tests.unit.publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, publish_records, ready, send, settings_for, stops
 
 A, B = "a", "b"
 

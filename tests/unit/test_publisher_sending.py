@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from publisher import READY, RESULTS, publish, session
-from publisher.publishing import epoch_ms, publish_records
+from publisher import READY, RESULTS, epoch_ms, publish, session
 from tests.unit.publisher_kit.mock_cluster import MockCluster
-from tests.unit.publisher_kit.rows import NOW, SLOT, outcomes, plain, ready, send, settings_for, stops
+from tests.unit.publisher_kit.rows import NOW, SLOT, outcomes, plain, publish_records, ready, send, settings_for, stops
 
 EXACT: list[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]] = [
     ("all null", None, None, None),

@@ -19,7 +19,7 @@ from publisher.contract import SUPERSEDED_CODE
 from publisher.destinations import Destination
 from publisher.errors import Trouble
 from publisher.generation import refuse_superseded
-from publisher.handover import HandedOver, Reports
+from publisher.handover import Reports
 from publisher.session import Session
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 from tests.unit.publisher_kit.rows import NOW, NOW_MS, outcomes, ready, send, settings_for, stops
@@ -167,9 +167,9 @@ def test_rows_for_brokers_that_go_while_they_are_sent_are_unknown(mock_cluster: 
     hand_over = sending.hand_over
     with ExitStack() as stack:
 
-        def gone(*arguments: Any) -> HandedOver:
+        def gone(*arguments: Any) -> None:
             stack.enter_context(mock_cluster.down())
-            return hand_over(*arguments)
+            hand_over(*arguments)
 
         monkeypatch.setattr(sending, "hand_over", gone)
         results = send([{"topic": topic}] * 2, plainly(mock_cluster))
@@ -205,13 +205,14 @@ REPORTED = [
 @pytest.mark.parametrize("case", REPORTED, ids=lambda case: case.what)
 def test_reports_are_sorted_out(case: Reported) -> None:
     reports = Reports(10, ERROR_KINDS)
+    reports.sent_at = [NOW_MS] * 10
     for row in range(10):
         if case.errors.get(row):
             reports.by_row[row] = KafkaError(case.errors[row])
         else:
             reports.partitions[row] = reports.offsets[row] = row
 
-    load = sending._sorted_out(HandedOver(10, [NOW_MS] * 10, None), reports, settings_for("b:9092"), None)
+    load = sending._sorted_out(reports, settings_for("b:9092"), None)
 
     assert (set(load.refused), load.innocent, set(load.unanswered)) == (case.refused, case.innocent, case.unanswered)
     assert load.lost is None
@@ -223,8 +224,9 @@ def test_reports_are_sorted_out(case: Reported) -> None:
 def test_a_row_that_the_client_does_not_take_is_refused_and_the_ones_without_a_report_are_not() -> None:
     reports = Reports(10, ERROR_KINDS)
     reports.partitions[:3] = [0, 0, 0]
+    reports.sent_at, reports.refusal = [NOW_MS] * 5, ("t", KafkaError(10))
 
-    load = sending._sorted_out(HandedOver(5, [NOW_MS] * 5, ("t", KafkaError(10))), reports, settings_for("b:9092"), None)
+    load = sending._sorted_out(reports, settings_for("b:9092"), None)
 
     assert (set(load.refused), set(load.unanswered)) == ({5}, {3, 4})
 
