@@ -22,6 +22,7 @@ from orchestration.kafka.cluster import Cluster
 from orchestration.loop.loop import Loop
 from orchestration.loop.publish import Due
 from orchestration.settings import load_settings
+from publisher import make_client
 
 _TRANSACTION_ROWS = 50_000
 
@@ -79,15 +80,13 @@ def bare_loop(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
         (message.key(), message.value(), message.headers(), message.partition())
         for message in _read_back(kafka, f"{name}-billing-retry", min(rows, 1_000))
     ]
-    producer = Producer(
-        {
-            **loop.settings.kafka_properties,
-            "transactional.id": f"bench.{name}",
-            "partitioner": "murmur2_random",
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
+    own = {
+        "transactional.id": f"bench.{name}",
+        "partitioner": "murmur2_random",
+        "linger.ms": 50,
+        "queue.buffering.max.messages": 1_000_000,
+    }
+    producer = make_client(Producer, {**loop.settings.kafka_properties, **own}, loop.settings.kafka_properties)
     reports = 0
 
     def report(error: object, _: Message) -> None:
@@ -115,7 +114,8 @@ def bare_loop(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
 def _read_back(kafka: dict[str, str], topic: str, count: int) -> list[Any]:
     from confluent_kafka import Consumer
 
-    consumer = Consumer({**kafka, "group.id": "bench", "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+    own = {"group.id": "bench", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    consumer = make_client(Consumer, {**kafka, **own}, kafka)
     consumer.subscribe([topic])
     messages: list[Any] = []
     while len(messages) < count:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
+from publisher import make_client
+
 _STACK = b"Traceback (most recent call last):\n" * 20
 
 
@@ -28,7 +30,7 @@ def report_failures(
     stride: how far apart the offsets of a partition lie. The offset that is given, and returned, is without it.
     error: headers of the n-th report that say why it failed, instead of those that all have.
     """
-    producer = Producer({**kafka, "linger.ms": 5})
+    producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
     said = {
         "trace-id": b"0" * 32,
         "redrive-error-class": b"TimeoutError",

@@ -21,6 +21,7 @@ from orchestration.kafka.cluster import Cluster
 from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 from orchestration.tables.maintenance import TABLES, maintain
+from publisher import make_client
 
 _TOPIC = "orders"
 _RETRIES = f"{_TOPIC}-billing-retry"
@@ -86,8 +87,9 @@ class Service:
     """A consumer that fails: on each new message, and once more on its first retry."""
 
     def __init__(self, kafka: dict[str, str]) -> None:
-        self._producer = Producer({**kafka, "linger.ms": 5})
-        self._consumer = Consumer({**kafka, "group.id": "billing", "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+        own = {"group.id": "billing", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        self._producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
+        self._consumer = make_client(Consumer, {**kafka, **own}, kafka)
         self._consumer.subscribe([_RETRIES])
         self._next = 0
 

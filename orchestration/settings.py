@@ -32,7 +32,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -48,8 +48,11 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from orchestration.cli.output import hide
-from publisher.errors import RejectedPropertiesError
-from publisher.redaction import MASK, SecretText, is_secret, secrets_of
+from publisher import MASK, SecretText, is_secret, secrets_of
+
+if TYPE_CHECKING:
+    # its module loads the Kafka client, which no command needs for its settings
+    from publisher import RejectedPropertiesError
 
 _PREFIX: Final = "REDRIVE_"
 _CONFIG_VARIABLE: Final = "REDRIVE_CONFIG"

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from publisher.redaction import masked
+from publisher import masked
 
 # A line of a log is at most so long: the rest of a foreign text says nothing more.
 _LONGEST_LINE = 4_000

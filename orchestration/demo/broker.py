@@ -229,7 +229,7 @@ class Broker:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        from publisher.clients import make_client
+        from publisher import make_client
 
         assert self._process is not None
         deadline = time.monotonic() + self.settings.start_seconds

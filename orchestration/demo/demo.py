@@ -30,7 +30,7 @@ from orchestration.operators.commands import Wish, keep, select_deliveries, show
 from orchestration.operators.dead_letters import DeadLetters, Selection
 from orchestration.settings import Settings, load_settings
 from orchestration.tables.query import print_rows, query
-from publisher.clients import make_client
+from publisher import make_client
 
 _TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
 # One partition, as a command's records are read in the order in which they were written.

@@ -21,10 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
 from orchestration.settings import rejected
-from publisher import RejectedPropertiesError
-from publisher.clients import make_client
-from publisher.redaction import redact
-from publisher.trouble import kafka_error
+from publisher import RejectedPropertiesError, kafka_error, make_client, redact
 
 _Client = TypeVar("_Client")
 

@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from orchestration.kafka.cluster import Cluster
-from publisher import RejectedPropertiesError
-from publisher.clients import make_client
-from publisher.redaction import redact
-from publisher.trouble import kafka_error, untangled
+from publisher import RejectedPropertiesError, fatal_as_kafka_exception, kafka_error, make_client, redact
 
 # Seconds to wait for the brokers.
 _PATIENCE = 20
@@ -48,7 +45,7 @@ class Outlet:
             if producer is None:
                 own = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": _PATIENCE * 1000}
                 producer = make_client(Producer, {**self.kafka, **own}, self.kafka)
-            with untangled():
+            with fatal_as_kafka_exception():
                 for key, value in records:
                     while True:
                         try:

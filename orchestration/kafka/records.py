@@ -22,10 +22,7 @@ from confluent_kafka import (
 )
 
 from orchestration.loop.positions import Range
-from publisher import RejectedPropertiesError
-from publisher.clients import make_client
-from publisher.redaction import redact
-from publisher.trouble import kafka_error
+from publisher import RejectedPropertiesError, kafka_error, make_client, redact
 
 RECORDS = (
     "key binary, value binary, topic string, partition int, offset bigint, millis bigint, timestampType int,"

@@ -26,8 +26,7 @@ from orchestration.settings import Settings
 from orchestration.tables import synthetic_events
 from orchestration.tables.ledgers import AppendError, Ledgers
 from orchestration.tables.spark import FROM_KAFKA, java_errors
-from publisher import RejectedPropertiesError
-from publisher.clients import make_client
+from publisher import RejectedPropertiesError, make_client
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,20 @@ from orchestration.clock import literal, moment_of
 from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.tables.rows import collected, iterated
 from orchestration.tables.spark import in_short
-from publisher import READY, RESULTS, PublisherSettings, publish, superseded_by
-from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, STOPPED, SUPERSEDED, UNKNOWN
-from publisher.publishing import epoch_ms
+from publisher import (
+    DELIVERED,
+    FAILED,
+    MISSING_TOPIC,
+    READY,
+    RESULTS,
+    STOPPED,
+    SUPERSEDED,
+    UNKNOWN,
+    PublisherSettings,
+    epoch_ms,
+    publish,
+    superseded_by,
+)
 
 # How far ahead a step looks for the next due time, so that the loop knows how long it may sleep.
 HORIZON = timedelta(seconds=60)
@@ -28,7 +39,7 @@ HORIZON = timedelta(seconds=60)
 _BATCH_ROWS = 50_000
 _BATCH_BYTES = 64 * 1024 * 1024
 
-# What is added to a message, and no part of payload_bytes. With each: which delivery of which message it is (publisher/stamps.py), where
+# What is added to a message, and no part of payload_bytes. With each: which delivery of which message it is (publisher/headers.py), where
 # names are of ordinary length. With a dead letter: the reason, at most 1,024 bytes, and what else its header profile says; where that is
 # `safi`, the message's own headers once more, which are not counted here. With `+stack`: the stack (macros/dead_letter_stack.sql).
 _STAMPS_BYTES = 400

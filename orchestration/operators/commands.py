@@ -25,10 +25,7 @@ from orchestration.operators.dead_letters import DeadLetters, Selection
 from orchestration.rules.check import route_for
 from orchestration.rules.seeds import Seeds, is_source, topic_from_template
 from orchestration.settings import Settings, rejected
-from publisher import RejectedPropertiesError
-from publisher.clients import make_client
-from publisher.redaction import redact
-from publisher.trouble import kafka_error
+from publisher import RejectedPropertiesError, kafka_error, make_client, redact
 
 MOST = 1_000_000
 """The longest list of one command. The model command_records knows it, too."""

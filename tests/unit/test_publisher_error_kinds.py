@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from publisher import ErrorKind, Scope, SettingsError, classify, error_kinds_from_rows
+from publisher import SettingsError, error_kinds_from_rows
+from publisher.errors import ErrorKind, Scope, classify
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 
 

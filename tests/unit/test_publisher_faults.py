@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource  # ty
 
 from publisher import destinations, handover
 from publisher.clients import DEFAULT_BATCH_SIZE
-from publisher.publishing import publish_at
+from publisher.generation import refuse_superseded
 from publisher.session import Session
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
-from tests.unit.publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, ready, send, settings_for, stops
+from tests.unit.publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, publish_records, ready, send, settings_for, stops
 
 A, B = "a", "b"
 
@@ -170,7 +170,7 @@ def test_a_producer_ends_when_its_requests_are_answered(mock_cluster: MockCluste
     mock_cluster.create(B)
     mock_cluster.answer(Api.PRODUCE, (47, 0), (47, 300))
     reported: list[int] = []
-    with Session(settings_for(mock_cluster.bootstrap), SLOT) as session:
+    with Session(settings_for(mock_cluster.bootstrap), SLOT, refuse_superseded) as session:
         producer = session.producer(DEFAULT_BATCH_SIZE, A)
         producer.begin_transaction()
         for topic in (A, B):
@@ -290,7 +290,7 @@ def test_a_broker_that_dies_between_transactions_keeps_the_results_before(mock_c
 
     results = [
         row
-        for batch in publish_at(batches(), settings_for(mock_cluster.bootstrap, max_rows=10), SLOT, lambda: NOW_MS)
+        for batch in publish_records(batches(), settings_for(mock_cluster.bootstrap, max_rows=10), SLOT, lambda: NOW_MS)
         for row in plain(batch)
     ]
 
@@ -307,7 +307,7 @@ def test_a_source_that_fails_after_a_commit_keeps_the_results_before(mock_cluste
 
     results = [
         row
-        for batch in publish_at(batches(), settings_for(mock_cluster.bootstrap, max_rows=10), SLOT, lambda: NOW_MS)
+        for batch in publish_records(batches(), settings_for(mock_cluster.bootstrap, max_rows=10), SLOT, lambda: NOW_MS)
         for row in plain(batch)
     ]
 
@@ -321,7 +321,7 @@ def test_a_source_that_fails_before_any_commit_is_told_not_raised() -> None:
         raise OSError("the disk is gone")
         yield
 
-    (row,) = (row for batch in publish_at(batches(), settings_for("127.0.0.1:1"), SLOT, lambda: NOW_MS) for row in plain(batch))
+    (row,) = (row for batch in publish_records(batches(), settings_for("127.0.0.1:1"), SLOT, lambda: NOW_MS) for row in plain(batch))
 
     assert stops([row]) == [(None, -143, "retriable")]
     assert row["error_message"].startswith("OSError: the disk is gone (test_publisher_faults.py:")

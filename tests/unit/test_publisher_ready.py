@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from publisher.contract import RECORDS
 from publisher.destinations import Destination
-from publisher.fitting import by_batch_size, misfits, with_partitions
+from publisher.fitting import by_batch_size, exact_size, misfits, upper_bounds, with_partitions
 from publisher.headers import headers_of, unsendable
 from publisher.ready import as_records, loads
-from publisher.sizes import exact_size, upper_bounds
 from tests.unit.publisher_kit.rows import ready, settings_for
 
 

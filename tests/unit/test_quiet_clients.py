@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from orchestration.settings import load_settings
+from publisher import PublisherSettings
 from publisher.clients import Background, make_admin, make_producer
-from publisher.settings import PublisherSettings
 
 
 @pytest.fixture

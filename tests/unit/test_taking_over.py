@@ -13,8 +13,8 @@ from orchestration.kafka.cluster import ClusterError
 from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 from orchestration.tables.ledgers import AppendError
-from publisher import ErrorKind, Scope, SupersededError
-from publisher.trouble import Trouble
+from publisher import SupersededError
+from publisher.errors import ErrorKind, Scope, Trouble
 
 
 def superseded(by: int) -> SupersededError:
