@@ -8,18 +8,14 @@ results as (
 
 ),
 
-adopted as (
+unsent as (
 
-    -- whether a decision is there once or twice, its copy lies in the same place
-    select * from {{ ref('deliveries') }}
-    where decision = 'adopted'
-
-),
-
-parked as (
-
-    select * from {{ ref('deliveries') }}
-    where decision = 'parked'
+    -- dead without a send. Whether a decision is there once or twice, its copy lies in the same place
+    select
+        *,
+        decision = 'adopted' as is_adopted
+    from {{ ref('deliveries') }}
+    where decision in ('adopted', 'parked')
 
 ),
 
@@ -35,21 +31,17 @@ gathered as (
     select
         message_id,
         struct(
-            batch, delivery_id, due_at, report_topic as topic, report_partition as partition, report_offset as offset,
-            -- whoever wrote it did so when it failed
-            failed_at as sent_at, cast(null as string) as omitted
+            batch,
+            delivery_id,
+            due_at,
+            case when is_adopted then report_topic end as topic,
+            case when is_adopted then report_partition end as partition,
+            case when is_adopted then report_offset end as offset,
+            -- whoever wrote what was adopted did so when it failed
+            case when is_adopted then failed_at else recorded_at end as sent_at,
+            cast(null as string) as omitted
         ) as copy
-    from adopted
-
-    union all
-
-    select
-        message_id,
-        struct(
-            batch, delivery_id, due_at, cast(null as string) as topic, cast(null as int) as partition, cast(null as bigint) as offset,
-            recorded_at as sent_at, cast(null as string) as omitted
-        ) as copy
-    from parked
+    from unsent
 
 ),
 

@@ -1,4 +1,7 @@
 -- rules_found: which routes and error rules may concern each failure. Failures that are alike in scope and classes are looked at once.
+-- They are those of this fold, or of the view that the var `judge` names, where somebody only wants to know what the rules say.
+{%- set messages_identified = ref('messages_identified') %}
+
 with
 
 failures as (
@@ -6,7 +9,7 @@ failures as (
     select
         *,
         transform(causes, c -> coalesce(c.error_class, '')) as classes
-    from {{ failures_to_judge() }}
+    from {{ api.Relation.create(identifier=var('judge')) if var('judge') else messages_identified }}
 
 ),
 

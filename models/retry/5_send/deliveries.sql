@@ -86,7 +86,7 @@ first_letters as (
         value,
         headers
     from {{ wheel() }} as deliveries
-    where {{ payload_dues_in_bounds('due_at') }}
+    where {{ dues_in_bounds('due_at', payload_bounds()) }}
 
 ),
 
