@@ -6,5 +6,5 @@
         prior_delivery as delivery_id,
         prior_due as due_at
     from {{ deliveries }}
-    where prior_delivery is not null and decision in {{ succeeding_decisions() }}
+    where prior_delivery is not null and decision in {{ decisions_where(succeeds='yes') }}
 {%- endmacro %}

@@ -15,8 +15,8 @@ later_decisions as (
         message_id,
         -- what was asked for in vain begins no life
         max(case when decision not in ('refused', 'duplicate') then life end) as lives,
-        max(case when decision in {{ succeeding_decisions() }} then batch end) as tried_batch,
-        max_by(struct(delivery_id, due_at), case when decision in {{ succeeding_decisions() }} then batch end) as last_try,
+        max(case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as tried_batch,
+        max_by(struct(delivery_id, due_at), case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as last_try,
         max(
             case when decision in ('discarded', 'restored') then struct(batch, cause, decision, prior_delivery) end
         ) as last_word

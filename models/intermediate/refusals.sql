@@ -31,7 +31,7 @@ went_on as (
         max(deliveries.batch) as batch
     from deliveries
     left semi join refused on deliveries.message_id = refused.message_id
-    where deliveries.kind is not null or deliveries.decision in ('adopted', 'parked', 'dropped', 'cancelled')
+    where deliveries.kind is not null or deliveries.decision in {{ decisions_where(succeeds='yes', sends='') }}
     group by deliveries.message_id
 
 ),

@@ -23,7 +23,7 @@ deliveries as (
             deliveries.original_topic = inputs.origin_topic
             and deliveries.original_partition = inputs.origin_partition
             and deliveries.original_offset = inputs.origin_offset
-    where (kind is not null or decision in ('adopted', 'parked', 'dropped', 'cancelled')) and {{ in_bounds }}
+    where (kind is not null or decision in {{ decisions_where(succeeds='yes', sends='') }}) and {{ in_bounds }}
 
 ),
 
@@ -50,7 +50,10 @@ last_deliveries as (
         max(happened_at) as last_happened_at,
         max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, cause)) as last_delivery,
         -- what was dropped, cancelled, adopted or parked has nothing to wait for
-        max_by(case when decision in ('dropped', 'cancelled', 'adopted', 'parked') then batch end, struct(batch, due_at, cause)) as dropped_batch
+        max_by(
+            case when decision in {{ decisions_where(succeeds='yes', sends='') }} then batch end,
+            struct(batch, due_at, cause)
+        ) as dropped_batch
     from deliveries
     group by message_id
 

@@ -17,7 +17,7 @@ inputs as (
 deliveries as (
 
     select * from {{ wheel() }}
-    where (decision in {{ succeeding_decisions() }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}
+    where (decision in {{ decisions_where(succeeds='yes') }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}
 
 ),
 
@@ -26,7 +26,7 @@ answered_before as (
     select
         prior_delivery,
         prior_due,
-        max(decision in {{ succeeding_decisions() }}) as is_answered,
+        max(decision in {{ decisions_where(succeeds='yes') }}) as is_answered,
         max(decision = 'purged') as is_purged,
         -- in the order of their inputs, as below: of several in one batch the last part of the cause is the number
         max_by(

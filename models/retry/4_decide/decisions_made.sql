@@ -141,7 +141,7 @@ claimed as (
             when standing = 'answer' and input_kind not in {{ order_kinds('annotate') }} then struct(answered.delivery_id as name, answered.due_at as due_at)
             when standing in ('first', 'new_life') then struct(message_id as name, cast(null as timestamp) as due_at)
         end as claim,
-        objection is null and decision in {{ succeeding_decisions() }} as succeeds
+        objection is null and decision in {{ decisions_where(succeeds='yes') }} as succeeds
     from checked
 
 ),

@@ -10,7 +10,7 @@
 ) }}
 
 {#- what is sent, or was adopted or parked, and what was refused and may be decided anew: these have a name, and keep what they are about -#}
-{%- set is_refused_for_now = "(decisions.decision = 'refused' and decisions.reason in " ~ redrivable_refusals() ~ " and inputs.is_report and decisions.cause not like 'loop/%')" %}
+{%- set is_refused_for_now = "(decisions.decision = 'refused' and decisions.reason in " ~ reasons_where(redrivable='yes') ~ " and inputs.is_report and decisions.cause not like 'loop/%')" %}
 {%- set has_a_name = "(decisions.kind is not null or decisions.decision in ('adopted', 'parked') or " ~ is_refused_for_now ~ ")" %}
 {#- a dead letter that could not be sent is followed by others without end: the payload stays with the first, and these name it -#}
 {%- set is_written_again = "coalesce(decisions.reason = 'dead_letter_failed' and decisions.kind is not null, false)" %}
