@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[2]
 CHARGES = {"yes": ("yes", "1, its own", "yes, or 1, its own"), "no": ("no", "begins at 0"), "row": ("as above",)}
 
 
-class _Returned(Exception):
+class _ReturnedError(Exception):
     """What a macro returns, on its way out."""
 
     def __init__(self, value: Any) -> None:
@@ -26,7 +26,7 @@ class _Returned(Exception):
 
 
 def _return(value: Any) -> None:
-    raise _Returned(value)
+    raise _ReturnedError(value)
 
 
 def _module(*names: str, **globals_: Any) -> Any:
@@ -40,7 +40,7 @@ def _module(*names: str, **globals_: Any) -> Any:
 @pytest.fixture(scope="module")
 def reasons() -> list[dict[str, str]]:
     """The rows of the table."""
-    with pytest.raises(_Returned) as returned:
+    with pytest.raises(_ReturnedError) as returned:
         _module("decision_reasons").decision_reasons()
     rows: list[dict[str, str]] = returned.value.value
     return rows
@@ -134,5 +134,5 @@ def test_a_list_of_decisions_is_taken_from_the_table(reasons: list[dict[str, str
     assert module.decisions_where(sends="yes").strip() == "('retry', 'redrive', 'dead_letter', 'orphan')"
     assert module.decisions_where(succeeds="yes", sends="").strip() == "('cancelled', 'parked', 'dropped', 'adopted')"
     assert module.operator_decisions().strip() == "('discarded', 'restored', 'noted', 'purged')"
-    refusals = "('unknown_source', 'not_spoken_for', 'no_route', 'destination_not_legal', 'destination_is_a_source', 'destination_is_internal')"
-    assert module.reasons_where(redrivable="yes").strip() == refusals
+    refusals = "unknown_source not_spoken_for no_route destination_not_legal destination_is_a_source destination_is_internal"
+    assert re.findall(r"'(\w+)'", module.reasons_where(redrivable="yes")) == refusals.split()

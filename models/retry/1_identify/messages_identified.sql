@@ -3,10 +3,7 @@ with
 
 inputs as (
 
-    select
-        *,
-        answered is not null and answered.kind is null as is_about_a_refusal
-    from {{ ref('answers_found') }}
+    select * from {{ ref('standings_found') }}
 
 ),
 
@@ -16,76 +13,24 @@ known as (
 
 ),
 
-rules as (
-
-    select topic_templates from {{ ref('rules') }}
-
-),
-
-placed as (
-
-    select
-        inputs.*,
-        case
-            when inputs.input_kind in ('start', 'gap', 'command') then 'noted'
-            when inputs.input_kind = 'report' and inputs.answered.kind = 'dead_letter' then 'answers_a_dead_letter'
-            when inputs.input_kind in {{ order_kinds('dead_letter') }} and inputs.answered.kind <> 'dead_letter' then 'wrong_kind_of_delivery'
-            when inputs.input_kind in {{ order_kinds('waiting') }} and (inputs.answered.kind = 'dead_letter' or inputs.is_about_a_refusal)
-                then 'wrong_kind_of_delivery'
-            -- what was refused is decided anew: its report is told again, as long as it is there
-            when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
-                then 'wrong_kind_of_delivery'
-            when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal then 'payload_was_dropped'
-            when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
-            when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
-            when inputs.answered is not null then 'answer'
-            -- our own result always has its delivery; the check at the end stops the fold if it hadn't
-            when inputs.input_kind = 'failed_send' then 'lost'
-            when inputs.input_kind in {{ order_kinds() }} then 'no_such_delivery'
-            when inputs.speaks_for is null then 'unknown_source'
-            when inputs.named_topic is null or inputs.named_partition is null or inputs.named_offset is null
-                or inputs.origin_topic is null or inputs.origin_partition is null or inputs.origin_offset is null then 'unreadable'
-            -- what is adopted charges nobody: it is enough to know where it came from
-            when {{ is_our_destination('if(inputs.adopts, inputs.origin_topic, inputs.named_topic)', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.topic_templates') }}
-                then 'orphan'
-            when not {{ is_spoken_for('inputs.origin_topic', 'inputs.speaks_for') }} then 'not_spoken_for'
-            else 'first'
-        end as standing
-    from inputs
-    cross join rules
-
-),
-
-candidates as (
-
-    select
-        *,
-        case
-            when standing = 'first'
-                then {{ message_id('consumer_group', 'origin_topic', 'origin_partition', 'origin_offset') }}
-        end as plain_id
-    from placed
-
-),
-
 named as (
 
     -- the content that was seen first under some coordinates owns their plain id; another content there is another message
     select
-        candidates.*,
+        inputs.*,
         known.messages,
         case
-            when candidates.content_hash = coalesce(
+            when inputs.content_hash = coalesce(
                 known.content_hash,
-                first_value(candidates.content_hash) over (
-                    partition by coalesce(candidates.plain_id, candidates.cause)
-                    order by candidates.batch, candidates.report_topic, candidates.report_partition, candidates.report_offset
+                first_value(inputs.content_hash) over (
+                    partition by coalesce(inputs.plain_id, inputs.cause)
+                    order by inputs.batch, inputs.report_topic, inputs.report_partition, inputs.report_offset
                 )
-            ) then candidates.plain_id
-            else concat(candidates.plain_id, '~', left(candidates.content_hash, 8))
+            ) then inputs.plain_id
+            else concat(inputs.plain_id, '~', left(inputs.content_hash, 8))
         end as first_id
-    from candidates
-    left join known on candidates.plain_id = known.plain_id
+    from inputs
+    left join known on inputs.plain_id = known.plain_id
 
 ),
 
@@ -111,69 +56,63 @@ related as (
         case when is_news and known.last_delivery.kind <> 'dead_letter' then known.last_delivery else answered end as answered
     from compared
 
-),
-
-identified as (
-
-    select
-        ---------- which
-        cause,
-        batch,
-        recorded_at,
-        input_kind,
-        coalesce(source, answered.source) as source,
-        dialect,
-        adopts,
-        report_topic,
-        report_partition,
-        report_offset,
-        report_index,
-        order_detail,
-
-        ---------- what it is
-        case
-            when standing = 'first' and not begins_a_life then 'known_already'
-            when standing = 'first' and known_life > 0 then 'new_life'
-            else standing
-        end as standing,
-        case
-            when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.message_id
-            when standing = 'first' then first_id
-            when standing in ('noted', 'no_such_delivery') then concat('loop:', cause)
-            else {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
-        end as message_id,
-        case
-            when standing = 'answer' and input_kind = 'redrive' then answered.life + 1
-            when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.life
-            when begins_a_life then known_life + 1
-            else known_life
-        end as life,
-        answered,
-
-        ---------- where the message came from
-        case standing when 'answer' then answered.original_topic when 'first' then origin_topic else report_topic end as original_topic,
-        case standing when 'answer' then answered.original_partition when 'first' then origin_partition else report_partition end
-            as original_partition,
-        case standing when 'answer' then answered.original_offset when 'first' then origin_offset else report_offset end as original_offset,
-        case standing when 'answer' then answered.original_timestamp when 'first' then origin_timestamp end as original_timestamp,
-        case standing when 'answer' then answered.consumer_group else consumer_group end as consumer_group,
-        coalesce(content_hash, answered.content_hash) as content_hash,
-        named_topic,
-
-        ---------- why it failed, and when
-        error_class,
-        error_message,
-        causes,
-        error_code,
-        rule_headers,
-        stated_kind,
-        sent_error_kind,
-        problems,
-        least(failed_at, recorded_at) as failed_at,
-        -- as it was stated: it is only ever compared with what the same reporter stated before
-        happened_at
-    from related
-
 )
 
-select * from identified
+select
+    ---------- which
+    cause,
+    batch,
+    recorded_at,
+    input_kind,
+    coalesce(source, answered.source) as source,
+    dialect,
+    adopts,
+    report_topic,
+    report_partition,
+    report_offset,
+    report_index,
+    order_detail,
+
+    ---------- what it is
+    case
+        when standing = 'first' and not begins_a_life then 'known_already'
+        when standing = 'first' and known_life > 0 then 'new_life'
+        else standing
+    end as standing,
+    case
+        when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.message_id
+        when standing = 'first' then first_id
+        when standing in ('noted', 'no_such_delivery') then concat('loop:', cause)
+        else {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
+    end as message_id,
+    case
+        when standing = 'answer' and input_kind = 'redrive' then answered.life + 1
+        when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.life
+        when begins_a_life then known_life + 1
+        else known_life
+    end as life,
+    answered,
+
+    ---------- where the message came from
+    case standing when 'answer' then answered.original_topic when 'first' then origin_topic else report_topic end as original_topic,
+    case standing when 'answer' then answered.original_partition when 'first' then origin_partition else report_partition end
+        as original_partition,
+    case standing when 'answer' then answered.original_offset when 'first' then origin_offset else report_offset end as original_offset,
+    case standing when 'answer' then answered.original_timestamp when 'first' then origin_timestamp end as original_timestamp,
+    case standing when 'answer' then answered.consumer_group else consumer_group end as consumer_group,
+    coalesce(content_hash, answered.content_hash) as content_hash,
+    named_topic,
+
+    ---------- why it failed, and when
+    error_class,
+    error_message,
+    causes,
+    error_code,
+    rule_headers,
+    stated_kind,
+    sent_error_kind,
+    problems,
+    least(failed_at, recorded_at) as failed_at,
+    -- as it was stated: it is only ever compared with what the same reporter stated before
+    happened_at
+from related

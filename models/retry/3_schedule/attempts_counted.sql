@@ -1,5 +1,5 @@
 -- attempts_counted: how many failures each message has now. What answers a delivery that has its successor charges nothing. Among the inputs of
--- this fold the successor is found once it is known what is decided about each: in decisions_made.
+-- this fold the successor is found once it is known what is decided about each: in turns_taken.
 {%- set before_this %}
     partition by standing, coalesce(answered.delivery_id, cause), answered.due_at
     order by batch, report_topic, report_partition, report_offset, report_index
@@ -14,13 +14,6 @@ inputs as (
 
 ),
 
-deliveries as (
-
-    select * from {{ wheel() }}
-    where (decision in {{ decisions_where(succeeds='yes') }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}
-
-),
-
 answered_before as (
 
     select
@@ -29,14 +22,10 @@ answered_before as (
         max(decision in {{ decisions_where(succeeds='yes') }}) as is_answered,
         max(decision = 'purged') as is_purged,
         -- in the order of their inputs, as below: of several in one batch the last part of the cause is the number
-        max_by(
-            decision,
-            case
-                when decision not in ('noted', 'purged')
-                    then struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(cause, '/', -1) as int), cause)
-            end
-        ) = 'discarded' as is_discarded
-    from deliveries
+        max_by(decision, struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(cause, '/', -1) as int), cause))
+            filter (where decision not in ('noted', 'purged')) = 'discarded' as is_discarded
+    from {{ wheel() }} as deliveries
+    where (decision in {{ decisions_where(succeeds='yes') }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}
     group by prior_delivery, prior_due
 
 ),
@@ -89,10 +78,7 @@ purged as (
 
     select
         *,
-        was_purged or coalesce(
-            max(input_kind = 'purge' and is_discarded) over ({{ before_this }}),
-            false
-        ) as is_purged
+        was_purged or coalesce(max(input_kind = 'purge' and is_discarded) over ({{ before_this }}), false) as is_purged
     from worded
 
 ),
@@ -110,28 +96,22 @@ judged as (
         end as standing
     from purged
 
-),
-
-counted as (
-
-    select
-        *,
-        -- a send that failed is no attempt at processing, nor is one that was turned away for want of room
-        case
-            -- a redrive begins anew
-            when standing = 'answer' and input_kind = 'redrive' then 0
-            when standing = 'answer' and input_kind <> 'report' then answered.attempt
-            when standing in ('answer', 'first', 'new_life', 'orphan', 'unreadable')
-                then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
-        end as attempt,
-        case
-            when standing = 'answer' and input_kind = 'failed_send'
-                then answered.publish_attempt + case when error_kind = 'backpressure' then 0 else 1 end
-            when standing = 'answer' and input_kind not in ('report', 'redrive') then answered.publish_attempt
-            else 0
-        end as publish_attempt
-    from judged
-
 )
 
-select * from counted
+select
+    *,
+    -- a send that failed is no attempt at processing, nor is one that was turned away for want of room
+    case
+        -- a redrive begins anew
+        when standing = 'answer' and input_kind = 'redrive' then 0
+        when standing = 'answer' and input_kind <> 'report' then answered.attempt
+        when standing in ('answer', 'first', 'new_life', 'orphan', 'unreadable')
+            then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
+    end as attempt,
+    case
+        when standing = 'answer' and input_kind = 'failed_send'
+            then answered.publish_attempt + case when error_kind = 'backpressure' then 0 else 1 end
+        when standing = 'answer' and input_kind not in ('report', 'redrive') then answered.publish_attempt
+        else 0
+    end as publish_attempt
+from judged

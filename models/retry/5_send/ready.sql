@@ -18,68 +18,9 @@ first_folds as (
 
 ),
 
-results as (
-
-    select * from {{ ref('publish_results') }}
-
-),
-
-closed as (
-
-    select
-        delivery_id,
-        due_at
-    from results
-    where outcome in {{ closing_outcomes() }}
-
-),
-
-postponed as (
-
-    select
-        delivery_id,
-        due_at,
-        max(not_before) as not_before
-    from results
-    where not_before is not null
-    group by delivery_id, due_at
-
-),
-
-answered as (
-
-    {{ deliveries_answered(ref('deliveries')) }}
-
-),
-
 waiting as (
 
-    -- payloads stay where they are: whatever they are joined with is small, as long as a reader bounds due_at and due_hour
-    select
-        deliveries.* except (error_stack, key, value, headers),
-        deliveries.error_stack,
-        deliveries.key,
-        deliveries.value,
-        deliveries.headers,
-        postponed.not_before
-    from deliveries
-    left semi join first_folds
-        on
-            deliveries.batch = first_folds.batch
-            and deliveries.due_hour = first_folds.due_hour
-            and deliveries.fold = first_folds.fold
-    left anti join closed
-        on
-            deliveries.delivery_id = closed.delivery_id
-            and deliveries.due_at = closed.due_at
-    left anti join answered
-        on
-            deliveries.delivery_id = answered.delivery_id
-            and deliveries.due_at = answered.due_at
-    left join postponed
-        on
-            deliveries.delivery_id = postponed.delivery_id
-            and deliveries.due_at = postponed.due_at
+    select * from {{ ref('deliveries_open') }}
 
 ),
 
@@ -124,52 +65,46 @@ complete as (
             and waiting.payload_due = first_letters.due_at
     where waiting.payload_due is not null
 
-),
-
-ready as (
-
-    select
-        ---------- which
-        delivery_id,
-        due_at,
-        due_hour,
-        batch,
-        kind,
-        message_id,
-
-        ---------- where it goes
-        topic,
-        partition,
-
-        ---------- what goes: the message as it came, and what is added to it
-        key,
-        value,
-        headers,
-        {{ dead_letter_headers() }} as dead_letter_headers,
-        header_profile,
-        -- the attempt that a retry starts; of a dead letter, the last one that was made
-        case when kind = 'dead_letter' then attempt else attempt + 1 end as attempt,
-        publish_charge,
-        payload_bytes,
-        gate,
-        first_failed_at,
-
-        ---------- where the message came from
-        consumer_group,
-        original_topic,
-        original_partition,
-        original_offset,
-        original_timestamp,
-
-        ---------- when, if not at once
-        not_before,
-
-        ---------- where its payload lies, if not here
-        is_written_again,
-        payload_due,
-        payload_hour
-    from complete
-
 )
 
-select * from ready
+select
+    ---------- which
+    delivery_id,
+    due_at,
+    due_hour,
+    batch,
+    kind,
+    message_id,
+
+    ---------- where it goes
+    topic,
+    partition,
+
+    ---------- what goes: the message as it came, and what is added to it
+    key,
+    value,
+    headers,
+    {{ dead_letter_headers() }} as dead_letter_headers,
+    header_profile,
+    -- the attempt that a retry starts; of a dead letter, the last one that was made
+    case when kind = 'dead_letter' then attempt else attempt + 1 end as attempt,
+    publish_charge,
+    payload_bytes,
+    gate,
+    first_failed_at,
+
+    ---------- where the message came from
+    consumer_group,
+    original_topic,
+    original_partition,
+    original_offset,
+    original_timestamp,
+
+    ---------- when, if not at once
+    not_before,
+
+    ---------- where its payload lies, if not here
+    is_written_again,
+    payload_due,
+    payload_hour
+from complete
