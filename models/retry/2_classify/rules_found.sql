@@ -39,10 +39,7 @@ in_scope as (
         alike.failures,
         alike.classes,
         rules.*,
-        filter(
-            rules.other_rules,
-            r -> {{ is_in_scope('r.what', 'alike.source', 'alike.original_topic', 'alike.consumer_group') }}
-        ) as other_rules_here,
+        filter(rules.other_rules, r -> {{ is_in_scope('r.what', 'alike.source', 'alike.original_topic', 'alike.consumer_group') }}) as other_rules_here,
         filter(
             rules.routes,
             r -> coalesce({{ topic_matches('alike.original_topic', 'r.topic') }}, false)
