@@ -20,6 +20,9 @@
 
 {% else %}
 
+{#- dbt parses this branch: without the call it would not know that a fold reads the ledgers, and refuse to -#}
+{%- set batches = fold_batches() %}
+
 with
 
 decisions as (
