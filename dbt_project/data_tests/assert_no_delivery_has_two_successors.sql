@@ -13,7 +13,7 @@ validation_errors as (
         prior_delivery,
         count(*) as successors
     from decisions
-    where prior_delivery is not null and decision in {{ succeeding_decisions() }}
+    where prior_delivery is not null and decision in {{ decisions_where(succeeds='yes') }}
     group by prior_delivery
     having count(*) > 1
 

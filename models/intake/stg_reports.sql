@@ -1,4 +1,5 @@
 -- stg_reports: each event, decoded as its source's dialect says. Narrow: payloads are joined at the very end of the fold.
+-- Longer than other models: its unit tests go from the bytes of a report to what is believed of them, and dbt's look at one model only.
 {%- set fields = dialect('redrive').fields.keys() %}
 
 with

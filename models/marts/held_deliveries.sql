@@ -1,6 +1,4 @@
 -- held_deliveries: what a gate holds: due, not sent, and not released yet.
-{{ config(materialized='view') }}
-
 with
 
 decisions as (

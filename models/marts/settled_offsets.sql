@@ -1,6 +1,4 @@
 -- settled_offsets: how far each group is known to have got with what was sent to it: processed, and not reported as failed since.
-{{ config(materialized='view') }}
-
 with
 
 settled as (

@@ -113,7 +113,7 @@ def _matches(column: str, wanted: str | None, also_after: str = "") -> str | Non
 
 
 def _named(message_id: str) -> str:
-    """The condition for one message. Its original offset is a part of its id (macros/message_id.sql): files are written in the order of
+    """The condition for one message. Its original offset is a part of its id (macro message_id): files are written in the order of
     offsets, and those that can't hold it are skipped. Where there is none in it, there is no offset.
     """
     said = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)

@@ -64,9 +64,10 @@ def list_tables(settings: Settings) -> Rows:
     import yaml
 
     found: list[tuple[str, str, str]] = []
-    for path in sorted((settings.project / "models").glob("**/*.yml")):
+    models = settings.project / "models"
+    for path in sorted(models.glob("**/*.yml")):
         said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        for kind, nodes in ((path.parent.name, said.get("models")), ("rules", said.get("seeds"))):
+        for kind, nodes in ((path.relative_to(models).parts[0], said.get("models")), ("rules", said.get("seeds"))):
             # what has no columns of its own is a step between two models, and no table or view
             found += [(node["name"], kind, " ".join(node["description"].split())) for node in nodes or () if node.get("columns")]
     order = {kind: place for place, kind in enumerate(("marts", "retry", "ledgers", "commands", "rules"))}

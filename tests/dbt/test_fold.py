@@ -915,7 +915,7 @@ def test_a_fold_looks_up_what_its_inputs_name_and_nothing_between(home: Home) ->
     places = [(0, 2_000_010), (0, 2_000_015), (1, 31), (1, 44), (1, 4_000_000_000)]
     home.append_reports(*(report("bounded", offset, partition=partition) for partition, offset in places))
     home.fold()
-    (statement,) = (home.path / "dbt").glob("compiled/**/retry/deliveries.sql")
+    (statement,) = (home.path / "dbt").glob("compiled/**/retry/5_send/deliveries.sql")
     topic, partition, offset = ("original_topic", "original_partition", "original_offset")
     (asked,) = {
         tuple(re.findall(rf"{partition} = ([0-9]+) and {offset} between ([0-9]+) and ([0-9]+)", line))
@@ -955,7 +955,7 @@ def test_of_two_folds_at_once_under_different_rules_one_is_refused(home: Home, t
     home.spark.createDataFrame([tuple(other[name] for name in schema.names)], schema).createOrReplaceTempView("other_fold")
     home.forget(before)
     project = _copy_of_the_project(tmp_path)
-    deliveries = project / "models" / "retry" / "deliveries.sql"
+    deliveries = project / "models" / "retry" / "5_send" / "deliveries.sql"
     hook = f"pre_hook='insert into {home.schema}.deliveries by name select * from other_fold',"
     deliveries.write_text(deliveries.read_text().replace("guard='fold_guard',", f"guard='fold_guard', {hook}"))
     with pytest.raises(DbtError, match="Found conflicting files that can contain records matching"):
@@ -981,7 +981,7 @@ def broken_rule(tmp_path: Path) -> Callable[[str], Path]:
 
     def break_it(ending: str) -> Path:
         project = _copy_of_the_project(tmp_path)
-        rule = project / "models" / "retry" / "errors_classified.sql"
+        rule = project / "models" / "retry" / "2_classify" / "errors_classified.sql"
         text = rule.read_text()
         assert text.endswith("select * from classified\n")
         rule.write_text(text.removesuffix("select * from classified\n") + ending)

@@ -246,7 +246,7 @@ def test_what_a_route_says_for_people(seeds: Path, column: str, value: str, told
 
 def test_dbt_has_the_same_placeholders_and_columns() -> None:
     macros = PROJECT_SEEDS.parents[1] / "macros"
-    made = re.findall(r"^ {8}'(\w+)':", (macros / "link_placeholders.sql").read_text(encoding="utf-8"), re.MULTILINE)
+    made = re.findall(r"^ {8}'(\w+)':", (macros / "marts" / "link_placeholders.sql").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(made) == sorted(_LINK_PLACEHOLDERS)
-    described = re.findall(r"'(\w+)'", (macros / "route_descriptions.sql").read_text(encoding="utf-8"))
+    described = re.findall(r"'(\w+)'", (macros / "marts" / "route_descriptions.sql").read_text(encoding="utf-8"))
     assert set(described) == {column for column, default in _DEFAULTS["routes"].items() if default == ""}

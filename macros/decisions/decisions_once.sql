@@ -1,0 +1,20 @@
+{#- The decisions for which a condition holds, each once, and of what they send as much as their privacy shows. What isn't asked for isn't
+    looked at: maintenance keeps what died apart from what is tried again, so that whole groups of rows are skipped.
+
+    condition: of columns of `deliveries`. -#}
+{% macro decisions_once(condition='true') -%}
+    select
+        deliveries.* except (key, value, headers),
+        case when {{ privacy_keeps('payload', 'deliveries.privacy') }} then deliveries.key end as key,
+        case when {{ privacy_keeps('payload', 'deliveries.privacy') }} then deliveries.value end as value,
+        filter(deliveries.headers, h -> not {{ is_denied_header('h.key', 'deliveries.privacy') }}) as headers
+    from {{ ref('deliveries') }} as deliveries
+    left semi join (
+        {{ first_folds(ref('deliveries'), condition) }}
+    ) as first_folds
+        on
+            deliveries.batch = first_folds.batch
+            and deliveries.due_hour = first_folds.due_hour
+            and deliveries.fold = first_folds.fold
+    where {{ condition }}
+{%- endmacro %}

@@ -1,0 +1,15 @@
+{#- Which fold's rows count, for each batch, among the deliveries for which a condition holds. No batch is decided twice any more
+    (fold_guard). But a fold of an older version, repeated after a crash or beside another, wrote the rows of a batch again, the same but for
+    their `fold`: whoever reads `deliveries` joins this on (batch, due_hour, fold), and sees each decision once. By hour, so that a reader's
+    bounds reach this, too.
+
+    deliveries: a relation or a subquery. condition: of columns of `deliveries`. -#}
+{% macro first_folds(deliveries, condition='true') -%}
+    select
+        batch,
+        due_hour,
+        min(fold) as fold
+    from {{ deliveries }} as deliveries
+    where {{ condition }}
+    group by batch, due_hour
+{%- endmacro %}

@@ -1,0 +1,30 @@
+-- last_decisions: the decision that each message stands on: the last one that did something about it.
+with
+
+decisions as (
+
+    select * from {{ ref('decisions') }}
+    where
+        decision not in ('duplicate', 'note') and decision not in {{ operator_decisions() }}
+        -- what was asked for in vain changes nothing
+        and not (decision = 'refused' and cause like 'loop/%')
+
+),
+
+numbered as (
+
+    select
+        *,
+        row_number() over (partition by message_id order by batch desc, due_at desc, cause desc) as from_last
+    from decisions
+
+),
+
+last_decisions as (
+
+    select * except (from_last) from numbered
+    where from_last = 1
+
+)
+
+select * from last_decisions

@@ -1,0 +1,69 @@
+-- refusals: what was refused and stands there: reports that the rules of their day had no place for, the last of each message.
+with
+
+refused_once as (
+
+    -- whole row groups have none, and are skipped; what was refused for good has no name
+    {{ decisions_shown("deliveries.decision = 'refused' and deliveries.delivery_id is not null") }}
+
+),
+
+refused as (
+
+    select
+        *,
+        row_number() over (partition by message_id order by batch desc, cause desc) as from_last
+    from refused_once
+
+),
+
+deliveries as (
+
+    -- when something was decided is the same in each copy of a decision
+    select * from {{ ref('deliveries') }}
+
+),
+
+went_on as (
+
+    select
+        deliveries.message_id,
+        max(deliveries.batch) as batch
+    from deliveries
+    left semi join refused on deliveries.message_id = refused.message_id
+    where deliveries.kind is not null or deliveries.decision in {{ decisions_where(succeeds='yes', sends='') }}
+    group by deliveries.message_id
+
+),
+
+told_again as (
+
+    -- under rules that know its source, a message has another name
+    select
+        {{ event_cause('events') }} as cause,
+        delivery_id
+    from {{ ref('events') }} as events
+    where kind = 'report' and delivery_id is not null
+
+),
+
+placed as (
+
+    select told_again.delivery_id
+    from told_again
+    inner join deliveries on told_again.cause = deliveries.cause
+    where deliveries.cause like 'loop/%' and deliveries.decision <> 'refused'
+
+),
+
+refusals as (
+
+    select refused.* except (from_last)
+    from refused
+    left join went_on on refused.message_id = went_on.message_id
+    left anti join placed on refused.delivery_id = placed.delivery_id
+    where refused.from_last = 1 and coalesce(went_on.batch < refused.batch, true)
+
+)
+
+select * from refusals

@@ -1,0 +1,117 @@
+-- attempts_counted: how many failures each message has now. What answers a delivery that has its successor charges nothing. Among the inputs of
+-- this fold the successor is found once it is known what is decided about each: in turns_taken.
+{%- set before_this %}
+    partition by standing, coalesce(answered.delivery_id, cause), answered.due_at
+    order by batch, report_topic, report_partition, report_offset, report_index
+    rows between unbounded preceding and 1 preceding
+{%- endset %}
+
+with
+
+inputs as (
+
+    select * from {{ ref('errors_classified') }}
+
+),
+
+answered_before as (
+
+    select
+        prior_delivery,
+        prior_due,
+        max(decision in {{ decisions_where(succeeds='yes') }}) as is_answered,
+        max(decision = 'purged') as is_purged,
+        -- in the order of their inputs, as below: of several in one batch the last part of the cause is the number
+        max_by(decision, struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(cause, '/', -1) as int), cause))
+            filter (where decision not in ('noted', 'purged')) = 'discarded' as is_discarded
+    from {{ wheel() }} as deliveries
+    where (decision in {{ decisions_where(succeeds='yes') }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}
+    group by prior_delivery, prior_due
+
+),
+
+ordered as (
+
+    select
+        inputs.*,
+        coalesce(answered_before.is_answered, false) as is_answered,
+        coalesce(answered_before.is_purged, false) as was_purged,
+        coalesce(answered_before.is_discarded, false) as was_discarded,
+        row_number() over (
+            -- what is only said about a dead letter takes nobody's turn
+            partition by
+                inputs.standing, inputs.input_kind in {{ order_kinds('annotate') }},
+                coalesce(inputs.answered.delivery_id, inputs.cause), inputs.answered.due_at
+            order by
+                inputs.batch,
+                case when inputs.input_kind = 'report' then 0 else 1 end,
+                inputs.report_topic, inputs.report_partition, inputs.report_offset, inputs.report_index
+        ) as turn
+    from inputs
+    left join answered_before
+        on
+            inputs.answered.delivery_id = answered_before.prior_delivery
+            and inputs.answered.due_at = answered_before.prior_due
+
+),
+
+worded as (
+
+    -- what operators have said about a dead letter by then: in this fold, or before it
+    select
+        *,
+        coalesce(
+            last_value(
+                case
+                    when input_kind in ('discard', 'restore') then input_kind
+                    when input_kind = 'redrive' and not is_answered and turn = 1 then input_kind
+                end,
+                true
+            ) over ({{ before_this }}) = 'discard',
+            was_discarded
+        ) as is_discarded
+    from ordered
+
+),
+
+purged as (
+
+    select
+        *,
+        was_purged or coalesce(max(input_kind = 'purge' and is_discarded) over ({{ before_this }}), false) as is_purged
+    from worded
+
+),
+
+judged as (
+
+    select
+        * except (is_answered, was_purged, was_discarded, is_discarded, is_purged, turn, standing),
+        case
+            when standing = 'answer' and input_kind = 'purge' and not is_discarded then 'not_discarded'
+            when standing = 'answer' and input_kind = 'redrive' and is_purged then 'payload_was_dropped'
+            when standing = 'answer' and input_kind in {{ order_kinds('annotate') }} then standing
+            when standing = 'answer' and is_answered then 'answered_already'
+            else standing
+        end as standing
+    from purged
+
+)
+
+select
+    *,
+    -- a send that failed is no attempt at processing, nor is one that was turned away for want of room
+    case
+        -- a redrive begins anew
+        when standing = 'answer' and input_kind = 'redrive' then 0
+        when standing = 'answer' and input_kind <> 'report' then answered.attempt
+        when standing in ('answer', 'first', 'new_life', 'orphan', 'unreadable')
+            then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
+    end as attempt,
+    case
+        when standing = 'answer' and input_kind = 'failed_send'
+            then answered.publish_attempt + case when error_kind = 'backpressure' then 0 else 1 end
+        when standing = 'answer' and input_kind not in ('report', 'redrive') then answered.publish_attempt
+        else 0
+    end as publish_attempt
+from judged

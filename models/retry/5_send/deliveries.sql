@@ -1,0 +1,118 @@
+-- deliveries: every decision, with its reason; the wheel that the publisher reads. One input, one decision, or the statement stops.
+{{ config(
+    materialized='append_only',
+    refuse_creation='refuse_to_replace_the_wheel',
+    guard='fold_guard',
+    partition_by=['hours(due_at)'],
+    tblproperties=ledger_properties(distribution='none'),
+    stages=['answers_found', 'messages_identified', 'errors_classified', 'decisions_made'],
+    post_hook=interpreted(false),
+) }}
+
+{% if execute and load_relation(this) is none %}
+
+{{ typed_empty() }}
+
+{% elif execute and fold_bounds().inputs == 0 %}
+
+-- nothing to append
+{{ typed_empty() }}
+
+{% else %}
+
+{#- dbt parses this branch: without the call it would not know that a fold reads the ledgers, and refuse to -#}
+{%- set batches = fold_batches() %}
+
+with
+
+decisions as (
+
+    select * from {{ ref('payloads_kept') }}
+
+)
+
+select
+    ---------- which: an input without a decision, or with two, stops everything, before anything is written
+    {{ stop_unless(
+        'decisions_of_this_input = 1',
+        'cause',
+        "concat('the fold made ', coalesce(decisions_of_this_input, 0), ' decisions for input ', cause, ', not one: nothing was written. This is a bug in a rule; reports are kept and wait.')",
+    ) }} as cause,
+    batch,
+    xxhash64('{{ invocation_id }}') as fold,
+    recorded_at,
+    source,
+    message_id,
+    life,
+    attempt,
+    publish_attempt,
+    max_attempts,
+    original_topic,
+    original_partition,
+    original_offset,
+    original_timestamp,
+    consumer_group,
+    report_topic,
+    report_partition,
+    report_offset,
+
+    ---------- what is decided
+    {{ stop_unless(
+        'decision is not null',
+        'decision',
+        "concat('no rule decides about input ', cause, ' (', coalesce(reason, 'no reason'), '): nothing was written. This is a bug in a rule; reports are kept and wait.')",
+    ) }} as decision,
+    reason,
+    kind,
+    case when has_a_name then concat(message_id, '#', {{ short_hash('named_after') }}) end as delivery_id,
+    due_at,
+    date_trunc('hour', due_at) as due_hour,
+    topic,
+    partition,
+    gate,
+    publish_charge,
+    delay_ms,
+    header_profile,
+    privacy,
+
+    ---------- what it answers
+    prior_delivery,
+    prior_due,
+
+    ---------- why it failed, and when
+    failed_at,
+    happened_at,
+    first_failed_at,
+    error_class,
+    error_message,
+    error_stack,
+    error_kind,
+    rule,
+    matched,
+    passed_over,
+    problems,
+    policy,
+    policy_text,
+    {% if var('rules_hash') is none -%}
+    rules_hash,
+    {%- else -%}
+    {{ stop_unless(
+        "rules_hash = '" ~ var('rules_hash') ~ "'",
+        'rules_hash',
+        "'the rules changed since the loop loaded them (has a dbt build?): nothing was written, the fold is tried again'",
+    ) }} as rules_hash,
+    {%- endif %}
+
+    ---------- what is sent, or may be: only where something is; a retry always as it came
+    content_hash,
+    key,
+    value,
+    headers,
+    payload_bytes,
+    payload_delivery,
+    payload_due
+from decisions
+-- so that file statistics prune look-ups by coordinates; within each partition, as a total order makes Spark fold twice, once to sample
+sort by original_topic, original_partition, original_offset
+
+{% endif %}

@@ -1,0 +1,82 @@
+-- deliveries_open: what is neither sent for good nor answered, each delivery once. As `ready`, it knows no clock.
+with
+
+deliveries as (
+
+    select * from {{ ref('deliveries') }}
+    where kind is not null
+
+),
+
+first_folds as (
+
+    {{ first_folds('deliveries') }}
+
+),
+
+results as (
+
+    select * from {{ ref('publish_results') }}
+
+),
+
+closed as (
+
+    select
+        delivery_id,
+        due_at
+    from results
+    where outcome in {{ closing_outcomes() }}
+
+),
+
+postponed as (
+
+    select
+        delivery_id,
+        due_at,
+        max(not_before) as not_before
+    from results
+    where not_before is not null
+    group by delivery_id, due_at
+
+),
+
+answered as (
+
+    {{ deliveries_answered(ref('deliveries')) }}
+
+),
+
+waiting as (
+
+    -- payloads stay where they are: whatever they are joined with is small, as long as a reader bounds due_at and due_hour
+    select
+        deliveries.* except (error_stack, key, value, headers),
+        deliveries.error_stack,
+        deliveries.key,
+        deliveries.value,
+        deliveries.headers,
+        postponed.not_before
+    from deliveries
+    left semi join first_folds
+        on
+            deliveries.batch = first_folds.batch
+            and deliveries.due_hour = first_folds.due_hour
+            and deliveries.fold = first_folds.fold
+    left anti join closed
+        on
+            deliveries.delivery_id = closed.delivery_id
+            and deliveries.due_at = closed.due_at
+    left anti join answered
+        on
+            deliveries.delivery_id = answered.delivery_id
+            and deliveries.due_at = answered.due_at
+    left join postponed
+        on
+            deliveries.delivery_id = postponed.delivery_id
+            and deliveries.due_at = postponed.due_at
+
+)
+
+select * from waiting

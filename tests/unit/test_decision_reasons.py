@@ -1,0 +1,138 @@
+"""The table of reasons: what the SQL decides by, what the loop counts by, and what docs/lifecycle.md says are the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+
+from orchestration.loop.gates import _NO_ANSWER, _REFUSED_ORDER
+from orchestration.loop.metrics import _NO_FAILURE
+
+PROJECT = Path(__file__).parents[2]
+
+# what the page says of charges, by what the table says
+CHARGES = {"yes": ("yes", "1, its own", "yes, or 1, its own"), "no": ("no", "begins at 0"), "row": ("as above",)}
+
+
+class _ReturnedError(Exception):
+    """What a macro returns, on its way out."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _return(value: Any) -> None:
+    raise _ReturnedError(value)
+
+
+def _module(*names: str, **globals_: Any) -> Any:
+    """Macros in Jinja alone. dbt calls each of them so that what it returns is its value."""
+    folder = PROJECT / "macros" / "decisions"
+    text = "".join((folder / f"{name}.sql").read_text(encoding="utf-8") for name in names)
+    environment = jinja2.Environment(extensions=["jinja2.ext.do"])
+    return environment.from_string(text, globals={"return": _return, **globals_}).module
+
+
+@pytest.fixture(scope="module")
+def reasons() -> list[dict[str, str]]:
+    """The rows of the table."""
+    with pytest.raises(_ReturnedError) as returned:
+        _module("decision_reasons").decision_reasons()
+    rows: list[dict[str, str]] = returned.value.value
+    return rows
+
+
+def _rows(heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading of docs/lifecycle.md, without its head."""
+    page = (PROJECT / "docs" / "lifecycle.md").read_text(encoding="utf-8")
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+
+def _names(cell: str) -> list[str]:
+    return re.findall(r"`([a-z_]+)`", cell)
+
+
+def test_each_pair_is_there_once_and_whole(reasons: list[dict[str, str]]) -> None:
+    pairs = [(row["reason"], row["decision"]) for row in reasons]
+    assert len(pairs) == len(set(pairs))
+    for row in reasons:
+        assert set(row) == {"reason", "decision", "order", "sends", "succeeds", "charges", "failure", "redrivable"}
+        assert row["order"] in ("", "waiting", "dead_letter")
+        assert row["charges"] in ("yes", "no", "row")
+        assert {row[name] for name in ("sends", "succeeds", "failure", "redrivable")} <= {"yes", ""}
+
+
+def test_a_reason_has_one_decision_but_for_what_is_parked_or_dropped(reasons: list[dict[str, str]]) -> None:
+    usual = [row["reason"] for row in reasons if row["decision"] not in ("parked", "dropped")]
+    assert len(usual) == len(set(usual))
+    assert {row["reason"] for row in reasons} == set(usual)
+
+
+@pytest.mark.parametrize("column", ["sends", "succeeds"])
+def test_a_decision_is_the_same_for_each_of_its_reasons(reasons: list[dict[str, str]], column: str) -> None:
+    said = {(row["decision"], row[column]) for row in reasons}
+    assert len(said) == len({decision for decision, _ in said})
+
+
+def test_docs_lifecycle_has_the_same_reasons(reasons: list[dict[str, str]]) -> None:
+    told: dict[str, tuple[set[str], str]] = {}
+    for reason, decision, _, charges in _rows("Reasons"):
+        decisions = _names(decision)
+        for place, name in enumerate(_names(reason)):
+            # one cell for several reasons has a decision for each, or one for all
+            of_this = {decisions[place]} if len(decisions) == len(_names(reason)) else set(decisions)
+            told[name] = of_this, charges
+    # that what is dead is parked where there is no dead letter topic, the text says before the table
+    known = {row["reason"]: {other["decision"] for other in reasons if other["reason"] == row["reason"]} - {"parked"} for row in reasons}
+    assert {name: decisions for name, (decisions, _) in told.items()} == known
+    for row in reasons:
+        charges = told[row["reason"]][1]
+        assert charges in CHARGES[row["charges"]] or (row["charges"] == "row" and charges.startswith("in its row only")), row
+
+
+def test_docs_lifecycle_has_the_same_decisions(reasons: list[dict[str, str]]) -> None:
+    told = {name: cells[1] != "nothing" for cells in _rows("Decisions") for name in _names(cells[0])}
+    assert told == {row["decision"]: row["sends"] == "yes" for row in reasons}
+
+
+def test_metrics_count_the_failures_of_the_table(reasons: list[dict[str, str]]) -> None:
+    silent_decisions = {row["decision"] for row in reasons} - {row["decision"] for row in reasons if row["failure"]}
+    assert set(_NO_FAILURE) == silent_decisions
+    silent_reasons = {row["reason"] for row in reasons if not row["failure"] and row["decision"] not in silent_decisions}
+    assert silent_reasons == {"dead_letter_failed", "release", "probe", "send_now"}
+
+
+def test_gates_know_what_is_no_answer_to_a_probe(reasons: list[dict[str, str]]) -> None:
+    said = {row["decision"] for row in reasons if row["order"] == "dead_letter" and not row["sends"]}
+    assert set(_NO_ANSWER) == {"duplicate", *said}
+    assert {row["decision"] for row in reasons if row["reason"] in _REFUSED_ORDER} == {"refused"}
+
+
+@pytest.mark.parametrize(
+    ("which", "kinds"),
+    [
+        (None, "release probe send_now cancel redrive discard restore note purge"),
+        ("waiting", "release probe send_now cancel"),
+        ("send_anew", "release probe send_now"),
+        ("dead_letter", "redrive discard restore note purge"),
+        ("annotate", "discard restore note purge"),
+    ],
+)
+def test_orders_are_found_by_what_they_are_about(reasons: list[dict[str, str]], which: str | None, kinds: str) -> None:
+    module = _module("reasons_where", "order_kinds", decision_reasons=lambda: reasons)
+    assert re.findall(r"'(\w+)'", module.order_kinds(which)) == kinds.split()
+
+
+def test_a_list_of_decisions_is_taken_from_the_table(reasons: list[dict[str, str]]) -> None:
+    module = _module("reasons_where", "decisions_where", "operator_decisions", decision_reasons=lambda: reasons)
+    assert module.decisions_where(sends="yes").strip() == "('retry', 'redrive', 'dead_letter', 'orphan')"
+    assert module.decisions_where(succeeds="yes", sends="").strip() == "('cancelled', 'parked', 'dropped', 'adopted')"
+    assert module.operator_decisions().strip() == "('discarded', 'restored', 'noted', 'purged')"
+    refusals = "unknown_source not_spoken_for no_route destination_not_legal destination_is_a_source destination_is_internal"
+    assert re.findall(r"'(\w+)'", module.reasons_where(redrivable="yes")) == refusals.split()
