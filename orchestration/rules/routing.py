@@ -1,8 +1,7 @@
 """Which topics a pattern means, and which route a message has, by seeds that are read as files: for what must work without Spark.
 
-The loop routes in SQL: models/rules/routes_ranked.sql ranks the routes and macros/topic_matches.sql, macros/topic_from_template.sql and
-macros/is_our_destination.sql read them. This is their one copy, for `redrive check`, which says which topics are missing before there is a
-catalog or a loop. tests/dbt/test_routing.py compares the two over random routes.
+The loop routes in SQL: models/rules/routes_ranked.sql ranks the routes, and macros/topic_matches.sql, macros/topic_from_template.sql and
+macros/is_our_destination.sql read them. What is here is a copy of that, which a change there must change, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words that seeds are written in, as the SQL has them: tests/dbt/test_vocabulary.py compares each with its macro or variable."""
+"""The words that seeds are written in. The SQL has its own definitions, in macros and in the vars of dbt_project.yml: change both."""
 
 from __future__ import annotations
 
