@@ -19,7 +19,8 @@ from bench.redrive import DIED
 from bench.reports import report_failures
 from bench.wheel import acknowledge, fill_wheel, settle
 from orchestration.loop.loop import Loop
-from orchestration.operators.dead_letters import DeadLetters, Selection
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.selections import Selection
 from orchestration.settings import load_settings
 from orchestration.tables.maintenance import maintain
 

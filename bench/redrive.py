@@ -20,8 +20,11 @@ from bench.publish import bare_loop
 from bench.wheel import acknowledge, fill_wheel, settle
 from orchestration.kafka.cluster import Cluster
 from orchestration.loop.loop import Loop
-from orchestration.operators.commands import Wish, select_deliveries, send
-from orchestration.operators.dead_letters import DeadLetters, Selection
+from orchestration.operators.commands import Wish
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import select_deliveries
+from orchestration.operators.selections import Selection
+from orchestration.operators.sending import send
 from orchestration.settings import load_settings
 
 _TOPIC = "orders"

@@ -3,11 +3,12 @@
 They look at tables, so they hold for any loop, whoever runs it, and may run beside it.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import dagster as dg
 
 from orchestration.clock import literal, wall_clock
+from orchestration.dagster.loop_signs import last_sign, overdue, undecided, watermark_of
 from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
 from orchestration.loop.status import read_status
@@ -45,7 +46,7 @@ def _minutes(span: timedelta) -> str:
 )
 def nothing_is_lost(redrive: Redrive) -> dg.AssetCheckResult:
     # read first, as a literal: what is up to there is settled, whatever a loop appends meanwhile
-    watermark = _watermark(redrive)
+    watermark = watermark_of(redrive)
     rows = redrive.sql(
         f"""
         with
@@ -196,14 +197,14 @@ def no_report_was_missed(redrive: Redrive) -> dg.AssetCheckResult:
 )
 def the_loop_is_not_stalled(redrive: Redrive) -> dg.AssetCheckResult:
     now = wall_clock()
-    seen = _last_sign(redrive)
-    undecided, overdue = _undecided(redrive), _overdue(redrive, now - STALLED_AFTER)
+    seen = last_sign(redrive)
+    undecided_inputs, overdue_deliveries = undecided(redrive), overdue(redrive, now - STALLED_AFTER)
     silent = seen is None or now - seen > STALLED_AFTER
     return dg.AssetCheckResult(
-        passed=not (silent and (undecided or overdue)),
+        passed=not (silent and (undecided_inputs or overdue_deliveries)),
         metadata={
-            "undecided": undecided,
-            f"overdue by {_minutes(STALLED_AFTER)}": overdue,
+            "undecided": undecided_inputs,
+            f"overdue by {_minutes(STALLED_AFTER)}": overdue_deliveries,
             **({"last sign of the loop": dg.MetadataValue.timestamp(seen)} if seen else {}),
         },
     )
@@ -217,7 +218,7 @@ def the_loop_is_not_stalled(redrive: Redrive) -> dg.AssetCheckResult:
     ),
 )
 def ticks_are_fresh(redrive: Redrive) -> dg.AssetCheckResult:
-    seen = _last_sign(redrive)
+    seen = last_sign(redrive)
     return dg.AssetCheckResult(
         passed=seen is not None and wall_clock() - seen <= FRESH_FOR,
         severity=dg.AssetCheckSeverity.WARN,
@@ -310,48 +311,3 @@ CHECKS = (
     the_loop_is_not_stalled,
     ticks_are_fresh,
 )
-
-
-def _watermark(redrive: Redrive) -> int:
-    """The last batch that is decided, by whoever decided it: the loop, or a bare `dbt run`."""
-    (row,) = redrive.sql(
-        """
-        select greatest((select coalesce(max(batch), 0) from deliveries), (select coalesce(max(watermark), 0) from ticks)) as watermark
-        """
-    )
-    return int(row["watermark"])
-
-
-def _undecided(redrive: Redrive) -> int:
-    watermark = _watermark(redrive)
-    (row,) = redrive.sql(
-        f"""
-        select
-            (select count(*) from events where batch > {watermark} and kind is distinct from 'start')
-            + (select count(*) from publish_results where batch > {watermark} and outcome = 'failed') as undecided
-        """
-    )
-    return int(row["undecided"])
-
-
-def _overdue(redrive: Redrive, before: datetime) -> int:
-    """Open deliveries that were due before a moment. Read from the floor up: nothing below it is open."""
-    floors = redrive.sql(
-        "select least(floor, array_min(transform(map_values(set_aside), s -> s.floor))) as floor from ticks order by batch desc limit 1"
-    )
-    floor = f"and due_at >= {literal(floors[0]['floor'])}" if floors else ""
-    (row,) = redrive.sql(
-        f"""
-        select count(*) as overdue from ready
-        where due_at < {literal(before)} and coalesce(not_before, due_at) < {literal(before)} {floor}
-        """
-    )
-    return int(row["overdue"])
-
-
-def _last_sign(redrive: Redrive) -> datetime | None:
-    """When the loop last said something: the last row of `ticks`, or the status file, which an idle loop writes, too."""
-    (row,) = redrive.sql("select max(recorded_at) as at from ticks")
-    status = read_status(redrive.settings.status_file)
-    signs = [row["at"], datetime.fromisoformat(status.at) if status and status.at else None]
-    return max((sign for sign in signs if sign), default=None)

@@ -18,7 +18,8 @@ from orchestration.dagster.resource import Redrive, forwarded, told
 
 if TYPE_CHECKING:
     from orchestration.loop.loop import Loop, Tick
-    from orchestration.operators.commands import Listed, Wish
+    from orchestration.operators.commands import Wish
+    from orchestration.operators.lists import Listed
     from orchestration.rules.seeds import Seeds
 
 # How long a shift turns if nobody says otherwise.
@@ -129,8 +130,10 @@ class RedriveConfig(dg.Config):
 
 @dg.op(description="Shows which open dead letters would be sent again, and keeps the list; or sends a list that was kept.")
 def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, redrive: Redrive) -> None:
-    from orchestration.operators.commands import CommandError, Wish, check_wish, kept, parse_rate, select_deliveries
-    from orchestration.operators.dead_letters import DeadLetters, Selection
+    from orchestration.operators.commands import CommandError, Wish, check_wish, parse_rate
+    from orchestration.operators.dead_letters import DeadLetters
+    from orchestration.operators.lists import kept, select_deliveries
+    from orchestration.operators.selections import Selection
     from orchestration.rules.seeds import read_seeds
 
     with told():
@@ -181,14 +184,15 @@ class TriageConfig(dg.Config):
 
 @dg.op(description="Sends again what the seed redrive_rules says, with one command for each rule. Without rules it does nothing.")
 def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
-    from orchestration.operators import commands as operators
+    from orchestration.operators.commands import check_wish
     from orchestration.operators.dead_letters import DeadLetters
+    from orchestration.operators.lists import triage
     from orchestration.rules.seeds import read_seeds
 
     with told():
         seeds = read_seeds(redrive.settings.seeds)
-        for wish, listed in operators.triage(DeadLetters(redrive.settings)):
-            operators.check_wish(redrive.settings, seeds, wish)
+        for wish, listed in triage(DeadLetters(redrive.settings)):
+            check_wish(redrive.settings, seeds, wish)
             _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
 
 
@@ -202,7 +206,8 @@ def _carry_out(
 ) -> None:
     """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
     from orchestration.clock import wall_clock
-    from orchestration.operators.commands import keep, send, shown
+    from orchestration.operators.lists import keep, shown
+    from orchestration.operators.sending import send
 
     counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, wish, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import statistics
 import sys
 import threading
 import time
@@ -12,31 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.cimpl import NewTopic
-from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 from orchestration.cli.log_lines import LogLines
-from orchestration.cli.output import console, errors, printable
-from orchestration.clock import wall_clock
+from orchestration.cli.output import console, errors
 from orchestration.demo.broker import Broker, BrokerSettings
-from orchestration.kafka.cluster import Cluster, Partition
-from orchestration.kafka.topics import HEADER_ROOM_BYTES
+from orchestration.demo.summary import sum_up
+from orchestration.demo.topics import audit, make_topics
 from orchestration.loop.loop import Loop, Tick
-from orchestration.operators.commands import Wish, keep, select_deliveries, shown
-from orchestration.operators.dead_letters import DeadLetters, Selection
 from orchestration.settings import Settings, load_settings
-from orchestration.tables.query import print_rows, query
-from publisher import make_client
 
-_TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
-# One partition, as a command's records are read in the order in which they were written.
-_PARTITIONS_OF_COMMANDS = 1
-_PARTITIONS = 3
-_LARGEST = 2 * 1024 * 1024
 _ORDERS = 240
 _SETTLE_SECONDS = 60
 # A message has recovered when its consumer has committed its retry, and has reported nothing for so long: the one here reports at once.
@@ -92,16 +77,16 @@ def run_demo(settings: Settings, *, port: int | None, seconds: int) -> int:
         _say.print(f"a Kafka broker is up at {broker.bootstrap_servers}")
         # what the client library would print is no news between the lines here
         kafka = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
-        begins = _make_topics(kafka, settings.commands_topic)
+        begins = make_topics(kafka, settings.commands_topic)
         loop = Loop(load_settings(home=settings.home, kafka=kafka, settle_seconds=min(settings.settle_seconds, _RECOVERED_AFTER_SECONDS)))
         _say.print("Spark starts, and dbt makes tables and views (the first time it downloads jars) ...")
         loop.start()
         progress = Progress(time.monotonic(), seconds)
         orders = _turn(loop, kafka, progress)
         _settle(loop, progress.processed)
-        findings = _audit(loop, kafka, begins, orders)
+        findings = audit(loop, kafka, begins, orders)
         loop.close()
-        clean = _tell(loop, findings, progress)
+        clean = sum_up(loop, findings, progress.tick_ms)
     return 0 if clean else 1
 
 
@@ -207,165 +192,6 @@ def _sent(loop: Loop) -> set[str]:
     """The messages whose last retry was sent, and of which it is not known yet that it was processed."""
     rows = loop.spark.sql(f"select message_id from {loop.schema}.messages where state = 'sent'").collect()
     return {row["message_id"] for row in rows}
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What the topics themselves say. `lost`: ids of messages with a report that nothing answers, and for which nothing waits."""
-
-    orders: int
-    lost: list[str]
-    early: int
-    twice: int
-    retries: int
-    dead: int
-
-
-def _audit(loop: Loop, kafka: dict[str, str], begins: dict[TopicPartition, int], orders: list[dict[str, Any]]) -> Findings:
-    """Counts in Kafka: each report must have its answer there, a retry or a dead letter, or a delivery that waits in the tables."""
-    sent = list(_read(kafka, begins, ("orders-billing-retry", "orders.dlq")))
-    answers = Counter(headers["redrive-message-id"] for _, headers, _, _ in sent)
-    reports = Counter(_reported_message(headers) for _, headers, _, _ in _read(kafka, begins, ("redrive.failures",)))
-    open_states = "('waiting', 'dead_letter_pending')"
-    waiting = {
-        row["message_id"] for row in loop.spark.sql(f"select message_id from {loop.schema}.messages where state in {open_states}").collect()
-    }
-    deliveries = Counter(headers["redrive-delivery"] for _, headers, _, _ in sent)
-    return Findings(
-        orders=len(orders),
-        lost=sorted(message for message, count in reports.items() if answers[message] + (message in waiting) < count),
-        early=sum(timestamp < int(headers["redrive-due"]) for _, headers, timestamp, _ in sent),
-        twice=sum(count - 1 for count in deliveries.values()),
-        retries=sum(topic == "orders-billing-retry" for topic, _, _, _ in sent),
-        dead=sum(topic == "orders.dlq" for topic, _, _, _ in sent),
-    )
-
-
-def _reported_message(headers: dict[str, str]) -> str:
-    where = "{redrive-original-topic}/{redrive-original-partition}/{redrive-original-offset}".format_map(headers)
-    return headers.get("redrive-message-id") or f"{headers['redrive-consumer-group']}:{where}"
-
-
-def _tell(loop: Loop, findings: Findings, progress: Progress) -> bool:
-    """Prints the three questions and their answers, and what to do next; returns whether nothing went wrong."""
-    screen = console(160)
-    settings = loop.settings
-    clean = not findings.lost and not findings.early and not findings.twice
-    for question, analysis in (
-        ("What was retried, and how often?", "what_was_retried"),
-        ("What is dead, and why?", "what_is_dead"),
-        ("Was anything lost, early or sent twice?", "what_went_wrong"),
-    ):
-        text = (settings.project / "dbt_project" / "analyses" / f"{analysis}.sql").read_text(encoding="utf-8")
-        rows = query(loop.spark, loop.schema, loop.dbt.compiled(text), 100)
-        screen.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
-        print_rows(rows, "table", screen)
-        if analysis == "what_went_wrong":
-            clean = clean and all(int(count) == 0 for what, count in rows.rows if what != "dead without a dead letter")
-    screen.print(_lateness(loop, progress))
-    screen.print(
-        f"\nIn the topics themselves: {findings.orders} orders, {findings.retries} retries, {findings.dead} dead letters; "
-        f"lost {len(findings.lost)}, early {findings.early}, twice {findings.twice}."
-    )
-    kept_as = _dry_run(loop, screen)
-    elsewhere = settings.home != Path.cwd() / ".redrive"
-    home = f" --home {settings.home}" if elsewhere else ""
-    environment = f"REDRIVE_HOME={settings.home} " if elsewhere else ""
-    screen.print(
-        f"""
-[bold]Next[/bold], on the state that is left:
-  uv run redrive sql{home} "select state, count(*) from messages group by state"
-  uv run redrive explain{home} billing:orders/0/0    why it was sent again, or died
-  uv run redrive dlq groups{home}    what died of the same
-  uv run redrive dlq show{home} ID    one of them: its payload, its stack, and whom to ask (`dlq list` has the ids)
-  uv run redrive broker{home}        starts this broker again; then, beside it:
-  uv run redrive run{home}           goes on where the demo stopped (REDRIVE_KAFKA__BOOTSTRAP_SERVERS as it says)
-  uv run redrive dlq redrive{home} --list {kept_as} --reason "fixed"    sends what the dry run showed, by the loop that runs
-  {environment}uv run dbt build            tests and views, on the same tables"""
-    )
-    if not clean:
-        _say.print(f"[red]something was lost, early or sent twice[/red] {' '.join(findings.lost[:20])}")
-    return clean
-
-
-def _lateness(loop: Loop, progress: Progress) -> str:
-    """How late retries were sent, and why."""
-    (row,) = loop.spark.sql(
-        f"select percentile_approx(lateness_ms, array(0.5, 0.99)) as late from {loop.schema}.attempts where lateness_ms is not null"
-    ).collect()
-    if not row["late"] or not progress.tick_ms:
-        return "\nNothing was sent that could have been late."
-    median, most = (f"{ms / 1000:.1f} s" for ms in row["late"])
-    tick = f"{statistics.median(progress.tick_ms) / 1000:.1f} s"
-    return (
-        f"\nSent p50 {median}, p99 {most} after it was due, never before. A tick takes reports in, decides, and sends what is due, in "
-        "this order: what falls due meanwhile is sent with the next. Here, with broker, consumer and loop on one machine, half of the "
-        f"ticks that had something to do took more than {tick}; the first decisions of a process take seconds longer."
-    )
-
-
-def _dry_run(loop: Loop, screen: Console) -> str:
-    """Shows what it would be to send the dead letters of a bug again once it is mended; returns the name that the list is kept by."""
-    dead = DeadLetters(loop.settings)
-    listed = select_deliveries(dead, "redrive", Selection(state="open", error_class="KeyError"), None)
-    wish = Wish("redrive", "the demo", "demo")
-    screen.print("\n[bold]What would be sent again, if the bug behind KeyError were mended?[/bold]  (a dry run: nothing is sent)")
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(loop.settings, loop.seeds, wish, listed, wall_clock()):
-        for place, (name, count) in enumerate(counts):
-            table.add_row("" if place else what, str(count), escape(printable(name)))
-    screen.print(table)
-    return keep(loop.settings.home, listed)
-
-
-def _make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, int]:
-    """Makes the topics that are missing; returns where each partition ends now: what the demo writes comes after that.
-
-    commands: the topic of operators' commands, if any, so that they can be given on the state that the demo leaves.
-    """
-    cluster = Cluster(kafka)
-    names = set(cluster.topic_names())
-    if commands and commands not in names:
-        cluster.create([NewTopic(commands, num_partitions=_PARTITIONS_OF_COMMANDS, replication_factor=1)])
-    there = cluster.describe(set(_TOPICS) & names)
-    ends = cluster.ends(Partition(topic.name, topic.id, number) for topic in there.values() for number in range(topic.partitions))
-    missing = sorted(set(_TOPICS) - there.keys())
-    cluster.create(
-        NewTopic(
-            name,
-            num_partitions=_PARTITIONS,
-            replication_factor=1,
-            # as `redrive check` wants it: room for our headers on the largest record of the original
-            config={"max.message.bytes": str(_LARGEST + (0 if name in ("orders", "redrive.failures") else HEADER_ROOM_BYTES))},
-        )
-        for name in missing
-    )
-    return {
-        **{TopicPartition(partition.topic, partition.number): end for partition, end in ends.items()},
-        **{TopicPartition(name, number): 0 for name in missing for number in range(_PARTITIONS)},
-    }
-
-
-def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Any:
-    """The committed records of topics since the demo began: topic, headers, timestamp in ms, value."""
-    own = {"group.id": "redrive.demo", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = make_client(Consumer, {**kafka, **own}, kafka)
-    partitions = [TopicPartition(where.topic, where.partition, offset) for where, offset in begins.items() if where.topic in topics]
-    consumer.assign(partitions)
-    open_partitions = len(partitions)
-    try:
-        while open_partitions:
-            record = consumer.poll(10)
-            if record is None:
-                raise KafkaException("the topics could not be read back within 10 s")
-            if record.error():
-                open_partitions -= 1
-                continue
-            pairs: Any = record.headers() or []
-            headers = {name: value.decode() for name, value in pairs if name.startswith("redrive-") and value is not None}
-            yield record.topic(), headers, record.timestamp()[1], record.value()
-    finally:
-        consumer.close()
 
 
 def _quiet(home: Path) -> None:

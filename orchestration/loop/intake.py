@@ -21,7 +21,8 @@ from pyspark.sql import functions as F
 from orchestration.kafka.cluster import NO_ID, Cluster, ClusterError, Partition, Topic
 from orchestration.kafka.records import LAST_MILLIS, RECORDS, UnreadError, read_records
 from orchestration.loop.positions import Gap, Range, cut_id, ids_in_force, share
-from orchestration.rules.seeds import Row, topic_matches
+from orchestration.rules.routing import topic_matches
+from orchestration.rules.seeds import Row
 from orchestration.settings import Settings
 from orchestration.tables import synthetic_events
 from orchestration.tables.ledgers import AppendError, Ledgers

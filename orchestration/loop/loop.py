@@ -36,7 +36,8 @@ from orchestration.loop.metrics import Metrics, Turn, error_name
 from orchestration.loop.presence import Presence
 from orchestration.loop.publish import HORIZON, Due, Published, PublishStep, ResultsLostError, Stop, Unrecorded, UnrecordedError, Window
 from orchestration.loop.status import Status, text, write_status
-from orchestration.rules.seeds import SeedError, Seeds, is_source, read_seeds
+from orchestration.rules.routing import is_source
+from orchestration.rules.seeds import SeedError, Seeds, read_seeds
 from orchestration.settings import Settings
 from orchestration.tables import synthetic_events
 from orchestration.tables.catalog import move_tables

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from confluent_kafka.cimpl import NewTopic
@@ -11,18 +10,11 @@ from confluent_kafka.cimpl import NewTopic
 from orchestration.kafka.cluster import Cluster, ClusterError, Topic
 from orchestration.kafka.topics import new_topic, room
 from orchestration.rules.policies import why_not
-from orchestration.rules.seeds import (
-    ERROR_KINDS,
-    KIND_PRECEDENCE,
-    NO_TOPIC,
-    Row,
-    SeedError,
-    Seeds,
-    is_source,
-    read_seeds,
-    topic_from_template,
-    topic_matches,
-)
+from orchestration.rules.routing import speaks_for_all, topic_matches
+from orchestration.rules.seed_rows import Row, Seeds
+from orchestration.rules.seeds import SeedError, read_seeds
+from orchestration.rules.topics_needed import Need, plan_topics
+from orchestration.rules.vocabulary import KIND_PRECEDENCE
 from orchestration.settings import Settings, SettingsError
 
 
@@ -35,23 +27,6 @@ class Finding:
     found: str
     warns: bool = False
     """It works, but probably not as it is meant."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """A destination that a route makes for a topic (and group) that is there."""
-
-    topic: str
-    original: Topic
-    why: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The destinations that are needed, each for one topic that its messages come from; and what can't be known: of what, and why."""
-
-    needs: tuple[Need, ...]
-    unknown: tuple[tuple[str, str], ...]
 
 
 def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()) -> list[Finding]:
@@ -241,120 +216,6 @@ def _loops(seeds: Seeds, needs: Iterable[Need]) -> Iterator[Finding]:
         for source in seeds.rows["sources"]:
             if topic_matches(name, source["topic"]):
                 yield Finding(False, f"topic {name}", f"is read by source {source['source']}: what is sent there would come back ({why})")
-
-
-def plan_topics(
-    settings: Settings, seeds: Seeds, topics: Mapping[str, Topic], read: Mapping[str, Collection[str]], groups: Collection[str]
-) -> Plan:
-    """The destinations of everything that a source speaks for, and what can't be known about them.
-
-    read: the topics that consumer groups have committed offsets of, by group. groups: those that the topics are read by as well, as
-    somebody says: the topics that `speaks_for` tells, but not those that it only allows as any.
-    """
-    needs: dict[tuple[str, str], Need] = {}
-    unknown: dict[str, str] = {}
-    sources = seeds.rows["sources"]
-    for source in sources:
-        for topic in topics.values():
-            # what is adopted stays where it lies, whatever it is
-            if not source["adopt"] and topic_matches(topic.name, source["topic"]):
-                name = f"{topic.name}.dlq"
-                needs[name, topic.name] = Need(name, topic, f"for reports of source {source['source']} that can't be placed")
-        for name in source["speaks_for"].split():
-            if not name.startswith("^") and name not in topics:
-                unknown[f"topic {name}"] = (
-                    f"is missing, and source {source['source']} speaks for it: how many partitions its retries and dead letters need "
-                    "is not known"
-                )
-    for topic in topics.values():
-        if settings.is_internal(topic.name) or is_source(seeds, topic.name):
-            continue
-        speakers = [source for source in sources if _speaks_for(source, topic.name) and not _is_our_destination(seeds, source, topic.name)]
-        told = [source for source in speakers if any(topic_matches(topic.name, one) for one in _told(source))]
-        known = {group for group, its_topics in read.items() if topic.name in its_topics}
-        known |= {source["consumer_group"] for source in told if source["consumer_group"]} | ({*groups} if told else set())
-        for group in sorted(known) if speakers else ():
-            _add(needs, seeds, topic, group)
-        if told and not known:
-            _add(needs, seeds, topic, None)
-            unknown[f"topic {topic.name}"] = (
-                "no consumer group is known to read it (none has committed offsets): topics with {group} in their names were not "
-                "looked for; --group NAME says which"
-            )
-    wanted = {name for name, _ in needs}
-    templates = [(row, column) for row in seeds.rows["routes"] for column in ("retry_topic", "dead_letter_topic")]
-    templates += [(row, "dead_letter_topic") for row in seeds.rows["dead_letter_topics"]]
-    for row, column in templates:
-        if "{kind}" in row[column]:
-            unknown[row[column]] = "the kind of the error is part of the name: such topics are neither looked for nor made"
-    return Plan(tuple(need for need in needs.values() if need.original.name not in wanted), tuple(unknown.items()))
-
-
-def speaks_for_all(pattern: str) -> bool:
-    """Whether a pattern of `speaks_for` allows whatever topic a report names: it tells no topic from another."""
-    return pattern.startswith("^") and all(topic_matches(name, pattern) for name in ("a", "Z", "0", "_", ".-.", "x" * 249))
-
-
-def _told(source: Row) -> list[str]:
-    """What a source speaks for as far as it tells topics from others."""
-    return [pattern for pattern in source["speaks_for"].split() if not speaks_for_all(pattern)]
-
-
-def _speaks_for(source: Row, topic: str) -> bool:
-    return any(topic_matches(topic, pattern) for pattern in source["speaks_for"].split())
-
-
-def _is_our_destination(seeds: Seeds, source: Row, topic: str) -> bool:
-    """Whether a topic is taken for a retry or dead letter topic: as the macro of this name decides it, of any group."""
-    if topic in source["speaks_for"].split():
-        return False
-    templates = {row[column] for row in seeds.rows["routes"] for column in ("retry_topic", "dead_letter_topic")}
-    templates |= {row["dead_letter_topic"] for row in seeds.rows["dead_letter_topics"]}
-    for template in templates - {"{topic}"}:
-        pattern = re.escape(template).replace(r"\{topic\}", "(?P<topic>.+)", 1).replace(r"\{topic\}", "(?P=topic)")
-        pattern = pattern.replace(r"\{group\}", ".+").replace(r"\{kind\}", "[a-z]+")
-        found = re.fullmatch(pattern, topic)
-        if found and ("{topic}" not in template or _speaks_for(source, found["topic"])):
-            return True
-    return False
-
-
-def _add(needs: dict[tuple[str, str], Need], seeds: Seeds, topic: Topic, group: str | None) -> None:
-    templates = [
-        (route[column], what)
-        for route in routes_of(seeds, topic.name, group)
-        for column, what in (("retry_topic", "retries"), ("dead_letter_topic", "dead letters"))
-    ]
-    templates += [
-        (row["dead_letter_topic"], f"dead letters ({row['error_class']})")
-        for row in seeds.rows["dead_letter_topics"]
-        if topic_matches(topic.name, row["topic"]) and row["consumer_group"] in ("*", group)
-    ]
-    for template, what in templates:
-        if "{kind}" in template or template == NO_TOPIC or (group is None and "{group}" in template):
-            continue
-        name = topic_from_template(template, topic.name, group, None)
-        if name != topic.name:
-            whose = "" if group is None else f" for group {group}"
-            needs.setdefault((name, topic.name), Need(name, topic, f"{what} of {topic.name}{whose}"))
-
-
-def routes_of(seeds: Seeds, topic: str, group: str | None) -> list[Row]:
-    """The routes of a topic and group, one for each kind of error."""
-    chosen = (route_for(seeds, topic, group, kind) for kind in ERROR_KINDS)
-    return list({row.line: row for row in chosen if row is not None}.values())
-
-
-def route_for(seeds: Seeds, topic: str, group: str | None, kind: str | None) -> Row | None:
-    """The most specific route that matches, as `routes_ranked` sorts them."""
-
-    def rank(row: Row) -> tuple[int, int, int, str, int]:
-        pattern = row["topic"]
-        by_topic = 2 if pattern == "*" else 1 if pattern.startswith("^") else 0
-        return by_topic, -len(pattern), int(row["consumer_group"] == "*"), pattern, int(row["error_kind"] == "*")
-
-    matching = (row for row in seeds.rows["routes"] if topic_matches(topic, row["topic"]) and row["consumer_group"] in ("*", group))
-    return min((row for row in matching if row["error_kind"] in ("*", kind)), key=rank, default=None)
 
 
 def _catalog(settings: Settings) -> Finding:

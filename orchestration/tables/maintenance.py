@@ -8,10 +8,9 @@ It may run beside the loop, in another process: it rewrites only what no step of
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,15 +18,14 @@ from typing import Final, Literal, TypeVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from rich.table import Table
 
 from orchestration.cli.output import as_json, console, one_line
-from orchestration.clock import literal
 from orchestration.settings import Settings
 from orchestration.tables.catalog import left_behind, missing_tables
-from orchestration.tables.ledgers import APPEND
-from orchestration.tables.rows import collected
+from orchestration.tables.procedures import Rewrite
+from orchestration.tables.procedures import Table as IcebergTable
 from orchestration.tables.spark import schema as schema_of
 from orchestration.tables.spark import start_session
 
@@ -37,8 +35,6 @@ TABLES: Final = ("events", "publish_results", "ticks", "deliveries")
 
 # How `events` is partitioned: by so many batches.
 _EVENTS_PARTITION_BATCHES: Final = 1000
-# Iceberg's own default, where the table has no other.
-_MANIFEST_BYTES: Final = 8 * 1024 * 1024
 # How often a rewrite whose commit met another one is begun anew.
 _ATTEMPTS: Final = 3
 # What an operator has purged, by table: the columns that are emptied. Of `deliveries`, payload_bytes = 0 says that it was done.
@@ -65,14 +61,6 @@ class Settled:
 
     batch: int
     hour: str
-
-
-@dataclass(frozen=True)
-class Rewrite:
-    """Which files of a table may be rewritten, as a condition on rows, and in which order rows are written; empty: as they come."""
-
-    where: str
-    sort_order: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,7 +103,7 @@ def maintain(settings: Settings, spark: SparkSession | None = None, now: datetim
     purged = _purge(spark, schema, settled) if settled else {}
     return MaintenanceReport(
         tuple(
-            _maintain(_Table(spark, f"{schema}.{table}"), table, rewrites(settled).get(table), purged.get(table, 0), settings, now)
+            _maintain(IcebergTable(spark, f"{schema}.{table}"), table, rewrites(settled).get(table), purged.get(table, 0), settings, now)
             for table in TABLES
         )
     )
@@ -236,7 +224,7 @@ def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int 
     emptied: dict[str, int | None] = {}
     for table, where in conditions.items():
         changes = [*(f"{column} = null" for column in _PURGED[table]), *(["payload_bytes = 0"] if table == "deliveries" else [])]
-        emptied[table] = _unless_overtaken(partial(_Table(spark, f"{schema}.{table}").empty, changes, where), "payloads", [])
+        emptied[table] = _unless_overtaken(partial(IcebergTable(spark, f"{schema}.{table}").empty, changes, where), "payloads", [])
         if emptied[table] is None:
             emptied = {"deliveries": None, **emptied}
             break
@@ -244,7 +232,9 @@ def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int 
     return emptied
 
 
-def _maintain(table: _Table, name: str, rewrite: Rewrite | None, purged: int | None, settings: Settings, now: datetime) -> TableReport:
+def _maintain(
+    table: IcebergTable, name: str, rewrite: Rewrite | None, purged: int | None, settings: Settings, now: datetime
+) -> TableReport:
     began = time.monotonic()
     before = table.size()
     left = [] if purged is not None else [f"payloads: other commits came first {_ATTEMPTS} times"]
@@ -297,80 +287,3 @@ def _refusal(error: Exception) -> str | None:
     """The line of an error that says that another commit came first; None for any other error."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if any(conflict in line for conflict in _CONFLICTS)), None)
-
-
-@dataclass(frozen=True)
-class _Size:
-    files: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class _Table:
-    """One table, and Iceberg's procedures for it."""
-
-    spark: SparkSession
-    name: str
-
-    def size(self) -> _Size:
-        """As the last snapshot sums it up: no file is read for it."""
-        row = self.spark.sql(
-            f"""
-            select
-                cast(coalesce(max_by(summary['total-data-files'], committed_at), '0') as bigint) as files,
-                cast(coalesce(max_by(summary['total-files-size'], committed_at), '0') as bigint) as bytes
-            from {self.name}.snapshots
-            """
-        ).collect()[0]
-        return _Size(int(row["files"]), int(row["bytes"]))
-
-    def empty(self, changes: Sequence[str], where: str) -> int:
-        """Changes rows of settled files; returns how many. None to change, no commit."""
-        count = int(self.spark.sql(f"select count(*) as n from {self.name} where {where}").collect()[0]["n"])
-        if count:
-            self.spark.sql(f"update {self.name} set {', '.join(changes)} where {where}")
-        return count
-
-    def rewrite_files(self, rewrite: Rewrite) -> _Size:
-        """Makes one file of five or more small ones of a partition. Nothing to make, no commit."""
-        order = f", strategy => 'sort', sort_order => '{rewrite.sort_order}'" if rewrite.sort_order else ", strategy => 'binpack'"
-        done = self._call("rewrite_data_files", f'where => "{rewrite.where}"{order}')
-        return _Size(int(done["rewritten_data_files_count"]), int(done["rewritten_bytes_count"]))
-
-    def rewrite_manifests(self) -> int:
-        """Gathers the manifests where they are more than twice as many as their size asks for. A run after that finds fewer."""
-        row = self.spark.sql(f"select count(*) as manifests, coalesce(sum(length), 0) as size from {self.name}.manifests").collect()[0]
-        properties = {row["key"]: row["value"] for row in self.spark.sql(f"show tblproperties {self.name}").collect()}
-        target = int(properties.get("commit.manifest.target-size-bytes", _MANIFEST_BYTES))
-        if row["manifests"] <= 2 * math.ceil(row["size"] / target):
-            return 0
-        return int(self._call("rewrite_manifests")["rewritten_manifests_count"])
-
-    def expire(self, older_than: datetime, keep: int) -> int:
-        """Expires old snapshots but the last `keep`, and never the last one that the loop appended: the guard of its appends looks from
-        there on.
-        """
-        listed = self.spark.sql(
-            f"""
-            select snapshot_id, committed_at, summary['{APPEND}'] is not null as is_own from {self.name}.snapshots
-            order by committed_at desc
-            """
-        )
-        snapshots = collected(listed)
-        own = next((row["committed_at"] for row in snapshots if row["is_own"]), None)
-        until = min(older_than, own or older_than)
-        if not any(row["committed_at"] < until for row in snapshots[keep:]):
-            return 0
-        self._call("expire_snapshots", f"older_than => {literal(until)}, retain_last => {keep}, stream_results => true")
-        left = {row["snapshot_id"] for row in self.spark.sql(f"select snapshot_id from {self.name}.snapshots").collect()}
-        return len({row["snapshot_id"] for row in snapshots} - left)
-
-    def remove_orphans(self, older_than: datetime) -> int:
-        """Removes files under the table's directory that no snapshot refers to: what a process that was killed had written."""
-        return len(self._calls("remove_orphan_files", f"older_than => {literal(older_than)}"))
-
-    def _call(self, procedure: str, arguments: str = "") -> Row:
-        return self._calls(procedure, arguments)[0]
-
-    def _calls(self, procedure: str, arguments: str = "") -> list[Row]:
-        return self.spark.sql(f"call system.{procedure}(table => '{self.name}'{', ' if arguments else ''}{arguments})").collect()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import Row
 
-from orchestration.rules.seeds import ERROR_KINDS, KIND_PRECEDENCE, OTHER_KIND_WORDS
+from orchestration.rules.vocabulary import ERROR_KINDS, KIND_PRECEDENCE, OTHER_KIND_WORDS
 from tests.dbt.harness import PROJECT, Home, Report, report, spring_report
 
 NPE = "java.lang.NullPointerException"

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from orchestration.operators.commands import Listed, Wish, records, select_deliveries
-from orchestration.operators.dead_letters import DeadLetters, Selection
+from orchestration.operators.commands import Wish
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import Listed, select_deliveries
+from orchestration.operators.selections import Selection
+from orchestration.operators.sending import records
 from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, Report, Result, order, report
 

@@ -15,7 +15,8 @@ from typer.testing import CliRunner, Result
 
 from orchestration.cli.main import app
 from orchestration.dagster.report import read_report
-from orchestration.operators.dead_letters import DeadLetters, DlqError, Selection
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.selections import DlqError, Selection
 from orchestration.rules.seeds import read_seeds
 from orchestration.tables.query import Rows
 from orchestration.tables.rows import collected

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from orchestration.cli.main import app
 from orchestration.loop.commands import Commands, _Open
-from orchestration.operators.commands import Listed, select_deliveries
-from orchestration.operators.dead_letters import DeadLetters, Selection
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import Listed, select_deliveries
+from orchestration.operators.selections import Selection
 from orchestration.settings import load_settings
 from tests.dbt.harness import PROJECT, Home, report
 from tests.dbt.test_dead_letter_marts import ask, of

@@ -11,7 +11,9 @@ from pyspark.sql import Row
 
 from orchestration.loop.gates import Gates
 from orchestration.loop.publish import Due
-from orchestration.operators.dead_letters import DeadLetters, Selection, facts
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.rendering import facts
+from orchestration.operators.selections import Selection
 from orchestration.rules.explain import told
 from orchestration.settings import load_settings
 from orchestration.tables.query import print_rows, select

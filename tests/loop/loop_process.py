@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 
 import orchestration.loop.loop
 import orchestration.loop.publish
-from orchestration.cli.main import SUPERSEDED_EXIT
+from orchestration.cli.ending import SUPERSEDED_EXIT
 from orchestration.clock import LoopClock, wall_clock
 from orchestration.loop.intake import Intake
 from orchestration.loop.loop import Loop

@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from orchestration.demo.broker import Broker, BrokerError, BrokerSettings, find_java, remembered_port
+from orchestration.demo.broker import Broker, BrokerSettings, remembered_port
+from orchestration.demo.kafka_process import BrokerError, find_java
 
 
 def write(bootstrap: str, topic: str, value: bytes) -> None:

@@ -14,8 +14,11 @@ from typer.testing import CliRunner
 
 from orchestration.cli.main import app
 from orchestration.loop.loop import Loop, commands
-from orchestration.operators.commands import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
-from orchestration.operators.dead_letters import DeadLetters, Selection
+from orchestration.operators.commands import CommandError, Wish
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import Listed, kept, select_deliveries
+from orchestration.operators.selections import Selection
+from orchestration.operators.sending import records, send, write
 from orchestration.rules.check import run_checks
 from orchestration.tables.dbt import Dbt, DbtError
 from tests.loop.harness import Record, Redrive

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestration.kafka.cluster import Topic
-from orchestration.rules.check import _permissions, plan_topics, speaks_for_all
+from orchestration.rules.check import _permissions
+from orchestration.rules.routing import speaks_for_all
 from orchestration.rules.seeds import Row, Seeds
+from orchestration.rules.topics_needed import plan_topics
 from orchestration.settings import Settings, load_settings
 
 SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"

@@ -8,7 +8,7 @@ import pytest
 
 from orchestration.cli import main as cli
 from orchestration.cli.log_lines import JsonLines, LogLines
-from orchestration.operators.dead_letters import DlqError
+from orchestration.operators.selections import DlqError
 from publisher import SettingsError
 from tests.zones import local_zone
 

@@ -10,7 +10,7 @@ import pytest
 
 from examples.produce_orders import traceparent
 from orchestration.demo import demo
-from orchestration.rules.check import route_for
+from orchestration.rules.routing import route_for
 from orchestration.rules.seeds import read_seeds
 
 SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"

@@ -11,9 +11,9 @@ import pytest
 SCRIPT = """
 import logging, sys, threading, time
 from confluent_kafka.admin import AdminClient
-from orchestration.cli import main as cli
+from orchestration.cli import ending
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
-cli._GRACE = 0.2
+ending._GRACE = 0.2
 
 class Loop:
     stopping, sending, superseded_by = threading.Event(), threading.Lock(), SUPERSEDED
@@ -21,7 +21,7 @@ class Loop:
         logging.info("goodbye")
 
 loop = Loop()
-cli.end_on_signals(loop)
+ending.end_on_signals(loop)
 DOING
 """
 

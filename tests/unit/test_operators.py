@@ -13,19 +13,9 @@ from typing import Any
 import pytest
 
 from orchestration.loop.commands import Commands, _Open, issued_key
-from orchestration.operators.commands import (
-    CommandError,
-    Listed,
-    Wish,
-    check_wish,
-    destinations,
-    keep,
-    kept,
-    parse_assume_after,
-    parse_at,
-    parse_rate,
-    records,
-)
+from orchestration.operators.commands import CommandError, Wish, check_wish, parse_assume_after, parse_at, parse_rate
+from orchestration.operators.lists import Listed, destinations, keep, kept
+from orchestration.operators.sending import records
 from orchestration.rules.seeds import Row, Seeds
 from orchestration.settings import Settings, load_settings
 

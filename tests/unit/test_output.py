@@ -17,7 +17,7 @@ from rich.text import Text
 
 from orchestration.cli.log_lines import JsonLines, LogLines
 from orchestration.cli.output import SafeConsole, as_json, hide, one_line, printable
-from orchestration.operators.dead_letters import (
+from orchestration.operators.rendering import (
     dead_letter_table,
     facts,
     group_table,

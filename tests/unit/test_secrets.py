@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from orchestration.cli.main import app
 from orchestration.kafka.cluster import Cluster, ClusterError
 from orchestration.kafka.json_topics import Outlet, OutletError
-from orchestration.operators.commands import CommandError, write
+from orchestration.operators.commands import CommandError
+from orchestration.operators.sending import write
 from orchestration.settings import SettingsError, load_settings, where_set
 from publisher import PublisherSettings, RejectedPropertiesError
 from publisher.clients import Background, make_admin, make_client, make_keeper, make_producer

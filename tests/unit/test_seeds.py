@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestration.rules.seeds import _DEFAULTS, _LINK_PLACEHOLDERS, SeedError, read_seeds, topic_matches
+from orchestration.rules.routing import topic_matches
+from orchestration.rules.seed_columns import DEFAULTS
+from orchestration.rules.seeds import SeedError, read_seeds
+from orchestration.rules.vocabulary import LINK_PLACEHOLDERS
 
 PROJECT_SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 
@@ -216,7 +219,7 @@ def test_a_column_that_the_file_lacks_has_its_default(seeds: Path) -> None:
 def test_dbt_has_the_same_defaults_as_the_files() -> None:
     described = yaml.safe_load((PROJECT_SEEDS.parents[1] / "models" / "_seeds.yml").read_text(encoding="utf-8"))["seeds"]
     defaults = {seed["name"]: seed["config"]["meta"]["defaults"] for seed in described if "meta" in seed["config"]}
-    assert defaults == _DEFAULTS
+    assert defaults == DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -247,6 +250,6 @@ def test_what_a_route_says_for_people(seeds: Path, column: str, value: str, told
 def test_dbt_has_the_same_placeholders_and_columns() -> None:
     macros = PROJECT_SEEDS.parents[1] / "macros"
     made = re.findall(r"^ {8}'(\w+)':", (macros / "marts" / "link_placeholders.sql").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(made) == sorted(_LINK_PLACEHOLDERS)
+    assert sorted(made) == sorted(LINK_PLACEHOLDERS)
     described = re.findall(r"'(\w+)'", (macros / "marts" / "route_descriptions.sql").read_text(encoding="utf-8"))
-    assert set(described) == {column for column, default in _DEFAULTS["routes"].items() if default == ""}
+    assert set(described) == {column for column, default in DEFAULTS["routes"].items() if default == ""}

@@ -351,10 +351,10 @@ def test_a_trust_store_of_javas_own_makes_up_for_a_directory_of_certificates(mon
 
 
 def test_every_setting_says_what_is_allowed() -> None:
-    from orchestration.settings import _allowed
+    from orchestration.settings.problems import allowed
 
     for name in Settings.model_fields:
-        assert "None" not in _allowed(name)
+        assert "None" not in allowed(Settings.model_fields, name)
 
 
 @pytest.mark.parametrize("home", ["/proc/nope", "/proc/nope/deeper"])

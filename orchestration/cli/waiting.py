@@ -1,0 +1,62 @@
+"""`redrive waiting`: messages that wait, and what operators want done with them."""
+
+from __future__ import annotations
+
+import typer
+
+from orchestration.cli.bundles import with_bundles
+from orchestration.cli.giving import Chosen, give, who_asks
+from orchestration.cli.options import (
+    CHOICE,
+    WAITING,
+    Choice,
+    Home,
+    Ids,
+    Limit,
+    Output,
+    Rate,
+    Reason,
+    Ticket,
+    WaitingFilters,
+    Who,
+    settings_of,
+)
+from orchestration.cli.screen import print_found, starting_spark
+
+waiting = typer.Typer(help="Look at messages that wait.", no_args_is_help=True)
+
+
+@waiting.command("list")
+@with_bundles
+def waiting_list(filters: WaitingFilters = WAITING, output: Output = "table", limit: Limit = 50, home: Home = None) -> None:
+    """List messages that will be sent, or whose dead letter will be; the next one first."""
+    from orchestration.operators.rendering import waiting_table
+
+    settings = settings_of(home=home)
+    with starting_spark():
+        dead, selection = filters.filters.selected(settings)
+        rows = dead.waiting(selection, limit)
+    print_found(settings, rows, output, waiting_table, "no message like that waits")
+
+
+def _add_command(name: str, what: str, does: str) -> None:
+    def say(
+        reason: Reason,
+        ids: Ids = None,
+        rate: Rate = None,
+        ticket: Ticket = None,
+        who: Who = None,
+        filters: WaitingFilters = WAITING,
+        choice: Choice = CHOICE,
+        home: Home = None,
+    ) -> None:
+        from orchestration.operators.commands import Wish, parse_rate
+
+        wish = Wish(what, reason, who_asks(who), ticket, rate=None if rate is None else parse_rate(rate))
+        give(home, wish, Chosen(ids, filters.filters, choice))
+
+    waiting.command(name, help=does)(with_bundles(say))
+
+
+_add_command("send-now", "send_now", "Send messages now that wait for a later time, as they are.")
+_add_command("cancel", "cancel", "End messages that wait: nothing more is sent of them.")

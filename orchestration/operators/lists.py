@@ -1,0 +1,215 @@
+"""The list of a command: which deliveries it is about, frozen when it is given, and what it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestration.operators.commands import CommandError, Wish
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.selections import Selection
+from orchestration.rules.routing import is_source, route_for, topic_from_template
+from orchestration.rules.seeds import Seeds
+from orchestration.settings import Settings
+
+MOST = 1_000_000
+"""The longest list of one command. The model command_records knows it, too."""
+
+# A part of a list is at most so large; a record may be a megabyte by default.
+_PART_BYTES = 256 * 1024
+
+# Of what is done with these commands, messages that wait are the object.
+WAITING = ("send_now", "cancel")
+
+BY_RULES = "redrive_rules"
+"""Who gives the commands that the redrive rules ask for."""
+
+_AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One message of a list, by the delivery that the command is about; due_ms: when that was due, epoch milliseconds."""
+
+    message_id: str
+    delivery_id: str
+    due_ms: int
+    original_topic: str | None = None
+    consumer_group: str | None = None
+    error_class: str | None = None
+    error_kind: str | None = None
+    since: datetime | None = None
+    state: str | None = None
+    """Of a list that was selected: `refused` where the report is told again."""
+
+
+# ---------- which deliveries
+
+
+def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Listed]:
+    """The deliveries that a command is about, those that were due first in front: of what is dead or was refused, or of what waits.
+
+    most: only so many of them. Raises CommandError if there are more than a list may have.
+    """
+    if what in WAITING:
+        states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
+        chosen = f"""
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, last_failed_at as since, state
+            from messages where state in {states} and {selection.condition(since_column="last_failed_at")}
+        """
+    else:
+        chosen = f"""
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, dead_at as since, state
+            from stranded_messages where {selection.condition()}
+        """
+    rows = dead.rows(
+        f"""
+        select * except (due_at), unix_millis(due_at) as due_ms from ({chosen})
+        order by due_ms, delivery_id
+        limit {min(most or MOST + 1, MOST + 1):d}
+        """
+    )
+    if len(rows) > MOST:
+        raise CommandError(f"these are more than {MOST:,}: choose fewer, or say --max {MOST}")
+    return [Listed(**row) for row in rows]
+
+
+def triage(dead: DeadLetters) -> list[tuple[Wish, list[Listed]]]:
+    """What the redrive rules want sent again by now, a command for each rule. Of very many the first: the rest is for the next time."""
+    rows = dead.rows(
+        f"""
+        select
+            rule, why, message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since,
+            unix_millis(due_at) as due_ms
+        from dead_letters_to_redrive
+        order by rule, due_ms, delivery_id
+        limit {MOST}
+        """
+    )
+    by_rule: dict[tuple[str, str], list[Listed]] = {}
+    for row in rows:
+        by_rule.setdefault((row.pop("rule"), row.pop("why")), []).append(Listed(**row))
+    return [(Wish("redrive", f"{rule}: {why}", BY_RULES), listed) for (rule, why), listed in by_rule.items()]
+
+
+# ---------- a list that is kept
+
+
+def digest(listed: Sequence[Listed]) -> str:
+    """Tells lists apart: what the closing record says of one."""
+    return digest_of_parts(part_digest(part) for part in parts_of(listed))
+
+
+def keep(home: Path, listed: Sequence[Listed]) -> str:
+    """Writes a list down, so that just this one can be sent later; returns its name."""
+    name = digest(listed)[:12]
+    directory = home / "lists"
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps([one.message_id, one.delivery_id, one.due_ms], ensure_ascii=False) + "\n" for one in listed)
+    return name
+
+
+def kept(home: Path, name: str) -> list[Listed]:
+    """A list that was written down. Raises CommandError if it isn't there, or was changed."""
+    path = home / "lists" / f"{name}.jsonl"
+    if not re.fullmatch(r"[0-9a-f]{12}", name) or not path.exists():
+        raise CommandError(f"--list {name!r}: there is no such list; --dry-run says the name of the one that it shows")
+    try:
+        with path.open(encoding="utf-8") as file:
+            listed = [Listed(*json.loads(line)) for line in file]
+        changed = digest(listed)[:12] != name
+    except (ValueError, TypeError):
+        changed = True
+    if changed:
+        raise CommandError(f"--list {name}: {path} was changed since it was written")
+    return listed
+
+
+# ---------- in parts, as its records have it
+
+
+def parts_of(listed: Sequence[Listed]) -> Iterator[list[Listed]]:
+    part: list[Listed] = []
+    size = 0
+    for one in listed:
+        length = len(one.delivery_id.encode()) + 24
+        if part and size + length > _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += length
+    if part:
+        yield part
+
+
+def part_digest(part: Sequence[Listed]) -> str:
+    return _sha256("\n".join(f"{one.delivery_id} {one.due_ms}" for one in part))
+
+
+def digest_of_parts(parts: Iterable[str]) -> str:
+    return _sha256("\n".join(parts))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ---------- shown before it is done
+
+
+def shown(
+    settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], now: datetime
+) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """What a list is made of: how many, by topic, by class, by age, and where a redrive would go; each the most frequent first."""
+    yield "messages", [(wish.what, len(listed))]
+    yield "topic", Counter(one.original_topic or "-" for one in listed).most_common(20)
+    yield "error", Counter(one.error_class or "-" for one in listed).most_common(20)
+    ages = Counter(_age(one.since, now) for one in listed)
+    yield "age", [(age, ages[age]) for age in (*_AGES, "unknown") if ages[age]]
+    if wish.what == "redrive":
+        yield "would go to", destinations(settings, seeds, listed, wish.to).most_common(20)
+
+
+def _age(since: datetime | None, now: datetime) -> str:
+    if since is None:
+        return "unknown"
+    hours = (now - since.astimezone(UTC)).total_seconds() / 3600
+    return next(age for age, most in _AGES.items() if most is None or hours <= most)
+
+
+def destinations(settings: Settings, seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Counter[str]:
+    """Where the messages of a redrive would go, by today's seeds: how many by topic, or by why they would be refused."""
+    found: Counter[str] = Counter()
+    known: dict[tuple[str | None, ...], str] = {}
+    for one in listed:
+        kind = (one.original_topic, one.consumer_group, one.error_kind, one.state)
+        if kind not in known:
+            known[kind] = _destination(settings, seeds, one, to)
+        found[known[kind]] += 1
+    return found
+
+
+def _destination(settings: Settings, seeds: Seeds, one: Listed, to: str | None) -> str:
+    if one.state == "refused":
+        return "decided anew" if to in (None, "retry") else "refused: --to is for dead letters"
+    if to not in (None, "retry", "original"):
+        return str(to)
+    if one.original_topic is None or is_source(seeds, one.original_topic):
+        return "refused: no original topic is known"
+    topic = one.original_topic
+    if to != "original":
+        route = route_for(seeds, one.original_topic, one.consumer_group, one.error_kind)
+        if route is None:
+            return "refused: no route"
+        if one.consumer_group is not None or "{group}" not in route["retry_topic"]:
+            topic = topic_from_template(route["retry_topic"], one.original_topic, one.consumer_group, one.error_kind)
+    if settings.is_internal(topic):
+        return "refused: an internal topic"
+    return "refused: a source reads it" if is_source(seeds, topic) else topic

@@ -1,0 +1,238 @@
+"""What a user can set, with what follows from it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from orchestration.cli.output import hide
+from orchestration.settings.java import LOGIN, TRUST_STORES, to_java
+from orchestration.settings.problems import problem_of, where_set
+from orchestration.settings.sources import PREFIX, Environment, TomlFile, find_project
+from orchestration.settings.values import AbsolutePath, Count, KafkaProperties, Name, Properties, SettingsError, Size, TopicOrNone
+from publisher import secrets_of
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Read with load_settings, which turns what is wrong into lines a user can act on."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
+
+    home: AbsolutePath = Path(".redrive")
+    """Where the state lives: catalog, warehouse, status, the demo's broker."""
+    project: AbsolutePath = Field(default_factory=find_project)
+    """The directory of dbt_project.yml: the current one if it has one, else the one redrive is installed from."""
+    seeds: AbsolutePath = Field(default_factory=lambda data: data.get("project", Path()) / "dbt_project" / "seeds")
+    """The directory of the seeds: policies, rules, routes, sources."""
+
+    kafka: KafkaProperties = Field(default_factory=Properties, validate_default=False)
+    """Properties for every Kafka client, in librdkafka's spelling."""
+    kafka_java: KafkaProperties = Field(default_factory=Properties, validate_default=False)
+    """Properties for Spark's Kafka client alone, in Java's spelling."""
+
+    instance: Name = "default"
+    """Tells loops apart that share a Kafka cluster; two with the same name fence each other."""
+    transactional_prefix: Name = "redrive"
+    """How transactional ids begin: what the ACL on them must allow."""
+    transactions: bool = True
+    """Whether the brokers have transactions. Without them an older loop is not fenced in Kafka, only told; see docs/configuration.md."""
+    decisions_topic: TopicOrNone = ""
+    """A topic to which each decision is announced, as JSON; see docs/announcements.md. Empty: no announcements."""
+    commands_topic: TopicOrNone = "redrive.commands"
+    """The topic that operators' commands come through; see docs/redrive.md. Empty: none are obeyed. No topic yet: none have come."""
+    gates_topic: TopicOrNone = ""
+    """A topic on which it is told which gates are closed, as JSON by scope; see docs/gates.md. Empty: it is not told."""
+    protected_topics: Annotated[str, StringConstraints(pattern=r"^ *([A-Za-z0-9._-]{1,249}\*?( +|$))*$")] = "redrive.commands"
+    """Topics that no message is sent to, beside this installation's own: another one's. Names, with blanks between; * ends a prefix."""
+    create_topics: bool = False
+    """Whether the loop makes retry and dead letter topics that are missing, each with as many partitions as the original."""
+    create_topics_replication: Annotated[int, Field(ge=-1, le=100)] = -1
+    """The replication factor of topics that redrive makes. -1: the brokers' default."""
+    gate_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """How many messages a second an opened gate lets go of those that it held."""
+    settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30
+    """How long after a group has processed a retry its failure may still be reported; then it counts as recovered."""
+    group: Name = "redrive"
+    """The consumer group whose offsets show how far the intake is. Nothing reads them back."""
+    slots: Annotated[int, Field(ge=1, le=256)] = 2
+    """How many producers publish at the same time."""
+
+    intake_max_rows: Count = 50_000
+    """Rows taken in within one tick, all sources together: bounds the memory and the length of a tick. As many are issued of commands."""
+    intake_max_bytes: Size = 64 * 1024 * 1024
+    """Bytes taken in within one tick: an estimate, by the mean size of the records taken in before."""
+    publish_max_rows: Count = 200_000
+    """Rows sent within one tick."""
+    publish_max_bytes: Size = 256 * 1024 * 1024
+    """Bytes of keys, values and headers sent within one tick: an estimate."""
+
+    error_stack_bytes: Annotated[int, Field(ge=256, le=65_536)] = 8192
+    """How much of a stack trace is kept with a dead letter, and goes along with it where its route says so, in bytes of UTF-8."""
+
+    idle_for_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
+    """How long nothing must have come, with nothing waiting, before `run --until-idle` ends."""
+    poll_seconds: Annotated[float, Field(ge=0.01, le=60)] = 0.5
+    """How often Kafka is asked for new records while nothing is due. Each time is one small request."""
+
+    maintenance_snapshot_minutes: Annotated[int, Field(ge=1, le=525_600)] = 60
+    """Snapshots older than this are expired by `redrive maintain`: longer than any statement takes that reads the tables."""
+    maintenance_snapshots: Count = 20
+    """How many of the last snapshots are kept, whatever their age."""
+    maintenance_orphan_days: Annotated[int, Field(ge=2, le=3650)] = 3
+    """Files that nothing refers to are removed when they are older: longer than any commit takes."""
+
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    """Port on which the loop answers Prometheus; 0: none. See docs/metrics.md."""
+    metrics_address: str = "0.0.0.0"
+    """Where that port is: on all interfaces, as who scrapes is elsewhere. 127.0.0.1 for this machine alone."""
+    metrics_waiting_seconds: Annotated[float, Field(ge=1, le=86_400)] = 60
+    """How often the messages that wait are counted."""
+    metrics_max_series: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """How many topics and error classes a metric tells apart; the others are counted as `other`."""
+
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def internal_topics(self) -> tuple[str, ...]:
+        """What no message is sent to, beside topics that begin with an underscore: names, of which * may end one for all that begin so."""
+        own = (self.commands_topic, self.decisions_topic, self.gates_topic)
+        return tuple(dict.fromkeys((*filter(None, own), *self.protected_topics.split())))
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether no message is sent to a topic, whoever asks for it: as the macro is_internal_topic decides it."""
+        return topic.startswith("_") or any(
+            topic.startswith(name[:-1]) if name.endswith("*") else topic == name for name in self.internal_topics
+        )
+
+    @property
+    def catalog(self) -> Path:
+        """The SQLite file of the Iceberg catalog."""
+        return self.home / "catalog.db"
+
+    @property
+    def warehouse(self) -> Path:
+        """The directory of the tables' files."""
+        return self.home / "warehouse"
+
+    @property
+    def status_file(self) -> Path:
+        """What the loop tells about itself, for `redrive status`."""
+        return self.home / "status.json"
+
+    @property
+    def project_digest(self) -> Path:
+        """Which version of the project made the tables and views."""
+        return self.home / "project.digest"
+
+    @property
+    def broker_directory(self) -> Path:
+        """The state of the demo's broker."""
+        return self.home / "broker"
+
+    def make_home(self) -> Path:
+        """Makes the directory of the state where there is none, for the loop and whatever else writes; returns it. Raises SettingsError."""
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"can't be made: {error.strerror}"
+        else:
+            if os.access(self.home, os.W_OK | os.X_OK):
+                return self.home
+            reason = "can't be written to by this user"
+        raise SettingsError([f"home is {self.home}, which {reason}. --home or REDRIVE_HOME names the directory of the state"])
+
+    @property
+    def dbt_environment(self) -> dict[str, str]:
+        """What must be in the environment before dbt or Spark reads the project's files, wherever it was set."""
+        return {
+            "REDRIVE_HOME": str(self.home),
+            "REDRIVE_SEEDS": str(self.seeds),
+            "REDRIVE_INTERNAL_TOPICS": " ".join(self.internal_topics),
+            "REDRIVE_ERROR_STACK_BYTES": str(self.error_stack_bytes),
+        }
+
+    @field_validator("project")
+    @classmethod
+    def _has_a_project(cls, path: Path) -> Path:
+        if not (path / "dbt_project.yml").is_file():
+            raise ValueError(f"must be the directory of redrive's dbt_project.yml; {path} has none")
+        return path
+
+    @field_validator("seeds")
+    @classmethod
+    def _is_a_directory(cls, path: Path) -> Path:
+        if not path.is_dir():
+            raise ValueError(f"must be a directory with the seed files; {path} is none")
+        return path
+
+    @field_validator("home")
+    @classmethod
+    def _is_no_file(cls, path: Path) -> Path:
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"must be a directory; {path} is a file")
+        return path
+
+    @property
+    def kafka_properties(self) -> Properties:
+        """For confluent-kafka (librdkafka), as they were set: producers, consumers, admin clients.
+
+        What the library itself would print to standard error, between a command's own lines, is off unless somebody sets `log_level`.
+        """
+        return Properties({"log_level": "0", **self.kafka})
+
+    def require_brokers(self) -> None:
+        """Raises SettingsError where nobody has said where Kafka is: whatever else a command does first would be for nothing."""
+        if not self.kafka.get("bootstrap.servers"):
+            raise SettingsError(
+                ["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"]
+            )
+
+    @property
+    def kafka_java_properties(self) -> Properties:
+        """For Spark's Kafka client (Java): derived from ``kafka``, overlaid with ``kafka_java``.
+
+        Without the prefix ``kafka.`` that Spark's options have. Raises SettingsError for a certificate or a key that
+        Java can't read.
+        """
+        if (jaas := self.kafka_java.get("sasl.jaas.config")) is not None and not LOGIN.fullmatch(jaas):
+            # Java would say which part it can't read, and so quote it
+            raise SettingsError(
+                [f'{where_set("sasl.jaas.config")}: must be a login module, a flag, options and a semicolon: MODULE required name="value";']
+            )
+        # where Java's own trust store is named, librdkafka's needn't be one that Java can read
+        own = {"ssl.ca.location", "ssl.ca.pem"} if self.kafka_java.keys() & TRUST_STORES else set()
+        return Properties({**to_java({name: value for name, value in self.kafka.items() if name not in own}), **self.kafka_java})
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, Environment(settings_cls), TomlFile(settings_cls)
+
+
+def load_settings(**changes: object) -> Settings:
+    """Reads the settings. ``changes``, a command's options, come before everything; None is an option not given.
+
+    Raises SettingsError, with all problems at once.
+    """
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    try:
+        settings = Settings(**given)
+        hide({*secrets_of(settings.kafka), *secrets_of(settings.kafka_java)})
+        return settings
+    except ValidationError as error:
+        # `default_factory_not_called`: a default that follows from a setting that is wrong itself
+        details = [item for item in error.errors(include_url=False) if item["type"] != "default_factory_not_called"]
+        problems = [problem_of(Settings.model_fields, detail, given) for detail in details]
+    # Raised here, not in the handler: the chain of causes would print what pydantic knows about the values.
+    raise SettingsError(problems)

@@ -1,0 +1,119 @@
+"""Where settings are read from: the environment over ``redrive.toml``."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import PydanticBaseSettingsSource
+
+from orchestration.settings.values import SettingsError
+
+PREFIX: Final = "REDRIVE_"
+CONFIG_VARIABLE: Final = "REDRIVE_CONFIG"
+_CONFIG_FILE: Final = "redrive.toml"
+TABLES: Final = ("kafka", "kafka_java")
+_PATHS: Final = ("home", "project", "seeds")
+
+# What the SQL reads beside the settings themselves: left in the environment by dbt_environment.
+_FOR_SQL: Final = {"REDRIVE_INTERNAL_TOPICS"}
+
+# The few properties of librdkafka that are not spelled with dots: the environment can't tell them from the rest.
+_WITH_UNDERSCORES: Final = {"log_level"}
+
+
+def find_project() -> Path:
+    here = Path.cwd()
+    return here if (here / "dbt_project.yml").is_file() else Path(__file__).resolve().parents[2]
+
+
+class _Source(PydanticBaseSettingsSource):
+    """The part of pydantic's interface that a source of whole dictionaries does not need."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        raise NotImplementedError
+
+
+class Environment(_Source):
+    """Settings by field; a variable nobody knows stays under its own name, and is refused with all other extras."""
+
+    def __call__(self) -> dict[str, Any]:
+        found: dict[str, Any] = {table: {} for table in TABLES}
+        dbt_variables = _dbt_variables()
+        for variable, value in os.environ.items():
+            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or not value:
+                continue
+            name, separator, rest = variable.removeprefix(PREFIX).partition("__")
+            field = name.lower()
+            if field in TABLES and rest:
+                found[field][property_name(rest)] = value
+            elif field in self.settings_cls.model_fields and field not in TABLES and name.isupper() and not separator:
+                found[field] = value
+            elif variable not in dbt_variables and variable not in _FOR_SQL:
+                found[variable] = value
+        return {name: value for name, value in found.items() if value}
+
+
+class TomlFile(_Source):
+    def __call__(self) -> dict[str, Any]:
+        path, content = read_config()
+        for table in TABLES:
+            if isinstance(content.get(table), dict):
+                # Dotted names without quotes are tables within tables in TOML: read as what was meant.
+                content[table] = dict(flattened(content[table]))
+        for name in _PATHS:
+            if isinstance(content.get(name), str):
+                content[name] = path.absolute().parent / Path(content[name]).expanduser()
+        return content
+
+
+def _dbt_variables() -> set[str]:
+    """The variables that the project's own files read: they are known, though not here."""
+    _, content = read_config()
+    project = Path(os.environ.get(f"{PREFIX}PROJECT") or content.get("project") or find_project())
+    found: set[str] = set()
+    for name in ("profiles.yml", "dbt_project.yml"):
+        if (path := project / name).is_file():
+            found.update(re.findall(rf"env_var\(\s*['\"]({PREFIX}\w+)", path.read_text(encoding="utf-8")))
+    return found
+
+
+def config_path() -> Path:
+    return Path(os.environ.get(CONFIG_VARIABLE) or _CONFIG_FILE).expanduser()
+
+
+def read_config() -> tuple[Path, dict[str, Any]]:
+    path = config_path()
+    try:
+        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not os.environ.get(CONFIG_VARIABLE):
+            return path, {}
+        reason = "there is no such file"
+    except OSError as error:
+        reason = f"it can't be read: {error.strerror}"
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8 text"
+    except tomllib.TOMLDecodeError as error:
+        # says where, and never what stands there
+        reason = f"it is not valid TOML: {error}"
+    where = f"{CONFIG_VARIABLE} names {path}" if os.environ.get(CONFIG_VARIABLE) else str(path)
+    raise SettingsError([f"{where}: {reason}"])
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def property_name(rest: str) -> str:
+    name = rest.lower()
+    return name if name in _WITH_UNDERSCORES else name.replace("_", ".")
