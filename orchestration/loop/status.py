@@ -27,6 +27,9 @@ class Status:
     step_ms: dict[str, int] = field(default_factory=dict)
     lateness_ms: tuple[int, int] | None = None
     trouble: dict[str, str] = field(default_factory=dict)
+    """For people: what doesn't work, and why."""
+    health: list[dict[str, str | None]] = field(default_factory=list)
+    """The same for programs: kind, name, why and Kafka's name of the error of each (health.py, Entry)."""
 
 
 def write_status(path: Path, status: Status) -> None:
