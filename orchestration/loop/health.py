@@ -96,13 +96,19 @@ class Pause:
         return Pause(reason, now + self.longer, self.longer)
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True)
+class Entry:
     """One line of what is shown: the part, why it doesn't work, and Kafka's name of the error."""
 
     kind: Kind
     name: str
     why: str
-    error: str | None
+    error: str | None = None
+
+    @property
+    def what(self) -> str:
+        """The part, for people."""
+        return str(Part(self.kind, self.name))
 
 
 class Health(Mapping[Part, Pause]):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from orchestration.clock import LoopClock
-from orchestration.loop.health import KAFKA, Health, Part
+from orchestration.loop.health import KAFKA, Health
 from orchestration.loop.intake import Intake
 from orchestration.loop.metric_names import NONE, Labels
 from orchestration.loop.metrics import Turn
@@ -37,7 +37,7 @@ def log_tick(number: int, tick: Tick) -> None:
 
 def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], int]) -> str:
     """Why the loop isn't idle, in a line. waiting: asks the tables how many deliveries are open."""
-    reasons = [f"{Part(entry.kind, entry.name)}: {entry.why}" for entry in health.entries(window.paused)]
+    reasons = [f"{entry.what}: {entry.why}" for entry in health.entries(window.paused)]
     if window.undecided:
         reasons.append(f"{window.undecided} inputs are not decided")
     try:
@@ -69,8 +69,8 @@ def status_of(said: str, state: LoopState, tick: Tick, batch: int, health: Healt
         counts=dict(tick.counts),
         step_ms=dict(tick.step_ms),
         lateness_ms=tick.lateness_ms,
-        trouble={str(Part(entry.kind, entry.name)): entry.why for entry in entries},
-        health=[entry._asdict() for entry in entries],
+        trouble={entry.what: entry.why for entry in entries},
+        health=tuple(entries),
     )
 
 

@@ -17,7 +17,7 @@ from orchestration.clock import literal, moment_of
 from orchestration.loop.due import Due, Waiting, due_in, hours_in, in_windows, of_batches, with_payloads_in
 from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.tables.rows import collected, iterated
-from orchestration.tables.spark import in_short
+from orchestration.tables.spark import in_short, java_errors
 from publisher import READY, RESULTS, PublisherSettings, publish
 from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, STOPPED, SUPERSEDED_CODE, UNKNOWN
 from publisher.publishing import epoch_ms
@@ -39,7 +39,7 @@ _STACK_BYTES = 8_192
 # So many results are written by one task, into one file for each hour that they were due in.
 _SMALL = 100_000
 
-# What Spark says when rows that it kept are gone.
+# What Spark calls the error when rows that it kept are gone.
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 # How finely lateness is told.
@@ -197,7 +197,7 @@ class PublishStep:
             unrecorded.results.unpersist()
             raise
         except Exception as error:
-            if _LOST in f"{error} {error.__cause__}":
+            if any(one.condition == _LOST for one in java_errors(error.__cause__ or error)):
                 raise ResultsLostError(f"what became of {unrecorded.published.sent} sends is lost, they are sent again") from error
             raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {in_short(error)}") from error
         unrecorded.results.unpersist()

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from orchestration.loop.health import Entry
+
 
 @dataclass(frozen=True)
 class Status:
@@ -28,8 +30,8 @@ class Status:
     lateness_ms: tuple[int, int] | None = None
     trouble: dict[str, str] = field(default_factory=dict)
     """For people: what doesn't work, and why."""
-    health: list[dict[str, str | None]] = field(default_factory=list)
-    """The same for programs: kind, name, why and Kafka's name of the error of each (health.py, Entry)."""
+    health: tuple[Entry, ...] = ()
+    """The same for programs."""
 
 
 def write_status(path: Path, status: Status) -> None:
@@ -42,7 +44,8 @@ def write_status(path: Path, status: Status) -> None:
 def read_status(path: Path) -> Status | None:
     """The last status; None where no loop has run yet."""
     try:
-        return Status(**json.loads(path.read_text(encoding="utf-8")))
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return Status(**{**said, "health": tuple(Entry(**entry) for entry in said.get("health", ()))})
     except FileNotFoundError:
         return None
 
