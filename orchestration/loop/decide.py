@@ -33,13 +33,13 @@ class Decide:
     stopping: threading.Event
     cold: bool = True
 
-    def run(self, state: LoopState, now: datetime) -> StepResult:
-        """Decides all that is undecided."""
+    def run(self, state: LoopState, now: datetime, upto: int | None = None) -> StepResult:
+        """Decides all that is undecided; upto: no later batch than this one."""
         if state.window.undecided == 0 or not self.health.may(FOLD) or self.health.unsure:
             return StepResult(state)
-        return self.run_upto(state, self.undecided.stored.ledgers.batch)
+        return self.fold(state, self.undecided.stored.ledgers.batch if upto is None else upto)
 
-    def run_upto(self, state: LoopState, upto: int) -> StepResult:
+    def fold(self, state: LoopState, upto: int) -> StepResult:
         """Decides what is in the ledgers up to a batch, by as many folds as it takes: one ends before a second batch about its messages."""
         report = StepReport(state)
         began = time.monotonic()

@@ -47,7 +47,8 @@ class IntakeStep:
         everything = self.intake.available(began)
         report.recovered(KAFKA)
         # what is counted already in this tick is not counted again
-        report.count("begun", self.intake.begun - report.state.counts.get("begun", 0))
+        if begun := self.intake.begun - report.state.counts.get("begun", 0):
+            report.count("begun", begun)
         if self.intake.unanswered:
             where = ", ".join(self.intake.unanswered)
             report.failed(PARTITIONS, Reason(f"no answer from {where}: what is reported there is not read yet"))

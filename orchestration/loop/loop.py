@@ -104,7 +104,7 @@ class Loop:
         self._send_first()
         if left and not self.stopping.is_set():
             # by the rules that are in the tables; what has come since is decided by those that are loaded now
-            self._apply(replace(self.steps.decide.run_upto(self.state, upto), counts={}, step_ms={}))
+            self._apply(replace(self.steps.decide.run(self.state, self.clock.now(), upto), counts={}, step_ms={}))
             self.state = self.steps.recovery.find_undecided(self.state)
         if not self.stopping.is_set():
             self.rules.load()
@@ -263,7 +263,7 @@ class Loop:
             if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
                 if self.steps.decide.cold and not tick.did_something and self.health.may(FOLD) and self.health.may(LEDGERS):
                     # of nothing, while there is nothing to do: the first one takes some seconds more than the others
-                    self._apply(replace(self.steps.decide.run_upto(self.state, self.ledgers.batch), counts={}, step_ms={}))
+                    self._apply(replace(self.steps.decide.fold(self.state, self.ledgers.batch), counts={}, step_ms={}))
                 self.stopping.wait(self._pause())
         self.close()
         return idle

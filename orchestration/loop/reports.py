@@ -18,8 +18,7 @@ from orchestration.loop.steps import Tick
 from orchestration.loop.window import SendWindow
 from orchestration.tables.spark import in_short
 
-# Under this name, people look for the lines of the loop.
-log = logging.getLogger("orchestration.loop.loop")
+log = logging.getLogger(__name__)
 
 
 def rows_of(tick: Tick) -> str:

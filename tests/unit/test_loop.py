@@ -124,7 +124,7 @@ class Deciding:
         self.state, self.tick = replace(state, window=state.window.awaiting(2, NOW)), Tick()
 
     def decide(self) -> StepResult:
-        result = self.step.run_upto(self.state, 5)
+        result = self.step.fold(self.state, 5)
         self.state, self.tick = reduce(self.state, self.tick, result, self.health)
         if result.failure is not None:
             self.state = self.recovery.after(self.state, result.failure)
