@@ -11,6 +11,7 @@ from orchestration.loop.consumer_progress import Consumers, Place
 from orchestration.tables.rows import collected
 
 
+# one statement, which is why it is longer than a screen
 def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: int, canary: int) -> list[Row]:
     """What became of the canaries of a command that are decided. One that was on its way already says nothing."""
     rows = spark.sql(
