@@ -19,8 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.wheel import fill_wheel
 from orchestration.kafka.cluster import Cluster
+from orchestration.loop.due import Due
 from orchestration.loop.loop import Loop
-from orchestration.loop.publish import Due
 from orchestration.settings import load_settings
 from publisher import make_client
 

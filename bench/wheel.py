@@ -105,5 +105,4 @@ def settle(loop: Loop) -> None:
 
 def look_again(loop: Loop, since: datetime) -> None:
     """Makes the loop look at what became due since a moment that it may have looked at."""
-    loop.floor = min(loop.floor, since)
-    loop.look_now()
+    loop.look_now(since)

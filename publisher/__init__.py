@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from publisher.clients import fatal_as_kafka_exception, kafka_error, make_client
-    from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, READY, RESULTS, STOPPED, SUPERSEDED, UNKNOWN, superseded_by
+    from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, READY, RESULTS, STOPPED, SUPERSEDED_CODE, UNKNOWN
     from publisher.errors import RejectedPropertiesError, SessionLostError, SettingsError, SupersededError, error_kinds_from_rows
     from publisher.generation import refuse_superseded, take_charge
     from publisher.publishing import epoch_ms, publish
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from publisher.settings import PublisherSettings
 
 __all__ = [
-    "DELIVERED", "FAILED", "MASK", "MISSING_TOPIC", "READY", "RESULTS", "STOPPED", "SUPERSEDED", "UNKNOWN", "PublisherSettings",
+    "DELIVERED", "FAILED", "MASK", "MISSING_TOPIC", "READY", "RESULTS", "STOPPED", "SUPERSEDED_CODE", "UNKNOWN", "PublisherSettings",
     "RejectedPropertiesError", "SecretText", "SessionLostError", "SettingsError", "SupersededError", "epoch_ms", "error_kinds_from_rows",
     "fatal_as_kafka_exception", "is_secret", "kafka_error", "make_client", "masked", "publish", "redact", "refuse_superseded", "secrets_of",
-    "superseded_by", "take_charge",
+    "take_charge",
 ]  # fmt: skip
 
 _NAMES = {
     "clients": "fatal_as_kafka_exception kafka_error make_client",
-    "contract": "DELIVERED FAILED MISSING_TOPIC READY RESULTS STOPPED SUPERSEDED UNKNOWN superseded_by",
+    "contract": "DELIVERED FAILED MISSING_TOPIC READY RESULTS STOPPED SUPERSEDED_CODE UNKNOWN",
     "errors": "RejectedPropertiesError SessionLostError SettingsError SupersededError error_kinds_from_rows",
     "generation": "refuse_superseded take_charge",
     "publishing": "epoch_ms publish",

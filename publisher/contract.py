@@ -4,7 +4,6 @@
 row per send, without the columns that the ledger itself adds (batch, generation, recorded_at). Timestamps are UTC with whole milliseconds.
 """
 
-import re
 from typing import Final
 
 import pyarrow as pa
@@ -99,9 +98,3 @@ MISSING_TOPIC: Final = frozenset({3, -188})
 def superseded_message(generation: int, by: int) -> str:
     """The error message of a takeover."""
     return f"generation {by} has taken over from generation {generation}"
-
-
-def superseded_by(message: str) -> int | None:
-    """The generation that has taken over, from the message of an error `SUPERSEDED`."""
-    found = re.search(r"generation (\d+) has taken over", message)
-    return int(found[1]) if found else None

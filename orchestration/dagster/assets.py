@@ -7,6 +7,7 @@ import dagster as dg
 
 from orchestration.dagster.graph import WRITTEN_BY_A_TICK, Graph
 from orchestration.dagster.resource import Redrive, forwarded, told
+from orchestration.loop.health import Entry
 
 if TYPE_CHECKING:
     from orchestration.loop.loop import Tick
@@ -60,7 +61,7 @@ def tick_asset(graph: Graph) -> dg.AssetsDefinition:
             if set(selected) & set(WRITTEN_BY_A_TICK):
                 with redrive.started(redrive.new_loop(take_over=config.take_over)) as loop:
                     written = what_a_tick_wrote(loop.tick())
-                trouble = what_hinders(redrive.trouble())
+                trouble = what_hinders(redrive.health())
                 # what was done is told, also if the rest could not be
                 for name in written if trouble else written.keys() - set(selected):
                     if written[name]["rows"]:
@@ -90,9 +91,9 @@ def what_a_tick_wrote(tick: "Tick") -> dict[str, Mapping[str, float]]:
     }
 
 
-def what_hinders(trouble: Mapping[str, str]) -> str:
+def what_hinders(health: Iterable[Entry]) -> str:
     """Why the loop can't do all of its work; empty if it can. A destination that takes nothing is no reason: its messages wait."""
-    return "\n".join(f"{what}: {why}" for what, why in trouble.items() if not what.startswith("destination "))
+    return "\n".join(f"{entry.what}: {entry.why}" for entry in health if entry.kind != "destination")
 
 
 def marts_asset(graph: Graph) -> dg.AssetsDefinition:

@@ -32,7 +32,7 @@ GAPS_FAIL_FOR = timedelta(days=7)
 
 
 # What the loop calls it when something is not read.
-UNREAD = ("source ", "partitions", "kafka")
+UNREAD = ("source", "partitions", "kafka")
 
 
 def _minutes(span: timedelta) -> str:
@@ -255,7 +255,7 @@ def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResu
 )
 def every_source_is_read(redrive: Redrive) -> dg.AssetCheckResult:
     status = read_status(redrive.settings.status_file)
-    unread = {what: why for what, why in status.trouble.items() if what.startswith(UNREAD)} if status else {}
+    unread = {entry.what: entry.why for entry in status.health if entry.kind in UNREAD} if status else {}
     return dg.AssetCheckResult(passed=not unread, metadata={"unread": len(unread), **unread})
 
 

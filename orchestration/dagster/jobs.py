@@ -60,7 +60,7 @@ def turn(context: dg.OpExecutionContext, config: ShiftConfig, redrive: Redrive) 
             finally:
                 loop.stopping.set()
         turning.result()
-    if trouble := what_hinders(redrive.trouble()):
+    if trouble := what_hinders(redrive.health()):
         raise dg.Failure(trouble, allow_retries=False)
 
 

@@ -13,6 +13,7 @@ from pydantic import PrivateAttr
 
 from orchestration.cli.output import one_line, printable, redacted
 from orchestration.errors import is_ours
+from orchestration.loop.health import Entry
 from orchestration.loop.status import is_alive, read_status
 from orchestration.settings import Settings, load_settings
 
@@ -103,10 +104,10 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         finally:
             loop.close()
 
-    def trouble(self) -> dict[str, str]:
+    def health(self) -> tuple[Entry, ...]:
         """What the loop says doesn't work, and why."""
         status = read_status(self.settings.status_file)
-        return status.trouble if status else {}
+        return status.health if status else ()
 
     def _require_no_other_loop(self) -> None:
         status = read_status(self.settings.status_file)

@@ -42,7 +42,11 @@ NO_ID = "name:"
 
 
 class ClusterError(Exception):
-    """Kafka did not answer, or refused to: the loop waits and asks again."""
+    """Kafka did not answer, or refused to: the loop waits and asks again. name: Kafka's name of the error, such as `_TRANSPORT`."""
+
+    def __init__(self, message: str, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 @dataclass(frozen=True)
@@ -268,7 +272,7 @@ class Cluster:
         why = redact(reason.str(), self._kafka)
         if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (address := self._wants_tls()):
             why = f"{address} asks for TLS: set security.protocol to ssl or sasl_ssl"
-        return ClusterError(f"Kafka did not {what}: {why} ({reason.name()})")
+        return ClusterError(f"Kafka did not {what}: {why} ({reason.name()})", reason.name())
 
     def _wants_tls(self) -> str | None:
         """The first of the addresses, where it answers in TLS and is spoken to without: librdkafka sees no more than that it hangs up."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from orchestration.kafka.cluster import Cluster, ClusterError
@@ -42,8 +42,16 @@ class Place(NamedTuple):
     partition: int
 
 
+class Awaited(NamedTuple):
+    """A place that something was sent to and that isn't settled: the offset after the last send, and how far it is settled."""
+
+    place: Place
+    sent: int
+    settled: int
+
+
 @dataclass
-class _Awaited:
+class _Watched:
     """What is known of one place: the offset after our last send, and how far it is settled.
 
     origins: the original topics of what was sent there, None where that is not known. committed: what the group has committed, None where
@@ -71,10 +79,11 @@ class _Awaited:
 
 
 class Unanswered(NamedTuple):
-    """A group that can't be asked: why, and until when it is left alone."""
+    """A group that can't be asked: why, until when it is left alone, and Kafka's name of the error."""
 
     why: str
     until: datetime
+    error: str | None = None
 
 
 @dataclass
@@ -90,14 +99,14 @@ class Consumers:
     settle: timedelta
     looked: int
     unanswered: dict[str, Unanswered] = field(default_factory=dict)
-    _awaited: dict[Place, _Awaited] = field(default_factory=dict)
+    _awaited: dict[Place, _Watched] = field(default_factory=dict)
     _last_look: datetime | None = None
     _next_look: datetime | None = None
 
-    def remember(self, rows: Iterable[Row]) -> None:
-        """Goes on with what the last row of `ticks` says is awaited."""
-        for row in rows:
-            self._awaited[Place(row["consumer_group"], row["topic"], row["partition"])] = _Awaited(row["sent"], row["settled"])
+    def remember(self, awaited: Iterable[Awaited]) -> None:
+        """Goes on with what the state says is awaited."""
+        for place, sent, settled in awaited:
+            self._awaited[place] = _Watched(sent, settled)
 
     def look(self, now: datetime, batch: int, *, complete: Completeness) -> dict[Place, int]:
         """Asks the groups, if it is time. Returns the places of which more is settled than before, and up to which offset.
@@ -127,7 +136,7 @@ class Consumers:
             try:
                 committed = self.cluster.committed(group, [(place.topic, place.partition) for place in places])
             except ClusterError as error:
-                self.unanswered[group] = Unanswered(str(error), now + timedelta(seconds=_LEFT_ALONE))
+                self.unanswered[group] = Unanswered(str(error), now + timedelta(seconds=_LEFT_ALONE), error.name)
                 break
             self.unanswered.pop(group, None)
             for place in places:
@@ -149,9 +158,9 @@ class Consumers:
             return self._last_look is not None and self._last_look >= since
         return awaited.asked is not None and awaited.asked >= since and awaited.committed is None
 
-    def state(self) -> list[tuple[str, str, int, int, int]]:
-        """What is awaited, as a row of `ticks` keeps it."""
-        return [(*place, awaited.sent, awaited.settled) for place, awaited in sorted(self._awaited.items())]
+    def state(self) -> list[Awaited]:
+        """What is awaited, as the state keeps it."""
+        return [Awaited(place, watched.sent, watched.settled) for place, watched in sorted(self._awaited.items())]
 
     def _saw(self, place: Place, committed: int | None, now: datetime) -> None:
         awaited = self._awaited[place]
@@ -198,7 +207,7 @@ class Consumers:
         ).collect()
         for row in sent:
             place = Place(row["consumer_group"], row["topic"], row["partition"])
-            awaited = self._awaited.setdefault(place, _Awaited(row["sent"], origins=frozenset()))
+            awaited = self._awaited.setdefault(place, _Watched(row["sent"], origins=frozenset()))
             awaited.origins = None if awaited.origins is None else awaited.origins | set(row["origins"])
             # a topic that was created again begins anew
             awaited.sent, awaited.quiet_since = int(row["sent"]), None

@@ -4,12 +4,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from orchestration.kafka.cluster import Partition
 
-# What the positions hold beside those of partitions, and may have any text in its name.
-_NO_PARTITIONS = ("source:", "command:")
+
+@dataclass(frozen=True)
+class SourceOffsets:
+    """How far the sources are read. next: the next offset of each partition (`Partition.key`). started: the sources that were begun."""
+
+    next: Mapping[str, int] = field(default_factory=dict)
+    started: frozenset[str] = frozenset()
+
+    def of(self, partition: Partition) -> int:
+        """The next offset of a partition; 0 where it has none."""
+        return self.next.get(partition.key, 0)
+
+    def has(self, partition: Partition) -> bool:
+        """Whether it is decided where reading a partition begins."""
+        return partition.key in self.next
+
+    def moved(self, offsets: Mapping[Partition, int]) -> SourceOffsets:
+        """With other next offsets of some partitions."""
+        return replace(self, next={**self.next, **{partition.key: offset for partition, offset in offsets.items()}})
+
+    def begun(self, source: str) -> SourceOffsets:
+        """After a source was begun."""
+        return replace(self, started=self.started | {source})
+
+    def raised(self, other: SourceOffsets) -> SourceOffsets:
+        """The higher next offset of each partition, of these and others."""
+        higher = {key: max(offset, self.next.get(key, 0)) for key, offset in other.next.items()}
+        return SourceOffsets({**self.next, **higher}, self.started | other.started)
 
 
 @dataclass(frozen=True)
@@ -49,9 +75,9 @@ def cut_id(topic_id: str, batch: int) -> str:
     return f"{topic_id.split('~')[0]}~{batch}"
 
 
-def ids_in_force(positions: Mapping[str, int]) -> dict[str, str]:
+def ids_in_force(offsets: SourceOffsets) -> dict[str, str]:
     """Under which topic id partitions are read that were cut short, the last time counts: by `topic id/partition` as Kafka has them."""
-    cut = [key.rpartition("/") for key in positions if "~" in key and not key.startswith(_NO_PARTITIONS)]
+    cut = [key.rpartition("/") for key in offsets.next if "~" in key]
     last = sorted((int(topic_id.rpartition("~")[2]), topic_id, number) for topic_id, _, number in cut)
     return {f"{topic_id.split('~')[0]}/{number}": topic_id for _, topic_id, number in last}
 

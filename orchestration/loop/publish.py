@@ -1,449 +1,242 @@
-"""Publishing: what is due goes to Kafka through a Spark job, and what became of it into the ledger `publish_results`."""
+"""The step that publishes: sends what is due, tries paused destinations again, and moves the floors over what is closed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any
+import logging
+import threading
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
 
-import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from orchestration.clock import LoopClock
+from orchestration.kafka.topics import TopicMaker
+from orchestration.loop.charge import Charge
+from orchestration.loop.due import Due, Window
+from orchestration.loop.gates import Gates
+from orchestration.loop.health import LEDGERS, SENDS, Health, Reason
+from orchestration.loop.sending import HORIZON, Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport, StepResult
+from orchestration.loop.undecided import Undecided
+from orchestration.loop.window import PausedDestination, SendWindow
+from orchestration.tables.rows import collected
+from publisher import SettingsError as PublisherSettingsError
 
-from orchestration.clock import literal, moment_of
-from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
-from orchestration.tables.rows import collected, iterated
-from orchestration.tables.spark import in_short
-from publisher import (
-    DELIVERED,
-    FAILED,
-    MISSING_TOPIC,
-    READY,
-    RESULTS,
-    STOPPED,
-    SUPERSEDED,
-    UNKNOWN,
-    PublisherSettings,
-    epoch_ms,
-    publish,
-    superseded_by,
-)
+log = logging.getLogger(__name__)
 
-# How far ahead a step looks for the next due time, so that the loop knows how long it may sleep.
-HORIZON = timedelta(seconds=60)
-
-# What a task is given at once, at most: as many rows as a transaction has, and so many bytes.
-_BATCH_ROWS = 50_000
-_BATCH_BYTES = 64 * 1024 * 1024
-
-# What is added to a message, and no part of payload_bytes. With each: which delivery of which message it is (publisher/headers.py), where
-# names are of ordinary length. With a dead letter: the reason, at most 1,024 bytes, and what else its header profile says; where that is
-# `safi`, the message's own headers once more, which are not counted here. With `+stack`: the stack (macro dead_letter_stack).
-_STAMPS_BYTES = 400
-_REASON_BYTES = 1_536
-_STACK_BYTES = 8_192
-
-# So many results are written by one task, into one file for each hour that they were due in.
-_SMALL = 100_000
-
-# What Spark says when rows that it kept are gone.
-_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
-
-# How finely lateness is told.
-_RANKS = 500
-
-# The longest list of values that Iceberg still compares with what a file says of a column.
-_LISTED = 200
+# Topics that are looked at for how wide a missing destination must be: a shared one is for many.
+_ORIGINALS = 100
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """What the wheel holds between the floor and a minute from now: an upper bound, answered results included.
+@dataclass
+class Publish:
+    """Sends what is due.
 
-    size, largest: of all rows and of one, in bytes as they go to Kafka, with what is added to them.
-    batches: those of the due ones. A file of the wheel is of few batches, while its dues span most of an hour: by their batches it is
-    known which files hold what is due.
-    payload_hours: in which hours (epoch seconds) the payloads of those lie that are written again, and keep none.
+    sending: held while messages are sent, until it is written down what became of them: a process that ends in between sends them twice.
+    unrecorded: results that could not be appended: until they are, nothing else is sent, or it would be sent twice.
     """
 
-    rows: int
-    size: int
-    largest: int
-    next_due: datetime | None
-    batches: tuple[int, ...]
-    payload_hours: tuple[int, ...] = ()
+    charge: Charge
+    gates: Gates
+    undecided: Undecided
+    topic_maker: TopicMaker
+    health: Health
+    clock: LoopClock
+    sending: threading.Lock
+    stopping: threading.Event
+    unrecorded: Unrecorded | None = None
 
-
-@dataclass(frozen=True)
-class Window:
-    """What goes to one destination and is due from `floor` to `upto`."""
-
-    topic: str
-    floor: datetime
-    upto: datetime
-
-
-@dataclass(frozen=True)
-class Due:
-    """What a step sends: what is due from `floor` to `upto` and may be sent `now`, but to no destination in `without`.
-
-    only: where there are any, what lies in one of these windows. undecided_after: the last batch that is decided, where there are later
-    ones. What their events name is left out: an order may cancel or replace it, a report may tell that it was sent, though its result is
-    lost. A floor must not move over such a step.
-    """
-
-    floor: datetime
-    upto: datetime
-    now: datetime
-    without: tuple[str, ...] = ()
-    only: tuple[Window, ...] = ()
-    undecided_after: int | None = None
-
-    @classmethod
-    def within(cls, windows: Sequence[Window], now: datetime, undecided_after: int | None = None) -> Due:
-        """What is due in some windows, at least one."""
-        floor, upto = min(window.floor for window in windows), max(window.upto for window in windows)
-        return cls(floor, upto, now, only=tuple(windows), undecided_after=undecided_after)
-
-    @property
-    def windows(self) -> list[Window]:
-        """The windows of `only`, as far as they lie before `upto`."""
-        return [replace(window, upto=min(window.upto, self.upto)) for window in self.only if window.floor <= self.upto]
-
-    @property
-    def times(self) -> list[tuple[datetime, datetime]]:
-        """From when to when something may be due, in order, without overlaps: windows may be days apart."""
-        if not self.only:
-            return [(self.floor, self.upto)]
-        merged: list[tuple[datetime, datetime]] = []
-        for floor, upto in sorted((window.floor, window.upto) for window in self.windows):
-            if merged and floor <= merged[-1][1]:
-                merged[-1] = merged[-1][0], max(merged[-1][1], upto)
-            else:
-                merged.append((floor, upto))
-        return merged
-
-
-@dataclass(frozen=True)
-class Stop:
-    """A destination (None: Kafka as a whole) that takes no sends at the moment, and why."""
-
-    topic: str | None
-    reason: str
-    superseded_by: int | None = None
-    """The generation that has taken over, where that is the reason."""
-    is_missing: bool = False
-    """Whether there is no such topic."""
-
-
-@dataclass(frozen=True)
-class Published:
-    """One publish step.
-
-    upto: everything due up to there was read. open_since: the earliest due among the rows whose outcome is unknown; open_until: when
-    the last of them may be sent again.
-    """
-
-    upto: datetime
-    complete: bool
-    delivered: int = 0
-    dead_letters: int = 0
-    failed: int = 0
-    unknown: int = 0
-    open_since: datetime | None = None
-    open_until: datetime | None = None
-    stops: tuple[Stop, ...] = ()
-    lateness_ms: tuple[int, int] | None = None
-
-    @property
-    def sent(self) -> int:
-        """Rows that have a result."""
-        return self.delivered + self.failed + self.unknown
-
-
-@dataclass(frozen=True)
-class Unrecorded:
-    """Results that are not in their ledger yet: what was sent must not be sent again because a catalog was locked.
-
-    published: the step. results: kept in Spark as they came. rows: what is to be appended of them. tried: the batches that an append was
-    tried as.
-    """
-
-    published: Published
-    results: DataFrame
-    rows: DataFrame
-    tried: list[int] = field(default_factory=list)
-
-
-class UnrecordedError(AppendError):
-    """Messages were sent, and what became of them could not be appended: it must be, before anything else is sent."""
-
-    def __init__(self, unrecorded: Unrecorded, message: str) -> None:
-        super().__init__(message)
-        self.unrecorded = unrecorded
-
-
-class ResultsLostError(AppendError):
-    """What became of sends is lost with the part of Spark that kept it, an executor for instance: they are sent again."""
-
-
-@dataclass(frozen=True)
-class PublishStep:
-    """Sends what is due. Bounded: at most max_rows and max_bytes in one step, the rest follows with the next."""
-
-    spark: SparkSession
-    schema: str
-    ledgers: Ledgers
-    settings: PublisherSettings
-    slots: int
-    max_rows: int
-    max_bytes: int
-
-    def waiting(self, what: Due, *, gates: Collection[str] | None = None) -> Waiting:
-        """Reads the due slots of the wheel, narrow: how many rows and bytes at most are due, and when the next one is.
-
-        gates: the scopes of some gates, where no other rows are of interest.
-        """
-        # when the next one is due is of interest where nothing is left out
-        horizon = timedelta() if what.only else HORIZON
-        due_times = [(floor, upto + horizon) for floor, upto in what.times]
-        wheel = self.spark.sql(
-            f"""
-            select
-                batch, due_at, topic, gate, kind, header_profile, payload_bytes,
-                unix_seconds(date_trunc('hour', payload_due)) as payload_hour
-            from {self.schema}.deliveries
-            where kind is not null and {_due_in(due_times)}
-            """
-        )
-        if what.only:
-            wheel = wheel.where(_in_windows(what.windows))
-        if gates is not None:
-            wheel = wheel.where(F.col("gate").isin(*gates))
-        due = F.col("due_at") <= F.lit(what.upto)
-        batches = collected(
-            wheel.groupBy("batch").agg(
-                F.count_if(due).alias("rows"),
-                F.coalesce(F.sum(F.when(due, _size())), F.lit(0)).alias("size"),
-                F.coalesce(F.max(F.when(due, _size())), F.lit(0)).alias("largest"),
-                F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
-                F.collect_set(F.when(due, F.col("payload_hour"))).alias("payload_hours"),
-            )
-        )
-        return Waiting(
-            rows=sum(int(batch["rows"]) for batch in batches),
-            size=sum(int(batch["size"]) for batch in batches),
-            largest=max((int(batch["largest"]) for batch in batches), default=0),
-            next_due=min((batch["next_due"] for batch in batches if batch["next_due"]), default=None),
-            batches=tuple(sorted(int(batch["batch"]) for batch in batches if batch["rows"])),
-            payload_hours=tuple(sorted({int(hour) for batch in batches for hour in batch["payload_hours"]})),
-        )
-
-    def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
-        """Sends what is due and appends the results.
-
-        waiting: what `waiting` said about it. Raises UnrecordedError when the results could not be appended, ResultsLostError when
-        they never can be, TakenOverError when they must not be.
-        """
-        upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what, waiting)
-        self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
-        measures = Observation()
-        results = self._send(self.due(replace(what, upto=upto), waiting), clock, measures)
-        seen = measures.get
-        published = _published(results, seen, upto, complete=upto == what.upto)
-        if published.sent:
-            kept = results.where(F.col("outcome") != STOPPED) if seen[STOPPED] else results
-            # one small file rather than one from each slot
-            self.record(Unrecorded(published, results, kept.coalesce(1) if published.sent < _SMALL else kept), clock)
-        else:
-            results.unpersist()
-        return published
-
-    def record(self, unrecorded: Unrecorded, clock: Callable[[], datetime]) -> None:
-        """Appends results of sends, if they are not in the ledger yet.
-
-        Raises UnrecordedError: then they are still to be appended; ResultsLostError: then they can't be any more.
-        """
+    def run(self, state: LoopState, now: datetime) -> StepResult:
+        """Looks into the wheel, if it is time, and sends what is due there."""
+        report = StepReport(state)
+        if not self.health.may(LEDGERS) or not self.health.may(SENDS) or not state.window.is_due(now):
+            return report.result()
         try:
-            # a commit may have gone through, though its answer did not
-            if not any(self.ledgers.has("publish_results", batch) for batch in unrecorded.tried):
-                unrecorded.tried.append(self.ledgers.next_batch)
-                self.ledgers.append("publish_results", unrecorded.rows, clock())
-        except TakenOverError:
-            unrecorded.results.unpersist()
+            if not self.charge.in_charge and not self.charge.take(report):
+                return report.result()
+        except PublisherSettingsError:
             raise
         except Exception as error:
-            if _LOST in f"{error} {error.__cause__}":
-                raise ResultsLostError(f"what became of {unrecorded.published.sent} sends is lost, they are sent again") from error
-            raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {in_short(error)}") from error
-        unrecorded.results.unpersist()
+            return report.result(error)
+        with self.sending:
+            return self._send(report, now)
 
-    def due(self, what: Due, waiting: Waiting) -> DataFrame:
-        """What is ready: the rows of `ready`, restricted so that only due slots of the wheel are read.
+    def _send(self, report: StepReport, now: datetime) -> StepResult:
+        began = time.monotonic()
+        ledgers = self.undecided.stored.ledgers
+        try:
+            # a newer loop that does not reach Kafka has fenced nothing there
+            report.superseded_by = ledgers.superseded_by()
+            if report.superseded_by is not None:
+                return report.result()
+            before = ledgers.batch
+            self._record_late(report)
+            self._see_probes(report, before, now)
+            self._hold(report, now)
+            before = ledgers.batch
+            if self.publish_due(report, now) and not self.stopping.is_set():
+                self.publish_paused(report, now)
+            self._see_probes(report, before, now)
+        except Exception as error:
+            # nothing is assumed about what a step has done that did not end: what it sent and could not tell is sent again
+            if isinstance(error, ResultsLostError):
+                self.unrecorded = None
+            elif isinstance(error, UnrecordedError) and self.unrecorded is None:
+                self.unrecorded = error.unrecorded
+                self._postpone(report, error.unrecorded.published)
+            report.change(window=report.state.window.look_now())
+            return report.result(error)
+        if any(report.counts.get(outcome) for outcome in ("delivered", "failed", "unknown")):
+            report.took("publish", began)
+        report.recovered(LEDGERS)
+        with self.gates.of(report):
+            next_look = self.gates.next_look
+        report.change(window=report.state.window.next_look(next_look))
+        return report.result()
 
-        waiting: what `waiting` said about it. What another fold may have added since is of inputs that the loop has not decided: its
-        floor stays under them.
+    def record_late(self) -> None:
+        """Appends the results that could not be appended before. Raises AppendError."""
+        if self.unrecorded is not None:
+            self.charge.publisher.record(self.unrecorded, self.clock.now)
+            self.unrecorded = None
+
+    def _record_late(self, report: StepReport) -> None:
+        if self.unrecorded is not None:
+            self.record_late()
+            report.recovered(LEDGERS)
+            self.undecided.find(report)
+
+    def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
+        with self.gates.of(report):
+            self.gates.sent(before, now)
+
+    def _hold(self, report: StepReport, now: datetime) -> None:
+        """Closes what is due behind closed gates as held, but for their probes."""
+        with self.gates.of(report):
+            closed = self.gates.closed
+            if not closed:
+                return
+            what = Due(report.state.window.lowest_floor, now, now, undecided_after=report.state.undecided_after)
+            gated = self.charge.publisher.waiting(what, gates=closed)
+            held, asked = self.gates.hold(self.charge.publisher, what, gated)
+        report.count("held", held)
+        if asked:
+            report.change(window=report.state.window.awaiting(asked, now))
+            report.rest = True
+
+    # ---------- what is due
+
+    def publish_due(self, report: StepReport, now: datetime) -> bool:
+        """Sends what is due, but for the destinations that are paused, and moves the floor over it. Returns whether Kafka takes sends."""
+        state = report.state
+        what = Due(state.window.floor, now, now, without=tuple(state.window.paused), undecided_after=state.undecided_after)
+        waiting = self.charge.publisher.waiting(what)
+        window = replace(state.window, next_due=waiting.next_due or now + HORIZON)
+        report.change(window=window)
+        if waiting.rows == 0:
+            report.change(window=window.without_unknown_before(now).moved(now))
+            return True
+        published = self.charge.publisher.run(what, self.clock.now, waiting)
+        self._count(report, published, now)
+        stops = self._stops_of(report, published)
+        if not published.stops:
+            # what was unknown before, and might be sent again by now, has been read with this step
+            report.change(window=report.state.window.without_unknown_before(now))
+        self._postpone(report, published)
+        if stops is None:
+            # tried again as soon as the pause of "sends" is over
+            report.change(window=report.state.window.look_now())
+            return False
+        report.change(window=self._after(report.state.window, what, published, stops, now))
+        return True
+
+    def _after(self, window: SendWindow, what: Due, published: Published, stops: dict[str, Reason], now: datetime) -> SendWindow:
+        for topic, reason in stops.items():
+            paused = PausedDestination(reason, now, floor=what.floor)
+            window = window.with_paused(topic, replace(paused, until=now + paused.pause))
+            log.warning("destination %s is set aside, its messages wait: %s", topic, reason.text)
+        if what.undecided_after is None:
+            window = window.moved(published.upto)
+        return window if published.complete else window.look_now()
+
+    def _count(self, report: StepReport, published: Published, now: datetime) -> None:
+        """Adds what was sent to what the step did."""
+        for name in ("delivered", "dead_letters", "failed", "unknown"):
+            report.count(name, getattr(published, name))
+        report.lateness_ms = report.lateness_ms or published.lateness_ms
+        if published.failed:
+            report.change(window=report.state.window.awaiting(published.failed, now))
+        report.rest = report.rest or not published.complete or published.failed > 0
+
+    def _postpone(self, report: StepReport, published: Published) -> None:
+        if published.open_since and published.open_until:
+            report.change(window=report.state.window.with_unknown(published.open_since, published.open_until))
+            log.warning("the outcome of %d sends is unknown: they are sent again when Kafka has forgotten the first", published.unknown)
+
+    # ---------- destinations that are paused
+
+    def publish_paused(self, report: StepReport, now: datetime) -> None:
+        """Tries paused destinations again, all in one step: first with little of what waits for each, then, step by step, with the rest.
+
+        The pause of one for which nothing waits any more is over.
         """
-        ready = self.spark.sql(
-            f"""
-            select * from {self.schema}.ready
-            where {_due_in(what.times)}
-                and {_hours_in(what.times)}
-                and {_of_batches(waiting.batches)}
-                and {_with_payloads_in(waiting.payload_hours)}
-                and (not_before is null or not_before <= {literal(what.now)})
-            """
-        )
-        if what.undecided_after is not None:
-            named = self.spark.sql(f"select delivery_id from {self.schema}.named_deliveries where batch > {what.undecided_after:d}")
-            ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
-        # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
-        if what.only:
-            return ready.where(_in_windows(what.windows))
-        return ready.where(~F.col("topic").isin(*what.without)) if what.without else ready
+        paused = report.state.window.paused
+        windows = [paused[topic].window(topic, now) for topic in report.state.window.worth_a_try(now)]
+        if not windows:
+            return
+        what = Due.within(windows, now, report.state.undecided_after)
+        waiting = self.charge.publisher.waiting(what)
+        upto, stops = what.upto, dict[str, Reason]()
+        if waiting.rows:
+            published = self.charge.publisher.run(what, self.clock.now, waiting)
+            self._count(report, published, now)
+            said = self._stops_of(report, published)
+            self._postpone(report, published)
+            # where Kafka as a whole took nothing, each of them has failed
+            stops = said if said is not None else {window.topic: paused[window.topic].reason for window in windows}
+            upto = published.upto
+        for window in windows:
+            if window.topic in stops:
+                failed = report.state.window.paused[window.topic].failed(stops[window.topic], now)
+                report.change(window=report.state.window.with_paused(window.topic, failed))
+            elif upto < window.floor:
+                # there was no room for it in this step
+                report.rest = True
+            else:
+                self._go_on_with(report, window.topic, min(window.upto, upto), now)
 
-    def _cut(self, what: Due, waiting: Waiting) -> datetime:
-        """The latest due time up to which what is ready fits into one step, by whole milliseconds; at least one of them."""
-        due = self.due(what, waiting).groupBy("due_at").agg(F.count(F.lit(1)).alias("rows"), F.sum(_size()).alias("size")).orderBy("due_at")
-        rows = size = 0
-        cut: datetime | None = None
-        for slot in iterated(due):
-            rows, size = rows + slot["rows"], size + slot["size"]
-            if cut is not None and (rows > self.max_rows or size > self.max_bytes):
-                return cut
-            cut = slot["due_at"]
-        return what.upto
+    def _go_on_with(self, report: StepReport, topic: str, upto: datetime, now: datetime) -> None:
+        """After an attempt that sent what a destination was paused with, up to a moment: the rest is next, if there is any."""
+        after = report.state.window.after_success(topic, upto, now, left_out=report.state.undecided_after is not None)
+        report.rest = report.rest or upto < now
+        if topic not in after.paused:
+            log.warning("destination %s is no longer set aside: nothing waits for it any more", topic)
+        report.change(window=after)
 
-    def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation) -> DataFrame:
-        """The results of sending, kept outside of the query that made them: they are appended from there, however often that takes.
+    # ---------- what takes no sends
 
-        localCheckpoint, never persist: what is lost from a cache is computed, that is, sent, again.
-        """
-        settings = self.settings
-        # results are stamped with the loop's time, as due times are: it may be ahead of the wall clock, never behind
-        ahead_ms = round(clock().timestamp() * 1000) - epoch_ms()
+    def _stops_of(self, report: StepReport, published: Published) -> dict[str, Reason] | None:
+        """The destinations that took nothing, and why; None where that is Kafka as a whole, or this loop is not in charge."""
+        stops: dict[str, Reason] = {}
+        for stop in published.stops:
+            if stop.is_superseded:
+                report.superseded_by = self.charge.newest()
+                return None
+            if stop.topic is None:
+                report.failed(SENDS, Reason(f"nothing can be sent, and nothing is charged for it: {stop.reason}", stop.error))
+                return None
+            stops[stop.topic] = self._why(report, stop, stop.topic)
+        report.recovered(SENDS)
+        return stops
 
-        def send(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-            task = TaskContext.get()
-            slot = task.partitionId() if task else 0
-            return publish(batches, settings, slot, lambda: epoch_ms() + ahead_ms)
-
-        return (
-            due.select(*READY.names)
-            .coalesce(self.slots)
-            .mapInArrow(send, from_arrow_schema(RESULTS))
-            .observe(measures, *_measures())
-            .localCheckpoint(eager=True)
-        )
-
-
-def _published(results: DataFrame, seen: dict[str, Any], upto: datetime, *, complete: bool) -> Published:
-    """What a step did, by what was counted while the results came in."""
-    stops: tuple[Stop, ...] = ()
-    if seen[STOPPED]:
-        rows = results.where(F.col("outcome") == STOPPED).select("topic", "error_code", "error_name", "error_message").distinct().collect()
-        stops = tuple(
-            Stop(
-                row["topic"],
-                f"{row['error_message']} ({row['error_name']})",
-                superseded_by(row["error_message"]) if row["error_name"] == SUPERSEDED else None,
-                row["error_code"] in MISSING_TOPIC,
-            )
-            for row in rows
-        )
-    return Published(
-        upto=upto,
-        complete=complete,
-        delivered=seen[DELIVERED],
-        dead_letters=seen["dead_letters"],
-        failed=seen[FAILED],
-        unknown=seen[UNKNOWN],
-        open_since=_moment(seen["open_since"]),
-        open_until=_moment(seen["open_until"]),
-        stops=stops,
-        lateness_ms=(seen["late_p50"], seen["late_p99"]) if seen[DELIVERED] else None,
-    )
-
-
-def _size() -> Column:
-    """What a row of the wheel or of `ready` weighs when it goes. An estimate from narrow columns: to measure headers, they must be made."""
-    reason = F.when(F.col("kind") == "dead_letter", _REASON_BYTES).otherwise(0)
-    stack = F.when(F.col("header_profile").endswith("+stack"), _STACK_BYTES).otherwise(0)
-    return F.col("payload_bytes") + _STAMPS_BYTES + reason + stack
-
-
-def _rows_per_batch(largest: int) -> int:
-    """How many rows go to a task at once, so that they fit into its memory, whichever they are.
-
-    By rows: Spark can bound batches by bytes, too, but then measures them anew for each row, which costs more than all else here.
-    """
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))
-
-
-def _measures() -> list[Column]:
-    """What is counted while results come in: a second look at them would cost as much as writing them down."""
-    outcome = F.col("outcome")
-    delivered = outcome == DELIVERED
-    lateness = F.when(delivered, F.unix_millis("sent_at") - F.unix_millis("due_at"))
-    return [
-        *(F.count_if(outcome == name).alias(name) for name in (DELIVERED, FAILED, UNKNOWN, STOPPED)),
-        F.count_if(delivered & (F.col("kind") == "dead_letter")).alias("dead_letters"),
-        F.unix_micros(F.min(F.when(outcome == UNKNOWN, F.col("due_at")))).alias("open_since"),
-        F.unix_micros(F.max("not_before")).alias("open_until"),
-        # to a five-hundredth of the ranks: the default is a ten-thousandth, which sorts for nothing that anybody would see
-        F.percentile_approx(lateness, 0.5, _RANKS).alias("late_p50"),
-        F.percentile_approx(lateness, 0.99, _RANKS).alias("late_p99"),
-    ]
-
-
-def _of_batches(batches: Sequence[int]) -> str:
-    """A condition on `batch`: one of these, where they are few; between the first and the last, where they are many."""
-    if not batches:
-        return "false"
-    if len(batches) > _LISTED:
-        return f"batch between {batches[0]} and {batches[-1]}"
-    return f"batch in ({', '.join(map(str, batches))})"
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else moment_of(micros)
-
-
-def _due_in(times: Sequence[tuple[datetime, datetime]]) -> str:
-    """A condition on `due_at`: in one of these times."""
-    return _any_of(f"due_at >= {literal(floor)} and due_at <= {literal(upto)}" for floor, upto in times)
-
-
-def _hours_in(times: Sequence[tuple[datetime, datetime]]) -> str:
-    """A condition on `due_hour`: an hour in which one of these times lies."""
-    return _any_of(f"due_hour >= date_trunc('hour', {literal(floor)}) and due_hour <= {literal(upto)}" for floor, upto in times)
-
-
-def _any_of(conditions: Iterable[str]) -> str:
-    listed = list(conditions)
-    return " or ".join(f"({condition})" for condition in listed).join("()") if listed else "false"
-
-
-def _in_windows(windows: Sequence[Window]) -> Column:
-    """A condition: to the destination of one of these windows, and due in it."""
-    by_time: dict[tuple[datetime, datetime], list[str]] = {}
-    for window in windows:
-        by_time.setdefault((window.floor, window.upto), []).append(window.topic)
-    # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
-    found = F.lit(False)
-    for (floor, upto), topics in by_time.items():
-        found = found | (F.col("topic").isin(*topics) & F.col("due_at").between(F.lit(floor), F.lit(upto)))
-    return found
-
-
-def _with_payloads_in(hours: Sequence[int]) -> str:
-    """A condition on what is written again: that its payload lies in one of these hours, given as epoch seconds."""
-    if not hours:
-        return "not is_written_again"
-    within = f"payload_due >= timestamp_seconds({hours[0]}) and payload_due < timestamp_seconds({hours[-1] + 3600})"
-    if len(hours) <= _LISTED:
-        within += f" and payload_hour in ({', '.join(f'timestamp_seconds({hour})' for hour in hours)})"
-    return f"(not is_written_again or ({within}))"
+    def _why(self, report: StepReport, stop: Stop, topic: str) -> Reason:
+        """Why a destination took nothing. Makes one that is missing, for the topics of what waits for it: the next try finds it."""
+        if not stop.is_missing or not self.topic_maker.settings.create_topics:
+            return Reason(stop.reason, stop.error)
+        now = self.clock.now()
+        what = Due.within([Window(topic, report.state.window.lowest_floor, now)], now)
+        publisher = self.charge.publisher
+        rows = publisher.due(what, publisher.waiting(what)).select("original_topic").distinct()
+        originals = [row["original_topic"] for row in collected(rows, _ORIGINALS) if row["original_topic"]]
+        objection = self.topic_maker.make(topic, originals)
+        return Reason(stop.reason if objection is None else f"{stop.reason}; it is not made: {objection}", stop.error)

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from orchestration.loop.health import Entry
+
 
 @dataclass(frozen=True)
 class Status:
@@ -27,6 +29,9 @@ class Status:
     step_ms: dict[str, int] = field(default_factory=dict)
     lateness_ms: tuple[int, int] | None = None
     trouble: dict[str, str] = field(default_factory=dict)
+    """For people: what doesn't work, and why."""
+    health: tuple[Entry, ...] = ()
+    """The same for programs."""
 
 
 def write_status(path: Path, status: Status) -> None:
@@ -39,7 +44,8 @@ def write_status(path: Path, status: Status) -> None:
 def read_status(path: Path) -> Status | None:
     """The last status; None where no loop has run yet."""
     try:
-        return Status(**json.loads(path.read_text(encoding="utf-8")))
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return Status(**{**said, "health": tuple(Entry(**entry) for entry in said.get("health", ()))})
     except FileNotFoundError:
         return None
 

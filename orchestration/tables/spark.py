@@ -150,10 +150,14 @@ def in_short(error: BaseException | str) -> str:
 
 @dataclass(frozen=True)
 class JavaError:
-    """An exception of the JVM: its class, and the classes of the frames that it was raised in, the innermost first."""
+    """An exception of the JVM: its class, the classes of the frames that it was raised in, the innermost first, and Spark's own name of it.
+
+    condition: such as `CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND`; None where it is none of Spark's.
+    """
 
     name: str
     frames: tuple[str, ...]
+    condition: str | None = None
 
     def is_raised_in(self, *prefixes: str) -> bool:
         """Whether one of its frames, or its own class, is of a package or class that begins so."""
@@ -172,9 +176,17 @@ def java_errors(error: BaseException) -> list[JavaError]:
         thrown = java_exception(error)
         while thrown is not None and len(found) < _MOST_CAUSES:
             frames = tuple(str(frame.getClassName()) for frame in thrown.getStackTrace())
-            found.append(JavaError(str(thrown.getClass().getName()), frames))
+            found.append(JavaError(str(thrown.getClass().getName()), frames, _condition(thrown)))
             thrown = thrown.getCause()
     return found
+
+
+def _condition(thrown: Any) -> str | None:
+    """Spark's name of an error; None for an exception that has no such method."""
+    with suppress(Exception):
+        name = thrown.getCondition()
+        return None if name is None else str(name)
+    return None
 
 
 def session_configuration(project: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -18,6 +18,7 @@ import pytest
 
 from orchestration.clock import wall_clock
 from orchestration.dagster import checks
+from orchestration.loop.health import Entry
 from orchestration.loop.status import Status, read_status, text, write_status
 from tests.dagster.conftest import PROJECT, Deployment
 from tests.loop.harness import SEEDS
@@ -213,7 +214,8 @@ def test_each_check_fails_when_its_promise_is_broken(deployment: Deployment, mon
     assert status is not None
     assert _outcome(deployment, checks.every_source_is_read)[0]
     why = "offsets 3 to 9 of reports/0 can't be read: CRC"
-    write_status(deployment.resource.settings.status_file, replace(status, trouble={"source reports": why, "gates": "not told"}))
+    said = (Entry("source", "reports", why), Entry("gates", "", "not told"))
+    write_status(deployment.resource.settings.status_file, replace(status, health=said))
     passed, severity, found = _outcome(deployment, checks.every_source_is_read)
     assert (passed, severity, found) == (False, "ERROR", {"unread": 1, "source reports": why})
     write_status(deployment.resource.settings.status_file, status)

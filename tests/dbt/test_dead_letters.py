@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from orchestration.loop.publish import Due
+from orchestration.loop.due import Due
 from orchestration.tables.dbt import DbtError
 from orchestration.tables.rows import collected
 from publisher import READY

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row
 
+from orchestration.loop.due import Due
+from orchestration.loop.gate import Gate
 from orchestration.loop.gates import Gates
-from orchestration.loop.publish import Due
 from tests.dbt.harness import Home, Result, report
 from tests.dbt.test_publish_step import step
 
@@ -23,8 +24,8 @@ def gates_of(home: Home, topics: Sequence[str], *, opened: bool) -> Gates:
     since = home.now - timedelta(minutes=1)
     state = {"closed_at": since, "opened_at": since if opened else None, "error_class": "E", "probes": 0, "probe": None}
     gates = Gates(home.spark, home.schema, home._ledgers, timedelta(seconds=2), RATE)
-    gates.remember({f"billing:{topic}": Row(**state, next_probe=since, floor=since - timedelta(hours=1)) for topic in topics})
-    gates.untold.clear()
+    row = Row(**state, next_probe=since, floor=since - timedelta(hours=1))
+    gates.gates = {f"billing:{topic}": Gate.from_row(row) for topic in topics}
     return gates
 
 
@@ -97,7 +98,7 @@ def test_all_scopes_are_looked_at_at_once_and_asked_for_in_one_append(home: Home
     assert asked(decided(home, gates)) == [("retry", topic, 2) for topic in topics]
     # nothing is held any more
     home.later(seconds=5)
-    assert (gates.release(home.now), gates.state()) == (0, {})
+    assert (gates.release(home.now), gates.gates) == (0, {})
 
 
 @pytest.mark.long
@@ -120,7 +121,7 @@ def test_a_release_that_the_rules_refuse_is_asked_for_once_and_again_under_other
     # it is not forgotten, nor is its gate
     (held,) = (row for row in home.read("held_deliveries") if row["original_topic"] in topics)
     assert (held["original_topic"], held["is_refused"]) == ("gated-refused", True)
-    assert list(gates.state()) == ["billing:gated-refused"]
+    assert list(gates.gates) == ["billing:gated-refused"]
     # nor is it a probe
     closed, nothing = gates_of(home, topics, opened=False), Due(home.now, home.now, home.now)
     assert closed.hold(step(home), nothing, step(home).waiting(nothing)) == (0, 0)

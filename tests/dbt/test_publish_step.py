@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestration.loop.publish import Due, PublishStep, Waiting, Window
+from orchestration.loop.due import Due, Waiting, Window
+from orchestration.loop.sending import PublishStep
 from orchestration.tables.ledgers import Ledgers
 from publisher import READY, PublisherSettings
 from publisher.ready import complete
@@ -26,7 +27,7 @@ def weight(record: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("listed", [200, 1], ids=["each batch is named", "too many batches to be named"])
 def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: pytest.MonkeyPatch, listed: int) -> None:
-    monkeypatch.setattr("orchestration.loop.publish._LISTED", listed)
+    monkeypatch.setattr("orchestration.loop.due._LISTED", listed)
     home.later(hours=24)
     topic = f"step-{listed}"
     batches = []

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli.main import app
 from orchestration.loop.commands import Commands, _Open
+from orchestration.loop.issued import IssuedCommands
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import Listed, select_deliveries
 from orchestration.operators.selections import Selection
@@ -42,7 +43,7 @@ def refused(home: Home) -> dict[str, Row]:
 
 def redrive(home: Home, *refused: Row, to: str | None = None) -> list[Row]:
     """What the loop makes of a redrive of these; the decisions."""
-    commands = Commands(home.spark, home.schema, home._ledgers, {}, most=1000)
+    commands = Commands(home.spark, home.schema, home._ledgers, IssuedCommands(), most=1000)
     each = _Open("command", "redrive", len(refused), 1, 1, to, None, None, None, timedelta())
     each.page = [(row["delivery_id"], row["due_at"], place) for place, row in enumerate(refused)]
     commands._append(each, 0, len(refused), home.now)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
+from orchestration.loop.due import Due
 from orchestration.loop.gates import Gates
-from orchestration.loop.publish import Due
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.rendering import facts
 from orchestration.operators.selections import Selection

@@ -21,8 +21,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-import orchestration.loop.loop
-import orchestration.loop.publish
+import orchestration.loop.sending
+import orchestration.loop.standing
+import orchestration.loop.takeover
 from orchestration.cli.ending import SUPERSEDED_EXIT
 from orchestration.clock import LoopClock, wall_clock
 from orchestration.loop.intake import Intake
@@ -85,7 +86,7 @@ def main(argument: str) -> None:
 
     _arrange(told.get("die"), die, settings.home / "unrecorded")
     # how long it waits for a loop that it takes over from
-    orchestration.loop.loop._LAST_WORDS = told.get("last_words", orchestration.loop.loop._LAST_WORDS)
+    orchestration.loop.takeover._LAST_WORDS = told.get("last_words", orchestration.loop.takeover._LAST_WORDS)
     if told.get("wall"):
         _set_wall_clock(told["wall"])
     loop = Loop(settings)
@@ -103,7 +104,7 @@ def _set_wall_clock(steps: list[tuple[float, float]]) -> None:
         wrong = [by for since, by in steps if time.monotonic() - began >= since]
         return wall_clock() + timedelta(seconds=wrong[-1] if wrong else 0)
 
-    orchestration.loop.loop.LoopClock = partial(LoopClock, wall=wall)  # type: ignore[misc, assignment]
+    orchestration.loop.standing.LoopClock = partial(LoopClock, wall=wall)  # type: ignore[misc, assignment]
 
 
 def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> None:
@@ -150,7 +151,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
 
                 return publish(batches, settings, slot, last_time)
 
-            orchestration.loop.publish.publish = send_and_die  # type: ignore[assignment]
+            orchestration.loop.sending.publish = send_and_die  # type: ignore[assignment]
         case "before the results' append" | "before the ticks row":
             append = Ledgers.append
             ledger_of = {"before the results' append": "publish_results", "before the ticks row": "ticks"}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from orchestration.loop.health import ANNOUNCEMENTS
 from tests.loop.harness import Redrive
 
 TOPIC = "announced.decisions"
@@ -46,7 +47,7 @@ def test_each_decision_is_announced_and_a_restart_goes_on_where_it_was(redrive: 
         admin.delete_topics([TOPIC])[TOPIC].result()
         redrive.fails("announced.orders", b"k3", b"v3", error="KeyError")
         redrive.dead("announced", 3)
-        redrive.until(lambda: "announcements" in redrive.loop._trouble, "it says so")
+        redrive.until(lambda: ANNOUNCEMENTS in redrive.loop.health, "it says so")
         redrive.topics(TOPIC)
         assert _announced(redrive, 1)[0]["will_retry"] is False
     finally:

@@ -13,7 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
-from orchestration.loop.loop import Loop, commands
+from orchestration.loop import commands
+from orchestration.loop.health import FOLD
+from orchestration.loop.loop import Loop
 from orchestration.operators.commands import CommandError, Wish
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import Listed, kept, select_deliveries
@@ -132,8 +134,8 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
 
     # whoever sees it differently resumes it; then the loop dies before it has written down what it issued
     _call(obeying, "dlq", "resume", command, "--reason", "that one is another bug")
-    obeying.loop._append_tick = lambda tick: None  # type: ignore[method-assign]
-    obeying.until(lambda: obeying.loop.commands._issued(command) > 2, "a part of the rest is issued")
+    obeying.loop._append_tick = lambda: None  # type: ignore[method-assign]
+    obeying.until(lambda: obeying.loop.commands.issued.of(command) > 2, "a part of the rest is issued")
     obeying.restart()
     row = _until_done(obeying, command)
     assert (row["listed"], row["issued"], row["redriven"], row["on_their_way"], row["sent"]) == (6, 6, 6, 0, 6)
@@ -352,7 +354,7 @@ def test_nothing_is_sent_between_an_order_and_its_decision_and_everything_else_i
     topic = "torn.orders-billing-retry"
     with monkeypatch.context() as patch:
         # all three are due when the orders come
-        patch.setattr(obeying.loop, "_publish", lambda _: None)
+        patch.setattr(obeying.loop, "_publish", lambda: None)
         for value in (b"cancelled", b"now", b"neither"):
             obeying.fails("torn.orders", b"k", value)
         obeying.decided("torn", 3)
@@ -362,7 +364,7 @@ def test_nothing_is_sent_between_an_order_and_its_decision_and_everything_else_i
         _fold_fails(patch, DbtError("no space left on device"))
         ordered = "select 1 from events where kind in ('cancel', 'send_now') and delivery_id like 'billing:torn%'"
         obeying.until(lambda: len(obeying.sql(ordered)) == 2, "both are ordered")
-        assert "fold" in obeying.loop._trouble
+        assert FOLD in obeying.loop.health
     with monkeypatch.context() as patch:
         _fold_fails(patch, DbtError("no space left on device"))
         obeying.retries("torn", 1)
@@ -384,7 +386,7 @@ def test_nothing_is_sent_between_an_order_and_its_decision_and_everything_else_i
 def test_a_loop_whose_first_fold_ends_it_sends_what_is_due_before(obeying: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     obeying.domain("doomed")
     with monkeypatch.context() as patch:
-        patch.setattr(obeying.loop, "_publish", lambda _: None)
+        patch.setattr(obeying.loop, "_publish", lambda: None)
         obeying.fails("doomed.orders", b"k", b"due")
         obeying.decided("doomed", 1)
         # taken in, and not decided, when the loop ends

@@ -13,10 +13,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from publisher import PublisherSettings, SupersededError, epoch_ms, generation, sending, take_charge
+from publisher import PublisherSettings, SupersededError, epoch_ms, generation, refuse_superseded, sending, take_charge
 from publisher.contract import SUPERSEDED_CODE
 from publisher.fitting import exact_size
-from publisher.generation import refuse_superseded
 from publisher.session import Session
 from tests.unit.publisher_kit.rows import outcomes, plain, publish_records, ready, send, stops
 from tests.unit.publisher_kit.tables import ERROR_KINDS

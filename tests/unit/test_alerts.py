@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestration.loop.metrics import METRICS
+from orchestration.loop.metric_names import METRICS
 
 PROJECT = Path(__file__).parents[2]
 ALERTS = PROJECT / "orchestration" / "monitoring" / "alerts.yml"

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from pyspark.sql import Row
 
-from orchestration.loop.gates import answers_to_probes
+from orchestration.loop.gate import answers_to_probes
 
 RETRY = Row(answered="a#1", decision="retry", reason="blocking")
 DEAD = Row(answered="a#1", decision="dead_letter", reason="exhausted")

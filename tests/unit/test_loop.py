@@ -2,68 +2,79 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from orchestration.clock import LoopClock
-from orchestration.loop.loop import Loop, Tick
-from orchestration.settings import load_settings
+from orchestration.loop.decide import Decide
+from orchestration.loop.gates import Gates
+from orchestration.loop.health import FOLD, LEDGERS, Health
+from orchestration.loop.recovery import Recovery
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepResult, Tick, reduce
+from orchestration.loop.undecided import Undecided
 from orchestration.tables.dbt import DbtError
 from orchestration.tables.ledgers import AppendError
+from tests.unit.loop_kit.steps import StoppedClock, state_at
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def loop_whose_tables_fail(error: Exception) -> Loop:
-    """A loop that can't read its tables."""
+def recovery_whose_tables_fail(error: Exception) -> Recovery:
+    """Of a loop that can't read its tables."""
 
     def read_end() -> None:
         raise error
 
-    loop = Loop(load_settings())
-    loop.clock = LoopClock(None)
-    loop.ledgers = cast(Any, SimpleNamespace(read_end=read_end))
-    return loop
+    stored = SimpleNamespace(ledgers=SimpleNamespace(read_end=read_end))
+    return Recovery(cast(Any, SimpleNamespace(stored=stored)), Health(lambda: NOW))
 
 
 def test_tables_that_cannot_be_read_after_a_failed_append_are_waited_for() -> None:
-    loop = loop_whose_tables_fail(RuntimeError("503 Service Unavailable"))
-    loop._after_failed_append(AppendError("503 Service Unavailable"))
-    assert not loop._may("ledgers")
-    assert "the ledgers can't be read either: 503 Service Unavailable" in loop._trouble["ledgers"].why
+    recovery = recovery_whose_tables_fail(RuntimeError("503 Service Unavailable"))
+    recovery.after(state_at(NOW), AppendError("503 Service Unavailable"))
+    assert not recovery.health.may(LEDGERS)
+    assert "the ledgers can't be read either: 503 Service Unavailable" in recovery.health[LEDGERS].why
 
 
 @pytest.mark.parametrize("gone", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "Connection refused")])
 def test_a_loop_whose_spark_is_gone_ends(gone: Exception) -> None:
-    loop = loop_whose_tables_fail(gone)
+    recovery = recovery_whose_tables_fail(gone)
     with pytest.raises(type(gone)):
-        loop._after_failed_append(AppendError("An error occurred while calling o12.overwrite"))
+        recovery.after(state_at(NOW), AppendError("An error occurred while calling o12.overwrite"))
 
 
 def test_a_ledger_that_may_still_get_an_append_is_sealed_before_anything_else_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = Loop(load_settings())
-    loop.clock = LoopClock(None)
-    loop.ledgers = cast(Any, SimpleNamespace(read_end=lambda: 0, in_doubt=["events", "ticks"]))
-    loop.intake = cast(Any, SimpleNamespace(positions={}))
     done: list[str] = []
-    monkeypatch.setattr(Loop, "_last_tick", lambda _: None)
-    monkeypatch.setattr(Loop, "_positions", lambda *_: done.append("positions are read") or {})
-    monkeypatch.setattr(Loop, "_find_undecided", lambda _: done.append("inputs are found"))
-    monkeypatch.setattr(Loop, "_seal", lambda _, ledger: done.append(f"{ledger} is sealed"))
-    loop._after_failed_append(AppendError("connection reset"))
+
+    def raised(state: LoopState, _: object) -> LoopState:
+        done.append("positions are read")
+        return state
+
+    stored = SimpleNamespace(
+        ledgers=SimpleNamespace(read_end=lambda: 0, in_doubt=["events", "ticks"]),
+        last_row=lambda: None,
+        raised=raised,
+        seal=lambda ledger, _: done.append(f"{ledger} is sealed"),
+    )
+    undecided = SimpleNamespace(stored=stored, find=lambda _: done.append("inputs are found"))
+    recovery = Recovery(cast(Any, undecided), Health(lambda: NOW))
+    recovery.after(state_at(NOW), AppendError("connection reset"))
     assert done == ["positions are read", "inputs are found", "events is sealed", "ticks is sealed"]
-    assert not loop._unsure
+    assert not recovery.health.unsure
 
     def lands_first(*_: object) -> None:
         raise AppendError("conflict")
 
-    monkeypatch.setattr(Loop, "_seal", lands_first)
-    loop._after_failed_append(AppendError("connection reset"))
-    assert loop._unsure, "what landed meanwhile has not been read"
+    monkeypatch.setattr(stored, "seal", lands_first)
+    recovery.after(state_at(NOW), AppendError("connection reset"))
+    assert recovery.health.unsure, "what landed meanwhile has not been read"
 
 
 @dataclass
@@ -86,23 +97,38 @@ class Folds:
         self.gates.append((after, upto))
 
 
-def loop_over(folds: Folds, monkeypatch: pytest.MonkeyPatch) -> Loop:
-    loop = Loop(load_settings())
-    loop.clock = LoopClock(None)
-    loop.floor = loop.clock.now()
-    loop.watermark, loop._rules_hash = 3, None
-    loop.ledgers = cast(Any, SimpleNamespace(batch=5, superseded_by=lambda: None))
-    loop.dbt = cast(Any, folds)
-    loop.gates = cast(Any, SimpleNamespace(decided=folds.close_gates))
+class Deciding:
+    """The step, over these tables, and what the reducer makes of it."""
 
-    def find_undecided() -> int | None:
-        loop._undecided, loop._undecided_since = 5 - loop.watermark, None
-        return loop.watermark + 1 if loop._undecided else None
+    def __init__(self, folds: Folds, monkeypatch: pytest.MonkeyPatch) -> None:
+        nothing = cast(Any, None)
 
-    monkeypatch.setattr(loop, "_max_batch", lambda table: folds.decided)
-    monkeypatch.setattr(loop, "_find_undecided", find_undecided)
-    loop._await_decision(2, loop.clock.now())
-    return loop
+        def with_undecided(state: LoopState) -> tuple[LoopState, int | None]:
+            left, window = 5 - state.watermark, state.window.all_decided()
+            if not left:
+                return replace(state, window=window), None
+            return replace(state, window=window.awaiting(left, NOW)), state.watermark + 1
+
+        stored = SimpleNamespace(
+            ledgers=SimpleNamespace(batch=5, superseded_by=lambda: None), last_decided=lambda: folds.decided, with_undecided=with_undecided
+        )
+        self.gates = Gates(nothing, "redrive", nothing, nothing, 1)
+        monkeypatch.setattr(self.gates, "decided", folds.close_gates)
+        undecided = Undecided(cast(Any, stored), self.gates)
+        self.health = Health(lambda: NOW)
+        rules = cast(Any, SimpleNamespace(hash=None))
+        clock = cast(Any, StoppedClock(NOW))
+        self.step = Decide(cast(Any, folds), undecided, self.gates, rules, self.health, clock, threading.Event())
+        self.recovery = Recovery(undecided, self.health)
+        state = state_at(NOW, watermark=3)
+        self.state, self.tick = replace(state, window=state.window.awaiting(2, NOW)), Tick()
+
+    def decide(self) -> StepResult:
+        result = self.step.fold(self.state, 5)
+        self.state, self.tick = reduce(self.state, self.tick, result, self.health)
+        if result.failure is not None:
+            self.state = self.recovery.after(self.state, result.failure)
+        return result
 
 
 @pytest.mark.parametrize(
@@ -123,27 +149,27 @@ def test_what_is_committed_is_decided_whatever_the_fold_says(
     gates: list[tuple[int, int]],
     watermark: int,
 ) -> None:
-    folds, tick = Folds(list(commits)), Tick()
-    loop = loop_over(folds, monkeypatch)
-    loop._decide(tick, 5)
-    assert (folds.told, folds.gates, loop.watermark) == (told, gates, watermark)
-    assert tick.counts["decisions"] == watermark - 3
-    assert loop._undecided == 5 - watermark
-    assert ("fold" in loop._trouble) == (watermark < 5)
+    folds = Folds(list(commits))
+    deciding = Deciding(folds, monkeypatch)
+    deciding.decide()
+    assert (folds.told, folds.gates, deciding.state.watermark) == (told, gates, watermark)
+    assert deciding.tick.counts["decisions"] == watermark - 3
+    assert deciding.state.window.undecided == 5 - watermark
+    assert (FOLD in deciding.health) == (watermark < 5)
 
 
 def test_nothing_is_sent_while_it_is_not_known_what_a_fold_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     folds = Folds([(5, True), (5, False)])
-    loop = loop_over(folds, monkeypatch)
+    deciding = Deciding(folds, monkeypatch)
 
     def unreadable(*told: object) -> None:
         raise RuntimeError("503 Service Unavailable")
 
-    loop.gates = cast(Any, SimpleNamespace(decided=unreadable))
-    loop._decide(Tick(), 5)
-    assert not loop._may("ledgers")
-    assert loop.watermark == 3
+    monkeypatch.setattr(deciding.gates, "decided", unreadable)
+    deciding.decide()
+    assert not deciding.health.may(LEDGERS)
+    assert deciding.state.watermark == 3
     # the next fold is refused, as the batches are decided; what was decided is seen then
-    loop.gates = cast(Any, SimpleNamespace(decided=folds.close_gates))
-    loop._decide(Tick(), 5)
-    assert (folds.gates, loop.watermark, loop._undecided) == ([(3, 5)], 5, 0)
+    monkeypatch.setattr(deciding.gates, "decided", folds.close_gates)
+    deciding.decide()
+    assert (folds.gates, deciding.state.watermark, deciding.state.window.undecided) == ([(3, 5)], 5, 0)

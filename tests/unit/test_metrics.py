@@ -16,7 +16,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import Row
 
-from orchestration.loop.metrics import FAILURES, METRICS, OTHER, SENDS, Metric, Metrics, Turn, _Counts, _reach, error_name
+from orchestration.loop.health import Reason
+from orchestration.loop.metric_names import FAILURES, METRICS, NONE, OTHER, SENDS, Metric
+from orchestration.loop.metric_queries import reach
+from orchestration.loop.metric_values import Counts
+from orchestration.loop.metrics import Metrics, Turn
 from orchestration.settings import load_settings
 
 PROJECT = Path(__file__).parents[2]
@@ -86,7 +90,7 @@ def test_each_metric_is_in_the_documentation_with_its_type_and_labels_and_no_oth
 
 
 def test_classes_that_reporters_make_up_are_given_up_before_topics_and_nothing_is_lost() -> None:
-    counts = _Counts(FAILURES, limit=10)
+    counts = Counts(FAILURES, limit=10)
     for number in range(1000):
         counts.add((f"topic-{number % 3}", f"Class{number}", "fatal", "false"))
     assert sum(counts.values.values()) == 1000
@@ -100,7 +104,7 @@ def test_classes_that_reporters_make_up_are_given_up_before_topics_and_nothing_i
 
 
 def test_a_series_that_is_there_goes_on_when_there_is_no_room_for_others() -> None:
-    counts = _Counts(SENDS, limit=1)
+    counts = Counts(SENDS, limit=1)
     for topic in ("first", "second", "first"):
         counts.add((topic, "retry", "delivered"))
     assert counts.values == {("first", "retry", "delivered"): 2, (OTHER, "retry", "delivered"): 1}
@@ -172,11 +176,11 @@ def test_only_so_many_rows_are_looked_at_and_the_rest_is_known_by_its_hours() ->
     def hours(*rows: int) -> list[Row]:
         return [Row(due_hour=NOW.replace(minute=0) + timedelta(hours=place - 1), rows=count) for place, count in enumerate(rows)]
 
-    assert _reach(hours(), NOW) == (None, 0)
-    assert _reach(hours(10, 20), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 0)
+    assert reach(hours(), NOW) == (None, 0)
+    assert reach(hours(10, 20), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 0)
     # the hour before the floor is over: what lies there is closed, but for what waits for a destination that was set aside
-    assert _reach(hours(300_000, 20, 30), NOW) == (None, 50)
-    assert _reach(hours(10, 150_000, 100_000, 7), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 100_007)
+    assert reach(hours(300_000, 20, 30), NOW) == (None, 50)
+    assert reach(hours(10, 150_000, 100_000, 7), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 100_007)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +193,7 @@ def test_only_so_many_rows_are_looked_at_and_the_rest_is_known_by_its_hours() ->
     ],
 )
 def test_the_name_of_an_error_is_read_from_the_end_of_a_reason(why: str, name: str) -> None:
-    assert error_name(why) == name
+    assert (Reason.stored(why).error or NONE) == name
 
 
 # ---------- who asks

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestration.loop.commands import Commands, _Open, issued_key
+from orchestration.loop.commands import Commands, _Open
+from orchestration.loop.issued import IssuedCommands
 from orchestration.operators.commands import CommandError, Wish, check_wish, parse_assume_after, parse_at, parse_rate
 from orchestration.operators.lists import Listed, destinations, keep, kept
 from orchestration.operators.sending import records
@@ -155,7 +156,7 @@ def test_a_list_is_kept_as_it_was_shown(tmp_path: Path) -> None:
 def test_how_far_a_command_is(changes: dict[str, Any], issued: int, state: str) -> None:
     command = dataclasses.replace(_Open("c", "redrive", 20, 1, 1, None, None, None, None, timedelta()), **changes)
     assert command.state(issued, NOW) == state
-    commands = Commands(None, "redrive", None, {issued_key("c"): issued}, 100, {"c": command, "d": command})  # type: ignore[arg-type]
+    commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": issued}), 100, {"c": command, "d": command})  # type: ignore[arg-type]
     assert commands.progress(NOW) == {("redrive", state): (40, issued * 2)}
 
 

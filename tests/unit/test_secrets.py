@@ -17,9 +17,8 @@ from orchestration.kafka.json_topics import Outlet, OutletError
 from orchestration.operators.commands import CommandError
 from orchestration.operators.sending import write
 from orchestration.settings import SettingsError, load_settings, where_set
-from publisher import PublisherSettings, RejectedPropertiesError
-from publisher.clients import Background, make_admin, make_client, make_keeper, make_producer
-from publisher.redaction import is_secret, masked, secrets_of
+from publisher import PublisherSettings, RejectedPropertiesError, is_secret, make_client, masked, secrets_of
+from publisher.clients import Background, make_admin, make_keeper, make_producer
 
 SECRET = 'hunter2 s3cret;"quoted" tail-of-it'
 PLAIN = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "me"}

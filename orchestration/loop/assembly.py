@@ -1,0 +1,85 @@
+"""The steps of a loop, put together with what each of them needs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from orchestration.kafka.json_topics import Outlet
+from orchestration.kafka.topics import TopicMaker
+from orchestration.loop.announce import Announcer
+from orchestration.loop.charge import Charge
+from orchestration.loop.command_dispatch import CommandDispatch
+from orchestration.loop.commands import ISSUED_AT_ONCE, Commands
+from orchestration.loop.consumer_progress import Consumers
+from orchestration.loop.decide import Decide
+from orchestration.loop.feeds import DecisionFeed, GateFeed
+from orchestration.loop.gates import Gates
+from orchestration.loop.intake import Intake
+from orchestration.loop.intake_step import IntakeStep
+from orchestration.loop.metrics import Metrics
+from orchestration.loop.publish import Publish
+from orchestration.loop.recovery import Recovery
+from orchestration.loop.rules_in_force import RulesInForce
+from orchestration.loop.settle import Settle
+from orchestration.loop.state import LoopState
+from orchestration.loop.stored import Stored
+from orchestration.loop.undecided import Undecided
+from orchestration.settings import Settings
+from orchestration.tables.spark import session_to_ask
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps in the order of a tick, and the parts of them that others ask. recovery: what is done after a step that failed."""
+
+    rules: RulesInForce
+    take_in: IntakeStep
+    dispatch: CommandDispatch
+    decide: Decide
+    publish: Publish
+    settle: Settle
+    decision_feed: DecisionFeed
+    gate_feed: GateFeed
+    recovery: Recovery
+
+    def use_rules(self) -> None:
+        """Works with the seeds that were loaded."""
+        self.take_in.intake.use(self.rules.seeds.rows["sources"])
+        self.publish.charge.renew_publisher()
+
+
+def assembled(state: LoopState, stored: Stored, gates: Gates, charge: Charge, sending: threading.Lock, stopping: threading.Event) -> Steps:
+    """The steps of a loop that is in charge. state: what they go on from."""
+    spark, schema, ledgers, clock = stored.spark, stored.schema, stored.ledgers, stored.clock
+    settings, cluster, health, rules = charge.settings, charge.cluster, charge.health, charge.rules
+    undecided = Undecided(stored, gates)
+    intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
+    commands = Commands(spark, schema, ledgers, state.commands, min(settings.intake_max_rows, ISSUED_AT_ONCE))
+    consumers = Consumers(spark, schema, cluster, gates.settle, state.awaited_batch)
+    consumers.remember(state.awaited)
+
+    def outlet(topic: str) -> Outlet:
+        return Outlet(cluster, settings.kafka_properties, topic)
+
+    announcer = Announcer(spark, schema, outlet(settings.decisions_topic)) if settings.decisions_topic else None
+    return Steps(
+        rules=rules,
+        take_in=IntakeStep(intake, health),
+        dispatch=CommandDispatch(commands, intake, health),
+        decide=Decide(rules.dbt, undecided, gates, rules, health, clock, stopping),
+        publish=Publish(charge, gates, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
+        settle=Settle(consumers, gates, commands, ledgers, health),
+        decision_feed=DecisionFeed(announcer, health),
+        gate_feed=GateFeed(outlet(settings.gates_topic) if settings.gates_topic else None, gates, health),
+        recovery=Recovery(undecided, health),
+    )
+
+
+def serving(settings: Settings, stored: Stored, watermark: int) -> Metrics | None:
+    """The metrics of what is decided and sent from now on; None where nobody wants to know, or the port can't be had."""
+    if not settings.metrics_port:
+        return None
+    ask = session_to_ask(settings)
+    metrics = Metrics(settings, stored.spark, ask, stored.schema, watermark=watermark, batch=stored.ledgers.batch)
+    return metrics if metrics.serve(settings.metrics_address, settings.metrics_port) else None

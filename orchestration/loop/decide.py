@@ -1,0 +1,112 @@
+"""The step that decides: dbt folds the inputs that have no decision into `deliveries`. What is decided, and why, is SQL."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestration.clock import LoopClock
+from orchestration.loop.gates import Gates
+from orchestration.loop.health import FOLD, Health, Reason
+from orchestration.loop.rules_in_force import RulesInForce
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport, StepResult
+from orchestration.loop.undecided import Undecided
+from orchestration.tables.dbt import Dbt, DbtError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Decide:
+    """Decides what is in the ledgers. cold: whether no fold has ended yet; the first takes some seconds more than the others."""
+
+    dbt: Dbt
+    undecided: Undecided
+    gates: Gates
+    rules: RulesInForce
+    health: Health
+    clock: LoopClock
+    stopping: threading.Event
+    cold: bool = True
+
+    def run(self, state: LoopState, now: datetime, upto: int | None = None) -> StepResult:
+        """Decides all that is undecided; upto: no later batch than this one."""
+        if state.window.undecided == 0 or not self.health.may(FOLD) or self.health.unsure:
+            return StepResult(state)
+        return self.fold(state, self.undecided.stored.ledgers.batch if upto is None else upto)
+
+    def fold(self, state: LoopState, upto: int) -> StepResult:
+        """Decides what is in the ledgers up to a batch, by as many folds as it takes: one ends before a second batch about its messages."""
+        report = StepReport(state)
+        began = time.monotonic()
+        failure: Exception | None = None
+        try:
+            while self._fold(report, upto) and report.state.watermark < upto and not self.stopping.is_set():
+                pass
+        except Exception as error:
+            failure = error
+        if "decisions" in report.counts:
+            report.took("fold", began)
+        return report.result(failure)
+
+    def _fold(self, report: StepReport, upto: int) -> bool:
+        """One fold. Returns whether the next may follow."""
+        # a fold's guard keeps batches apart, but knows no generations
+        by = self.undecided.stored.ledgers.superseded_by()
+        if by is not None:
+            report.superseded_by = by
+            return False
+        variables: dict[str, object] = {"watermark": report.state.watermark, "upto": upto}
+        if self.rules.hash:
+            variables["rules_hash"] = self.rules.hash
+        failed: DbtError | None = None
+        try:
+            self.dbt.run("run", select=["deliveries"], variables=variables)
+        except DbtError as error:
+            failed = error
+        try:
+            decided = self._note_decided(report, upto if failed is None else None)
+            if failed is not None and self.rules.hash is not None and self.rules.hash != self.rules.loaded_hash():
+                # the rules have changed under it: the next tick loads the files again
+                self.rules.is_stale = True
+        except Exception:
+            # nothing is sent before it is known what must be held
+            if failed is not None:
+                report.failed(FOLD, Reason(f"reports wait: {failed}"))
+            raise
+        report.count("decisions", decided)
+        if failed is not None and not decided:
+            report.failed(FOLD, Reason(f"nothing was decided, and reports wait: {failed}"))
+            return False
+        if failed is not None:
+            log.warning("fold: %d inputs are decided, though it failed, or by another fold: %s", decided, failed)
+        report.recovered(FOLD)
+        self.cold = False
+        return decided > 0
+
+    def _note_decided(self, report: StepReport, upto: int | None) -> int:
+        """Sees how far the tables are decided, and which gates that closes; returns how many inputs have been decided since then.
+
+        What is committed counts, whoever did it and whatever was said of it: no batch is decided twice. upto: where a fold that has ended
+        well was told to end; None: it has not, and only what lies in the table counts.
+        """
+        stored, before = self.undecided.stored, report.state
+        reached = max(before.watermark, stored.last_decided())
+        if reached > before.watermark:
+            with self.gates.of(report):
+                since = self.gates.decided(before.watermark, reached, self.clock.now(), before.window.lowest_floor)
+            report.change(window=report.state.window.kept_under(since).look_now())
+        report.change(watermark=reached)
+        first: int | None = None
+        if reached < stored.ledgers.batch:
+            first = self.undecided.find(report)
+        else:
+            report.change(window=report.state.window.all_decided())
+        if upto is not None and (first is None or first > upto):
+            # what is left up to there are batches without inputs
+            report.change(watermark=max(reached, upto))
+        return before.window.undecided - report.state.window.undecided

@@ -1,0 +1,44 @@
+"""What gates hold, as the tables know it: which deliveries are next, and which the rules have no place for any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from orchestration.tables.rows import collected
+
+AGE = ("first_failed_at", "original_partition", "original_offset")
+"""What goes first: the lowest of these columns."""
+
+
+def age(row: Row) -> tuple[object, ...]:
+    """By which deliveries are compared: the lower goes first."""
+    return tuple(row[name] for name in AGE)
+
+
+def oldest_held(spark: SparkSession, schema: str, floor: datetime, most: Mapping[str, int]) -> list[Row]:
+    """The oldest of what is held, by scope at most so many, in the order in which they are to go. floor: nothing held was due before."""
+    asked = spark.createDataFrame(list(most.items()), "gate string, most int")
+    ranked = (
+        _held_by(spark, schema, floor, most)
+        .where("not is_refused")
+        .select("gate", "delivery_id", "due_at", *AGE)
+        .withColumn("place", F.row_number().over(Window.partitionBy("gate").orderBy(*AGE)))
+    )
+    few = ranked.join(F.broadcast(asked), "gate").where("place <= most")
+    return collected(few.orderBy("gate", "place"))
+
+
+def refused_by_rules(spark: SparkSession, schema: str, floor: datetime, scopes: Collection[str]) -> dict[str, int]:
+    """How many deliveries each scope holds whose release the rules of today refuse: asked for again, they would be refused again."""
+    refused = _held_by(spark, schema, floor, scopes).where("is_refused").groupBy("gate").count()
+    return {row["gate"]: int(row["count"]) for row in collected(refused)}
+
+
+def _held_by(spark: SparkSession, schema: str, floor: datetime, scopes: Collection[str]) -> DataFrame:
+    first = F.lit(floor)
+    held = spark.table(f"{schema}.held_deliveries")
+    return held.where(F.col("gate").isin(*scopes) & (F.col("due_at") >= first) & (F.col("due_hour") >= F.date_trunc("hour", first)))

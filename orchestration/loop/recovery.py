@@ -1,0 +1,68 @@
+"""After a step that failed: nothing is assumed about the tables, and how far everything is, is read again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+from orchestration.loop.health import LEDGERS, Health, Reason
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport
+from orchestration.loop.undecided import Undecided
+from orchestration.tables.ledgers import AppendError
+from orchestration.tables.spark import in_short
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether it is Spark itself that is gone: nothing that this process can do brings it back."""
+    return isinstance(error, Py4JNetworkError | ConnectionError)
+
+
+@dataclass
+class Recovery:
+    """Finds out where the loop stands."""
+
+    undecided: Undecided
+    health: Health
+
+    def after(self, state: LoopState, failure: Exception) -> LoopState:
+        """After a step that failed; not where another loop has taken over. Raises the error when Spark itself is gone.
+
+        Whatever failed, the next tick looks into the wheel: that tells whether the tables work, however far away the next due time is.
+        """
+        report = StepReport(state)
+        report.change(window=state.window.look_now())
+        if isinstance(failure, AppendError):
+            self.health.failed(LEDGERS, Reason(str(failure)))
+            return self.read_again(report.state)
+        if is_gone(failure):
+            raise failure
+        self.health.unsure = True
+        self.health.failed(LEDGERS, Reason(f"a step could not be ended, and is done again: {in_short(failure)}"))
+        return report.state
+
+    def find_undecided(self, state: LoopState) -> LoopState:
+        """With what lies in the ledgers without a decision."""
+        report = StepReport(state)
+        self.undecided.find(report)
+        return report.state
+
+    def read_again(self, state: LoopState) -> LoopState:
+        """Reads from the tables how far everything is. Until that has succeeded, nothing is read, decided or sent."""
+        report = StepReport(state)
+        stored = self.undecided.stored
+        try:
+            stored.ledgers.read_end()
+            report.state = stored.raised(report.state, stored.last_row())
+            self.undecided.find(report)
+            # last: what lands before is a conflict, and everything is read once more
+            for ledger in stored.ledgers.in_doubt:
+                stored.seal(ledger, report.state)
+            self.health.unsure = False
+        except Exception as reason:
+            if is_gone(reason):
+                raise
+            self.health.unsure = True
+            self.health.failed(LEDGERS, Reason(f"the ledgers can't be read either: {in_short(reason)}"))
+        return report.state

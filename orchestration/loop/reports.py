@@ -1,0 +1,91 @@
+"""What the loop says about itself after a tick: lines of the log, the status file, and the figures for the metrics."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+
+from orchestration.clock import LoopClock
+from orchestration.loop.health import KAFKA, Health
+from orchestration.loop.intake import Intake
+from orchestration.loop.metric_names import NONE, Labels
+from orchestration.loop.metrics import Turn
+from orchestration.loop.recovery import is_gone
+from orchestration.loop.state import LoopState
+from orchestration.loop.status import Status, text
+from orchestration.loop.steps import Tick
+from orchestration.loop.window import SendWindow
+from orchestration.tables.spark import in_short
+
+log = logging.getLogger(__name__)
+
+
+def rows_of(tick: Tick) -> str:
+    """What a tick did, in words."""
+    return " ".join(f"{name}={count}" for name, count in tick.counts.items() if count)
+
+
+def log_tick(number: int, tick: Tick) -> None:
+    """Logs a tick that did something."""
+    steps = " ".join(f"{step}_ms={ms}" for step, ms in tick.step_ms.items())
+    late = f" late_p50_ms={tick.lateness_ms[0]} late_p99_ms={tick.lateness_ms[1]}" if tick.lateness_ms else ""
+    fields = {"tick": number, **tick.counts, **{f"{step}_ms": ms for step, ms in tick.step_ms.items()}, "late_ms": tick.lateness_ms}
+    log.info("tick=%d %s %s%s", number, rows_of(tick), steps, late, extra={"fields": fields})
+
+
+def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], int]) -> str:
+    """Why the loop isn't idle, in a line. waiting: asks the tables how many deliveries are open."""
+    reasons = [f"{entry.what}: {entry.why}" for entry in health.entries(window.paused)]
+    if window.undecided:
+        reasons.append(f"{window.undecided} inputs are not decided")
+    try:
+        still = waiting()
+    except Exception as error:
+        if is_gone(error):
+            raise
+        reasons.append(f"the tables can't be read: {in_short(error)}")
+    else:
+        if still:
+            reasons.append(f"{still} deliveries are open" + (f", the next at {text(window.next_due)}" if window.next_due else ""))
+    return f"it waits for: {'; '.join(reasons)}" if reasons else "nothing waits, but something has come a moment ago"
+
+
+def status_of(said: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock) -> Status:
+    """The loop for its status file. said: whether it runs. batch: the last one that was appended."""
+    entries = health.entries(state.window.paused)
+    return Status(
+        state=said,
+        generation=state.generation,
+        instance=state.instance,
+        pid=os.getpid(),
+        tick=state.tick,
+        at=text(clock.now()) or "",
+        watermark=state.watermark,
+        batch=batch,
+        floor=text(state.window.floor) or "",
+        next_due=text(state.window.next_due),
+        counts=dict(tick.counts),
+        step_ms=dict(tick.step_ms),
+        lateness_ms=tick.lateness_ms,
+        trouble={entry.what: entry.why for entry in entries},
+        health=tuple(entries),
+    )
+
+
+def turn_of(state: LoopState, batch: int, health: Health, intake: Intake, commands: Mapping[Labels, tuple[int, int]]) -> Turn:
+    """The loop for its metrics. batch: the last one that was appended. commands: how far they are."""
+    return Turn(
+        generation=state.generation,
+        watermark=state.watermark,
+        batch=batch,
+        floor=state.window.floor,
+        low=state.window.lowest_floor,
+        undecided=state.window.undecided,
+        events=state.counts.get("events", 0),
+        step_ms=state.step_ms,
+        lag={} if KAFKA in health else intake.lag(),
+        commands=commands,
+        set_aside={topic: one.reason.error or NONE for topic, one in state.window.paused.items()},
+        trouble={str(part): pause.reason.error or NONE for part, pause in health.items()},
+    )

@@ -1,0 +1,61 @@
+"""Where the last loop has got to: what a start goes on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import SparkSession
+
+from orchestration.clock import LoopClock
+from orchestration.loop.gates import Gates
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport
+from orchestration.loop.stored import Stored
+from orchestration.loop.window import SendWindow
+from orchestration.settings import Settings
+from orchestration.tables.ledgers import Ledgers
+
+
+@dataclass(frozen=True)
+class Standing:
+    """state: with the generation of the loop that starts. last: the last row of `ticks`, None where there is none."""
+
+    stored: Stored
+    gates: Gates
+    state: LoopState
+    last: SparkRow | None
+
+    def caught_up(self) -> LoopState:
+        """The state when this loop is in charge: with what the last loop has read and sent until it was refused."""
+        state = self.stored.raised(self.state, self.last)
+        return replace(state, window=self.stored.with_unknown_sends(state.window))
+
+
+def read_standing(settings: Settings, spark: SparkSession, schema: str) -> Standing:
+    """Reads it from the tables; the generation of the loop that starts is the next."""
+    ledgers = Ledgers(spark, schema)
+    ledgers.read_end()
+    stored = Stored(spark, schema, ledgers, LoopClock(None))
+    last = stored.last_row()
+    if last is not None:
+        stored.clock = LoopClock(last["loop_time"])
+    ledgers.generation = (last["generation"] if last else 0) + 1
+    now = stored.clock.now()
+    before = LoopState.from_row(last) if last else LoopState(0, "start", 0, "", 0, now, SendWindow(now), 0)
+    report = StepReport(stored.raised(before.began(0), last))
+    report.change(
+        generation=ledgers.generation,
+        instance=settings.instance,
+        slots=settings.slots,
+        watermark=max(before.watermark, stored.last_decided()),
+    )
+    # before the row of this start, which says that the gates are as of its watermark: what the last loop did after its own last row
+    gates = Gates(spark, schema, ledgers, timedelta(seconds=settings.settle_seconds), settings.gate_release_rate)
+    with gates.of(report):
+        gates.tell_all()
+        since = gates.decided(before.watermark, report.state.watermark, now, before.window.lowest_floor)
+        gates.resume(int(last["batch"]) if last else 0)
+    report.change(window=report.state.window.kept_under(since))
+    return Standing(stored, gates, report.state, last)

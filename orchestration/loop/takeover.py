@@ -1,0 +1,103 @@
+"""A start takes over from the loop before: the generation in Kafka first, then a row in each ledger. docs/decisions/0040 says why."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestration.loop.charge import Charge
+from orchestration.loop.presence import Presence
+from orchestration.loop.standing import Standing
+from orchestration.tables.ledgers import AppendError, TakenOverError
+
+log = logging.getLogger(__name__)
+
+# Between the attempts of a start to take over from a loop that is still writing, in seconds.
+_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
+
+# How long a loop that can send nothing more has to write down what it sent last, and how often it is looked whether it has, in seconds.
+_LAST_WORDS = 15.0
+_LAST_WORDS_GLANCE = 0.2
+
+
+@dataclass
+class TakeOver:
+    """Takes over. read: reads where the last loop has got to."""
+
+    read: Callable[[], Standing]
+    charge: Charge
+    presence: Presence
+    stopping: threading.Event
+
+    def run(self) -> Standing | None:
+        """Takes the next generation: in Kafka, so that an older loop sends nothing more, then by a row in each ledger, so that it appends
+        nothing more. In between it may write down what it has sent, or that would be sent again here.
+
+        Where Kafka gives no answer the tables are taken all the same, and Kafka before the first send. `ticks` is the first ledger, so that
+        the older one sees who refused it. What it appends in between does no harm: the ends are read again. Returns where this loop goes
+        on; None: it was told to stop, or another one is in charge.
+        """
+        for pause in (*_PAUSES, None):
+            standing = self._read()
+            self.charge.in_charge = False
+            if not self.stopping.is_set():
+                self.charge.take_first()
+            if self.stopping.is_set():
+                return None
+            if self.charge.in_charge and self._hear_last_words(standing):
+                before, standing = self.charge.generation, self._read()
+                self.charge.in_charge = self.charge.generation == before
+            try:
+                standing.stored.append(standing.state.of_kind("start"))
+                break
+            except AppendError:
+                # another loop has written in the meantime, or is starting just now
+                if pause is None:
+                    raise
+            time.sleep(pause)
+        self.presence.show(self.charge.generation)
+        for ledger in ("events", "publish_results"):
+            self._append_start(standing, ledger)
+        return standing
+
+    def _read(self) -> Standing:
+        standing = self.read()
+        self.charge.stored = standing.stored
+        return standing
+
+    def _hear_last_words(self, standing: Standing) -> bool:
+        """Waits until the loop before, which can send nothing more, has written down what it sent; says whether it may have written.
+
+        Not where it has ended before. A loop that is frozen, or was killed elsewhere, is not waited for without end.
+        """
+        last = standing.last
+        if last is None or last["kind"] == "end" or self.presence.has_ended(last["generation"]):
+            return False
+        before = last["generation"]
+        log.info("generation %d may be at work: it gets %g s to write down what it has sent", before, _LAST_WORDS)
+        deadline = time.monotonic() + _LAST_WORDS
+        ledgers = standing.stored.ledgers
+        while not (self.presence.has_ended(before) or ledgers.has_said_its_end(before) or self.stopping.is_set()):
+            if time.monotonic() >= deadline:
+                log.warning("generation %d does not say that it has ended: what it sent and has not written down is sent again", before)
+                break
+            time.sleep(_LAST_WORDS_GLANCE)
+        return True
+
+    def _append_start(self, standing: Standing, ledger: str) -> None:
+        """Takes over in a ledger: an older loop may still append there until then."""
+        for pause in (*_PAUSES, None):
+            try:
+                standing.stored.seal(ledger, standing.state)
+                return
+            except TakenOverError:
+                raise
+            except AppendError:
+                if pause is None:
+                    raise
+            time.sleep(pause)
+            # the older loop has appended once more: now it is seen
+            standing.stored.ledgers.read_end()
