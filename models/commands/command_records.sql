@@ -5,7 +5,7 @@ records as (
 
     select
         *,
-        {{ event_cause('events') }} as cause,
+        {{ event_input_id('events') }} as input_id,
         from_json(
             {{ utf8_text('value') }},
             -- everything as text at first: what it may be is checked below
@@ -22,7 +22,7 @@ read as (
     select
         ---------- which
         command,
-        cause,
+        input_id,
         topic_id,
         partition,
         offset,

@@ -1,4 +1,4 @@
--- stg_reports: each event, decoded as its source's dialect says. Narrow: payloads are joined at the very end of the fold.
+-- stg_reports: each event, decoded as its source's dialect says. Narrow: payloads are joined at the very end of the decide step.
 -- Longer than other models: its unit tests go from the bytes of a report to what is believed of them, and dbt's look at one model only.
 {%- set fields = dialect('redrive').fields.keys() %}
 
@@ -39,8 +39,8 @@ attributed as (
         declared.speaks_for,
         nullif(declared.consumer_group, '') as declared_group,
         coalesce(declared.states_kind, false) as states_kind,
-        -- told again for an operator, as nothing came of it the first time: about that delivery in name only
-        kind = 'report' and delivery_id is not null as is_told_again,
+        -- re-read for an operator, as nothing came of it the first time: about that delivery in name only
+        kind = 'report' and delivery_id is not null as is_reread,
         kind = 'report' and coalesce(declared.adopt = 'dead', false) as adopts
     from declared
 
@@ -94,7 +94,7 @@ believed as (
     select
         *,
         case
-            when adopts or is_told_again or read.failed_at >= recorded_at - interval {{ var('max_stated_age_days') }} days then read.failed_at
+            when adopts or is_reread or read.failed_at >= recorded_at - interval {{ var('max_stated_age_days') }} days then read.failed_at
         end as stated_at
     from decoded
 
@@ -104,7 +104,7 @@ reports as (
 
     select
         ---------- which
-        {{ event_cause('believed') }} as cause,
+        {{ event_input_id('believed') }} as input_id,
         batch,
         recorded_at,
         kind as input_kind,
@@ -114,8 +114,8 @@ reports as (
         adopts,
         topic as report_topic,
         -- where it lay when it was told first
-        case when is_told_again then try_cast(split_part(detail, '/', -3) as int) else partition end as report_partition,
-        case when is_told_again then try_cast(split_part(detail, '/', -2) as bigint) else offset end as report_offset,
+        case when is_reread then try_cast(split_part(detail, '/', -3) as int) else partition end as report_partition,
+        case when is_reread then try_cast(split_part(detail, '/', -2) as bigint) else offset end as report_offset,
         index as report_index,
         detail as order_detail,
 
@@ -149,16 +149,16 @@ reports as (
         transform(header_names, n -> make_valid_utf8(cast(substring(try_element_at(filter(headers, h -> h.key = n), -1).value, 1, 256) as string))) as rule_headers,
         array_compact(array(
             -- a time that no clock tells, or headers that can't be read: the rest is taken in all the same
-            case when kind = 'report' and not is_told_again and detail is not null then 'record' end,
+            case when kind = 'report' and not is_reread and detail is not null then 'record' end,
             {%- for field in fields if not field.startswith('error_') %}
             case when said.{{ field }} is not null and {{ 'stated_at' if field == 'failed_at' else 'read.' ~ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}
             {%- endfor %}
         )) as problems,
         stated_at,
-        -- of what is told again, the delay and the time that the policy gives it count from then; by the time of what was adopted nothing
+        -- of what is read once more, the delay and the time that the policy gives it count from then; by the time of what was adopted nothing
         -- waits: any clock will do
         case
-            when is_told_again then recorded_at
+            when is_reread then recorded_at
             else coalesce(stated_at, case when stamped_by_broker or adopts then record_timestamp end, recorded_at)
         end as failed_at,
         coalesce(stated_at, record_timestamp, recorded_at) as happened_at

@@ -1,4 +1,4 @@
--- routes_described: what the routes say for people, in one row, the most specific route first. A fold reads nothing of it.
+-- routes_described: what the routes say for people, in one row, the most specific route first. A decide run reads nothing of it.
 
 {%- set said = route_descriptions() %}
 

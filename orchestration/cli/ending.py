@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 SUPERSEDED_EXIT = 3
 """How `redrive run` ends when another loop has taken over."""
 
-# How long a loop that was told to end has for it, in seconds: a fold takes longer, and needs not be waited for.
+# How long a loop that was told to end has for it, in seconds: a decide run takes longer, and needs not be waited for.
 _GRACE = 2.0
 
 

@@ -19,8 +19,8 @@ from orchestration.cli.screen import progress_of, starting_spark, tell
 from orchestration.settings import Settings
 
 if TYPE_CHECKING:
-    from orchestration.operators.commands import Wish
-    from orchestration.operators.lists import Listed
+    from orchestration.operators.commands import CommandRequest
+    from orchestration.operators.lists import Target
     from orchestration.rules.seeds import Seeds
 
 
@@ -45,9 +45,9 @@ def who_asks(who: str | None) -> str:
     return who or getpass.getuser()
 
 
-def give(home: Path | None, wish: Wish, chosen: Chosen | None, *, asks: bool = False) -> None:
+def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | None, *, asks: bool = False) -> None:
     """Gives a command, or shows what it would do. chosen: None for a command about another one. asks: people at a terminal first."""
-    from orchestration.operators.commands import CommandError, check_wish
+    from orchestration.operators.commands import CommandError, check_request
     from orchestration.operators.lists import kept, select_deliveries
     from orchestration.operators.sending import send
     from orchestration.rules.seeds import read_seeds
@@ -55,12 +55,12 @@ def give(home: Path | None, wish: Wish, chosen: Chosen | None, *, asks: bool = F
 
     settings = settings_of(home=home)
     seeds = read_seeds(settings.seeds)
-    check_wish(settings, seeds, wish)
+    check_request(settings, seeds, request)
     if chosen is None or not chosen.choice.dry_run:
         settings.require_brokers()
     if chosen is None:
-        command = send(settings, wish)
-        tell.print(f"{wish.what} of command {wish.of} is given, as command {command}")
+        command = send(settings, request)
+        tell.print(f"{request.what} of command {request.of} is given, as command {command}")
         return
     choice = chosen.choice
     if choice.listed is not None:
@@ -70,23 +70,25 @@ def give(home: Path | None, wish: Wish, chosen: Chosen | None, *, asks: bool = F
     else:
         with starting_spark():
             dead, selection = chosen.filters.selected(settings)
-            listed = select_deliveries(dead, wish.what, dataclasses.replace(selection, ids=tuple(chosen.ids or ())), choice.most)
+            listed = select_deliveries(dead, request.what, dataclasses.replace(selection, ids=tuple(chosen.ids or ())), choice.most)
     if not listed:
         state = chosen.filters.state
         tell.print(f"no message is like that{'' if state == 'all' else f', of those that are {state} (--state)'}: nothing is done")
         raise typer.Exit(1)
     if (missing := set(chosen.ids or ()) - {one.message_id for one in listed}) and not (choice.listed or choice.most):
         tell.print(f"{len(missing)} of these ids are left out, as what is asked doesn't hold for them: {escape(first_of(sorted(missing)))}")
-    carry_out(settings, seeds, wish, listed, dry_run=choice.dry_run, asks=asks)
+    carry_out(settings, seeds, request, listed, dry_run=choice.dry_run, asks=asks)
 
 
-def carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], *, dry_run: bool, asks: bool = False) -> None:
+def carry_out(
+    settings: Settings, seeds: Seeds, request: CommandRequest, listed: Sequence[Target], *, dry_run: bool, asks: bool = False
+) -> None:
     """Sends a command with its list; or shows the list, and keeps it. asks: whether people at a terminal are asked first."""
     from orchestration.operators.lists import keep
     from orchestration.operators.sending import send
 
     if dry_run:
-        _show_list(settings, seeds, wish, listed)
+        _show_list(settings, seeds, request, listed)
         try:
             kept_as = f"This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that"
         except OSError as error:
@@ -94,20 +96,22 @@ def carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Lis
         tell.print(f"nothing was done. {escape(kept_as)}")
         return
     if asks and sys.stdin.isatty():
-        _show_list(settings, seeds, wish, listed)
-        typer.confirm(f"{wish.what} these {len(listed)} messages? It can't be undone", abort=True, err=True)
-    with progress_of(f"writing {wish.what} of {len(listed)} messages") as told:
-        command = send(settings, wish, listed, told)
-    tell.print(f'{wish.what} of {len(listed)} messages is given; `redrive sql "select * from redrives"` shows how it goes', highlight=False)
+        _show_list(settings, seeds, request, listed)
+        typer.confirm(f"{request.what} these {len(listed)} messages? It can't be undone", abort=True, err=True)
+    with progress_of(f"writing {request.what} of {len(listed)} messages") as told:
+        command = send(settings, request, listed, told)
+    tell.print(
+        f'{request.what} of {len(listed)} messages is given; `redrive sql "select * from redrives"` shows how it goes', highlight=False
+    )
     print(command)
 
 
-def _show_list(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
+def _show_list(settings: Settings, seeds: Seeds, request: CommandRequest, listed: Sequence[Target]) -> None:
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import shown
 
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(settings, seeds, wish, listed, wall_clock()):
+    for what, counts in shown(settings, seeds, request, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(listed[:5]):

@@ -44,7 +44,7 @@ def explain(
     output: Output = "table",
     home: Home = None,
 ) -> None:
-    """Tell a message's life in order: each failure, which rule decided and why, each send, and what comes next."""
+    """Tell a message's history in order: each failure, which rule decided and why, each send, and what comes next."""
     from orchestration.rules.explain import Rulebook, told
     from orchestration.tables.query import Rows, print_rows
 

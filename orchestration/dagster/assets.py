@@ -24,7 +24,7 @@ class TickConfig(dg.Config):
 
 
 def rules_asset(graph: Graph) -> dg.AssetsDefinition:
-    """The seeds, loaded from their files, and what a fold reads of them, put together."""
+    """The seeds, loaded from their files, and what a decide run reads of them, put together."""
 
     @dg.multi_asset(name="load_rules", specs=graph.rules, can_subset=True)
     def load_rules(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
@@ -85,7 +85,7 @@ def what_a_tick_wrote(tick: "Tick") -> dict[str, Mapping[str, float]]:
     results = sent["delivered"] + sent["failed"] + sent["unknown"]
     return {
         "events": {"rows": counts.get("events", 0), "ms": step_ms.get("intake", 0)},
-        "deliveries": {"rows": counts.get("decisions", 0), "ms": step_ms.get("fold", 0)},
+        "deliveries": {"rows": counts.get("decisions", 0), "ms": step_ms.get("decide", 0)},
         "publish_results": {"rows": results, **sent, **late, "ms": step_ms.get("publish", 0)},
         "ticks": {"rows": int(tick.did_something), "ms": sum(step_ms.values())},
     }

@@ -18,8 +18,8 @@ from orchestration.dagster.resource import Redrive, forwarded, told
 
 if TYPE_CHECKING:
     from orchestration.loop.loop import Loop, Tick
-    from orchestration.operators.commands import Wish
-    from orchestration.operators.lists import Listed
+    from orchestration.operators.commands import CommandRequest
+    from orchestration.operators.lists import Target
     from orchestration.rules.seeds import Seeds
 
 # How long a shift turns if nobody says otherwise.
@@ -28,7 +28,7 @@ SHIFT_MINUTES = 14.0
 tick = dg.define_asset_job(
     "tick",
     selection=dg.AssetSelection.assets(*WRITTEN_BY_A_TICK).without_checks(),
-    description="Turns the loop once: intake, fold, publish.",
+    description="Turns the loop once: intake, decide, publish.",
 )
 
 report = dg.define_asset_job(
@@ -130,14 +130,14 @@ class RedriveConfig(dg.Config):
 
 @dg.op(description="Shows which open dead letters would be sent again, and keeps the list; or sends a list that was kept.")
 def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, redrive: Redrive) -> None:
-    from orchestration.operators.commands import CommandError, Wish, check_wish, parse_rate
+    from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_rate
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import kept, select_deliveries
     from orchestration.operators.selections import Selection
     from orchestration.rules.seeds import read_seeds
 
     with told():
-        wish = Wish(
+        request = CommandRequest(
             "redrive",
             config.reason,
             config.who,
@@ -146,7 +146,7 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
             canary=config.canary or None,
         )
         seeds = read_seeds(redrive.settings.seeds)
-        check_wish(redrive.settings, seeds, wish)
+        check_request(redrive.settings, seeds, request)
         if config.list_name:
             listed = kept(redrive.settings.home, config.list_name)
         elif not config.dry_run:
@@ -162,10 +162,10 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
                 config.fingerprint or None,
                 where=dead.checked(config.where or None),
             )
-            listed = select_deliveries(dead, wish.what, selection, None)
+            listed = select_deliveries(dead, request.what, selection, None)
         if not listed:
             raise CommandError("no open dead letter is like that: nothing is done")
-        _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+        _carry_out(context, redrive, seeds, request, listed, dry_run=config.dry_run)
 
 
 @dg.job(
@@ -184,16 +184,16 @@ class TriageConfig(dg.Config):
 
 @dg.op(description="Sends again what the seed redrive_rules says, with one command for each rule. Without rules it does nothing.")
 def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
-    from orchestration.operators.commands import check_wish
+    from orchestration.operators.commands import check_request
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import triage
     from orchestration.rules.seeds import read_seeds
 
     with told():
         seeds = read_seeds(redrive.settings.seeds)
-        for wish, listed in triage(DeadLetters(redrive.settings)):
-            check_wish(redrive.settings, seeds, wish)
-            _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+        for request, listed in triage(DeadLetters(redrive.settings)):
+            check_request(redrive.settings, seeds, request)
+            _carry_out(context, redrive, seeds, request, listed, dry_run=config.dry_run)
 
 
 @dg.job(description="Dead letters that redrive_rules sends again by themselves.", executor_def=dg.in_process_executor)
@@ -202,19 +202,19 @@ def triage() -> None:
 
 
 def _carry_out(
-    context: dg.OpExecutionContext, redrive: Redrive, seeds: "Seeds", wish: "Wish", listed: "list[Listed]", *, dry_run: bool
+    context: dg.OpExecutionContext, redrive: Redrive, seeds: "Seeds", request: "CommandRequest", listed: "list[Target]", *, dry_run: bool
 ) -> None:
     """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import keep, shown
     from orchestration.operators.sending import send
 
-    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, wish, listed, wall_clock()) for name, count in counts]
+    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, request, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),
-        "reason": wish.reason,
-        **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, wish, listed)}),
+        "reason": request.reason,
+        **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, request, listed)}),
     }
     context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description="would be redriven" if dry_run else "redriven"))
 

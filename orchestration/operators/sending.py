@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from orchestration.kafka.cluster import Cluster
-from orchestration.operators.commands import CommandError, Wish
-from orchestration.operators.lists import Listed, digest_of_parts, part_digest, parts_of
+from orchestration.operators.commands import CommandError, CommandRequest
+from orchestration.operators.lists import Target, digest_of_parts, part_digest, parts_of
 from orchestration.settings import Settings, rejected
 from publisher import RejectedPropertiesError, kafka_error, make_client, redact
 
@@ -26,7 +26,7 @@ Told = Callable[[int, int], None]
 """Hears how far something is: so much is done, of so much."""
 
 
-def send(settings: Settings, wish: Wish, listed: Sequence[Listed] = (), told: Told = lambda done, of: None) -> str:
+def send(settings: Settings, request: CommandRequest, listed: Sequence[Target] = (), told: Told = lambda done, of: None) -> str:
     """Gives a command; returns its id. told: hears how many of its records are written.
 
     Raises CommandError, ClusterError: then nothing was sent that anybody acts upon.
@@ -35,17 +35,17 @@ def send(settings: Settings, wish: Wish, listed: Sequence[Listed] = (), told: To
     cluster = Cluster(settings.kafka_properties)
     if settings.commands_topic not in cluster.topic_names():
         raise CommandError(f"the topic {settings.commands_topic} is missing: `redrive check --create` makes it")
-    write(settings, command, records(wish, listed), told)
+    write(settings, command, records(request, listed), told)
     return command
 
 
-def records(wish: Wish, listed: Sequence[Listed] = ()) -> list[bytes]:
+def records(request: CommandRequest, listed: Sequence[Target] = ()) -> list[bytes]:
     """The values of a command's records, in their order."""
     parts = list(parts_of(listed))
     values: list[Mapping[str, object]] = [
         {"format": 1, "part": number, "deliveries": [[one.delivery_id, one.due_ms] for one in part]} for number, part in enumerate(parts)
     ]
-    closing = {"format": 1, "closed": True, "count": len(listed), **wish.said()}
+    closing = {"format": 1, "closed": True, "count": len(listed), **request.said()}
     if parts:
         closing["digest"] = digest_of_parts(map(part_digest, parts))
     return [json.dumps(value, ensure_ascii=False).encode() for value in (*values, closing)]

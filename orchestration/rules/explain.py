@@ -16,6 +16,7 @@ from orchestration.rules.policies import why_not
 from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables
 from orchestration.tables.dbt import dbt_to_ask
+from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, session_to_ask
 
@@ -166,7 +167,7 @@ class Rulebook:
         return Verdict(found["error_kind"], found["rule"], found["matched"], causes, tuple(found["passed_over"]))
 
     def history_of(self, message_id: str) -> list[dict[str, Any]]:
-        """A message's life in order, as `message_history` has it, with delays before quota and jitter.
+        """A message's history in order, as `message_history` has it, with delays before quota and jitter.
 
         Raises ExplainError if no message is called so.
         """
@@ -191,6 +192,8 @@ class Rulebook:
         name = f"{schema(self._settings.project)}.rules"
         if not self._spark.catalog.tableExists(name):
             raise ExplainError(missing_tables(self._settings))
+        if objection := unreadable_tables(self._settings, self._spark, schema(self._settings.project)):
+            raise ExplainError(objection)
         return self._spark.table(name).select(column).collect()[0][column]
 
     def _ask(self, policies: Mapping[str, str], statement: str, **delay: str) -> list[Row]:
@@ -216,13 +219,13 @@ def _view(frame: DataFrame, name: str) -> Iterator[None]:
 
 
 def history(spark: SparkSession, tables: str, message_id: str) -> list[dict[str, Any]]:
-    """A message's life in order, as `message_history` has it; empty if no message is called so. tables: the schema they live in."""
+    """A message's history in order, as `message_history` has it; empty if no message is called so. tables: the schema they live in."""
     steps = spark.table(f"{tables}.message_history")
     return [row.asDict() for row in collected(steps.where(steps["message_id"] == message_id).orderBy("batch", "what", "at"))]
 
 
 def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """A message's life in words: pairs of a time and what happened then, or of nothing and why."""
+    """A message's history in words: pairs of a time and what happened then, or of nothing and why."""
     last_failure: tuple[Any, ...] | None = None
     for row in rows:
         at = _time(row["at"])
@@ -234,7 +237,7 @@ def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
             yield at, f"{row['who']} gave command {row['command']}: {row['why']}{ticket}"
             yield "", _told_decision(row)
             continue
-        failure = (row["life"], row["attempt"], row["failed_at"], row["error_class"], row["error_message"])
+        failure = (row["life_cycle"], row["attempt"], row["failed_at"], row["error_class"], row["error_message"])
         # what is sent anew keeps the error that it had: nothing has failed since
         if failure != last_failure:
             yield from _told_failure(row)

@@ -5,7 +5,7 @@ loop's last batch, of which there are none, validated from this loop's last snap
 
 The outcome of an append that failed may be unknown: its commit may still land, seconds later. Its number is used up, and nothing else is
 appended until another append to the same ledger has gone through, after which the late commit is refused as a conflict. Else what landed
-late would have a batch that the fold has passed already, and would never be decided.
+late would have a batch that the decide step has passed already, and would never be decided.
 """
 
 from __future__ import annotations

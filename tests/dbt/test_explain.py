@@ -1,4 +1,4 @@
-"""What people ask the rules: the life of a message, which rule would match, what a policy means. The answers are those of the fold."""
+"""What people ask the rules: the history of a message, which rule would match, what a policy means. The answers are those of the loop."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def rulebook(settings: Settings) -> Rulebook:
 
 
 def _decided(home: Home, reported: Report) -> str:
-    """Folds a report; returns the id of its message."""
+    """DecideRuns a report; returns the id of its message."""
     (cause,) = home.append_reports(reported)
-    home.fold()
+    home.decide()
     return str(home.decisions()[cause]["message_id"])
 
 
@@ -79,7 +79,7 @@ def test_a_message_that_nobody_knows(rulebook: Rulebook) -> None:
         rulebook.history_of("it's; --")
 
 
-def test_the_rules_say_of_an_error_what_the_fold_would_say(rulebook: Rulebook) -> None:
+def test_the_rules_say_of_an_error_what_the_decide_step_would_say(rulebook: Rulebook) -> None:
     verdict = rulebook.classify(Error("a.B", "was late", topic="order", group="billing"))
     assert (verdict.kind, verdict.rule) == ("quota", "error_rules: a.B, message late for topic order")
     verdict = rulebook.classify(Error("a.B", "x", topic="order", group="billing"))

@@ -1,4 +1,4 @@
-"""How a message's life is told: when each thing happened, and what."""
+"""How a message's history is told: when each thing happened, and what."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def decided(**changes: Any) -> dict[str, Any]:
     return {
         "what": "decided",
         "at": DECIDED,
-        "life": 1,
+        "life_cycle": 1,
         "attempt": 1,
         "max_attempts": 5,
         "failed_at": FAILED,

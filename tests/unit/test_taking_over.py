@@ -100,7 +100,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
             charge.in_charge = True
 
         monkeypatch.setattr(charge, "fence", fence)
-        monkeypatch.setattr(takeover, "_LAST_WORDS", 0.5)
+        monkeypatch.setattr(takeover, "_LAST_ROWS", 0.5)
         monkeypatch.setattr(takeover, "_LAST_WORDS_GLANCE", 0.01)
         TakeOver(read, charge, cast(Any, Presence(ended)), loop.stopping).run()
         return done, charge, loop
