@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from orchestration.cli.bundles import with_bundles
-from orchestration.cli.giving import Chosen, carry_out, send_command, who_asks
+from orchestration.cli.commanding import Chosen, carry_out, send_command, who_asks
 from orchestration.cli.options import (
     CHOICE,
     DISCARDED,

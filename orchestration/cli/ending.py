@@ -66,6 +66,6 @@ def _end_in_time(loop: Loop, why: str) -> None:
         time.sleep(_GRACE)
     with loop.sending:
         try:
-            loop.say_goodbye()
+            loop.finish()
         finally:
             os._exit(0 if loop.superseded_by is None else SUPERSEDED_EXIT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from orchestration.cli.bundles import with_bundles
-from orchestration.cli.giving import Chosen, send_command, who_asks
+from orchestration.cli.commanding import Chosen, send_command, who_asks
 from orchestration.cli.options import (
     CHOICE,
     WAITING,

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from orchestration.dagster.assets import LOOP, what_a_tick_wrote, what_hinders
 from orchestration.dagster.graph import WRITTEN_BY_A_TICK
-from orchestration.dagster.resource import Redrive, forwarded, told
+from orchestration.dagster.resource import Redrive, forwarded, our_errors
 
 if TYPE_CHECKING:
     from orchestration.loop.loop import Loop, Tick
@@ -48,7 +48,7 @@ class ShiftConfig(dg.Config):
 @dg.op(pool=LOOP, description="Turns the loop for some minutes in one warm process, and records what each tick wrote as materializations.")
 def turn(context: dg.OpExecutionContext, config: ShiftConfig, redrive: Redrive) -> None:
     ticks: queue.SimpleQueue[Tick] = queue.SimpleQueue()
-    with told(), forwarded(context.log):
+    with our_errors(), forwarded(context.log):
         loop = redrive.new_loop(take_over=config.take_over, on_tick=ticks.put)
         # The loop turns in a thread of its own: it never waits for Dagster to write an event, and a run that is cancelled raises here,
         # between two events, while the loop ends its step as it does on SIGTERM.
@@ -98,7 +98,7 @@ def shift() -> None:
 def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
     from orchestration.tables.maintenance import maintain
 
-    with told(), forwarded(context.log):
+    with our_errors(), forwarded(context.log):
         done = maintain(redrive.settings, redrive.spark)
     for table in done.tables:
         facts = {name: value for name, value in asdict(table).items() if name != "table" and value != ""}
@@ -136,7 +136,7 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
     from orchestration.operators.selections import Selection
     from orchestration.rules.seeds import read_seeds
 
-    with told():
+    with our_errors():
         request = CommandRequest(
             "redrive",
             config.reason,
@@ -189,7 +189,7 @@ def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, re
     from orchestration.operators.lists import triage
     from orchestration.rules.seeds import read_seeds
 
-    with told():
+    with our_errors():
         seeds = read_seeds(redrive.settings.seeds)
         for request, listed in triage(DeadLetters(redrive.settings)):
             check_request(redrive.settings, seeds, request)

@@ -122,7 +122,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def our_errors() -> Iterator[None]:
     """Turns our own errors, which say what to do, into failures with that text alone; anything else keeps its traceback."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""What gates hold, as the tables know it: which deliveries are next, and which the rules have no place for any more."""
+"""What circuit breakers hold, as the tables know it: which deliveries are next, and which the rules have no place for any more."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Loop:
         standing = TakeOver(self._read, self.charge, self._presence, self.stopping).run()
         if standing is None:
             return
-        self.charge.say()
+        self.charge.log_state()
         self.charge.renew_publisher()
         self.state = standing.caught_up()
         self.steps = assembled(self.state, self.stored, standing.breakers, self.charge, self.sending, self.stopping)
@@ -283,8 +283,8 @@ class Loop:
                 self.steps.publish.record_late()
             except Exception as error:
                 log.error("the loop ends, and the next one sends again what it sent last: %s", error)
-            self._say_its_end()
-        self.say_goodbye()
+            self._append_end()
+        self.finish()
         if self._started:
             self.intake.close()
         self._presence.end()
@@ -292,7 +292,7 @@ class Loop:
             self.metrics.close()
             self.metrics = None
 
-    def _say_its_end(self) -> None:
+    def _append_end(self) -> None:
         """Writes the last row: a loop that takes over waits for it. Refused where the tables are another loop's already."""
         if self._has_ended or self.health.unsure or self.steps.publish.unrecorded is not None:
             return
@@ -301,7 +301,7 @@ class Loop:
         except Exception as error:
             log.debug("the last row of ticks was not written: %s", error)
 
-    def say_goodbye(self) -> None:
+    def finish(self) -> None:
         """Says in the status file and in a line of the log that the loop has ended."""
         if self._has_ended:
             return

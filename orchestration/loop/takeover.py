@@ -80,7 +80,7 @@ class TakeOver:
         log.info("generation %d may be at work: it gets %g s to write down what it has sent", before, _LAST_ROWS)
         deadline = time.monotonic() + _LAST_ROWS
         ledgers = standing.stored.ledgers
-        while not (self.presence.has_ended(before) or ledgers.has_said_its_end(before) or self.stopping.is_set()):
+        while not (self.presence.has_ended(before) or ledgers.has_ended(before) or self.stopping.is_set()):
             if time.monotonic() >= deadline:
                 log.warning("generation %d does not say that it has ended: what it sent and has not written down is sent again", before)
                 break

@@ -260,7 +260,7 @@ FORMER_NAMES: dict[str, dict[str, str]] = {
     "redrive_rules": {"max_lives": "max_life_cycles"},
     "publish_error_kinds": {"scope": "concerns"},
 }
-"""What columns were called in version 0.1, and are called now: as `formerly` in models/_seeds.yml has them. They go with the next version."""
+"""What columns were called before, and are called now: as `formerly` in models/_seeds.yml has them. They go with the next version."""
 
 KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),

@@ -23,7 +23,7 @@ _PATHS: Final = ("home", "project", "seeds")
 # What the SQL reads beside the settings themselves: left in the environment by dbt_environment.
 _FOR_SQL: Final = {"REDRIVE_INTERNAL_TOPICS"}
 
-# What settings were called in version 0.1: the former name counts where the present one isn't there. They go with the next version.
+# What settings were called before: the former name counts where the present one isn't there. They go with the next version.
 _FORMER_NAMES: Final = {"gate_release_rate": "circuit_breaker_release_rate"}
 
 # The few properties of librdkafka that are not spelled with dots: the environment can't tell them from the rest.

@@ -53,7 +53,7 @@ def dbt_args(
 ) -> list[str]:
     """The arguments of a dbt command, as data.
 
-    Nothing is cached or written that a later command in this process would not need, so that a decide run costs its own time. Target and logs
+    Nothing is cached or written that a later command in this process would not need, so that a run costs its own time. Target and logs
     lie in the loop's home, or where `writes_to` says: a `dbt run` in the project beside it has its own.
     """
     place = writes_to or settings.home

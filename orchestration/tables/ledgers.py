@@ -110,7 +110,7 @@ class Ledgers:
         row = self._spark.sql(f"select max(generation) as generation from {self.name('ticks')}").collect()[0]
         return int(row["generation"] or 0)
 
-    def has_said_its_end(self, generation: int) -> bool:
+    def has_ended(self, generation: int) -> bool:
         """Whether a loop has written its last row: nothing of it is missing in any ledger then, and nothing follows."""
         found = self._spark.sql(f"select 1 from {self.name('ticks')} where generation = {generation:d} and kind = 'end' limit 1")
         return bool(found.collect())

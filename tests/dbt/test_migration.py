@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,7 +36,8 @@ TICKS = """
     gates map<string, struct<
         closed_at: timestamp, opened_at: timestamp, error_class: string, probes: int,
         probe: struct<
-            delivery_id: string, due_at: timestamp, sent_at: timestamp, consumer_group: string, topic: string, partition: int, offset: bigint
+            delivery_id: string, due_at: timestamp, sent_at: timestamp, consumer_group: string, topic: string,
+            partition: int, offset: bigint
         >,
         next_probe: timestamp, floor: timestamp
     >>,
@@ -44,18 +46,22 @@ TICKS = """
     slots int, counts map<string, bigint>, step_ms map<string, bigint>, batch bigint, recorded_at timestamp
 """
 PROBE = """named_struct(
-    'delivery_id', 'm#1', 'due_at', timestamp '2026-03-01 11:00:00', 'sent_at', timestamp '2026-03-01 11:00:01', 'consumer_group', 'billing',
-    'topic', 'orders-billing-retry', 'partition', 0, 'offset', 7L
+    'delivery_id', 'm#1', 'due_at', timestamp '2026-03-01 11:00:00', 'sent_at', timestamp '2026-03-01 11:00:01',
+    'consumer_group', 'billing', 'topic', 'orders-billing-retry', 'partition', 0, 'offset', 7L
 )"""
 TICK = f"""
     1L, 'tick', 3L, 'default', 41L, timestamp '2026-03-01 12:00:00', timestamp '2026-03-01 12:00:00',
     map('announced', 40L, 'awaited', 39L),
-    map('gone', named_struct('until', timestamp '2026-03-01 12:00:04', 'pause_ms', 4000L, 'floor', timestamp '2026-03-01 11:00:00', 'why', 'x')),
+    map('gone', named_struct(
+        'until', timestamp '2026-03-01 12:00:04', 'pause_ms', 4000L, 'floor', timestamp '2026-03-01 11:00:00', 'why', 'x'
+    )),
     map(
-        'billing:blocked', named_struct('closed_at', timestamp '2026-03-01 10:00:00', 'opened_at', cast(null as timestamp), 'error_class', 'E',
-            'probes', 2, 'probe', {PROBE}, 'next_probe', timestamp '2026-03-01 10:01:00', 'floor', timestamp '2026-03-01 09:00:00'),
-        'billing:free', named_struct('closed_at', timestamp '2026-03-01 10:00:00', 'opened_at', timestamp '2026-03-01 11:30:00', 'error_class',
-            'E', 'probes', 1, 'probe', null, 'next_probe', timestamp '2026-03-01 10:01:00', 'floor', timestamp '2026-03-01 09:00:00')
+        'billing:blocked', named_struct('closed_at', timestamp '2026-03-01 10:00:00', 'opened_at', cast(null as timestamp),
+            'error_class', 'E', 'probes', 2, 'probe', {PROBE},
+            'next_probe', timestamp '2026-03-01 10:01:00', 'floor', timestamp '2026-03-01 09:00:00'),
+        'billing:free', named_struct('closed_at', timestamp '2026-03-01 10:00:00', 'opened_at', timestamp '2026-03-01 11:30:00',
+            'error_class', 'E', 'probes', 1, 'probe', null,
+            'next_probe', timestamp '2026-03-01 10:01:00', 'floor', timestamp '2026-03-01 09:00:00')
     ),
     array(), array(), 2, map('gates', 1L), map('fold', 700L), 42L, timestamp '2026-03-01 12:00:00'
 """
@@ -160,7 +166,7 @@ def test_a_home_without_tables_has_none_to_change(home: Home, settings: Settings
 
 
 @pytest.fixture
-def of_version(home: Home, request: pytest.FixtureRequest) -> None:
+def of_version(home: Home, request: pytest.FixtureRequest) -> Iterator[None]:
     """The tables of the home say that they have another version."""
     name = f"{home.schema}.deliveries"
 
@@ -169,7 +175,8 @@ def of_version(home: Home, request: pytest.FixtureRequest) -> None:
 
     assert table_version(home.spark, name) == TABLE_VERSION, "made by this version"
     say(request.param)
-    request.addfinalizer(lambda: say(TABLE_VERSION))
+    yield
+    say(TABLE_VERSION)
 
 
 @pytest.mark.usefixtures("of_version")

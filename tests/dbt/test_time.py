@@ -14,7 +14,6 @@ from orchestration.loop.due import Due
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.rendering import facts
 from orchestration.operators.selections import Selection
-from orchestration.rules.explain import told
 from orchestration.settings import load_settings
 from orchestration.tables.query import print_rows, select
 from orchestration.tables.rows import as_dicts, collected, iterated
@@ -137,5 +136,5 @@ def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_p
     found = select(settings, "select failed_at, first_failed_at from deliveries where original_topic = 'long-ago'", 10)
     print_rows(found, "json")
     assert capsys.readouterr().out.count("0001-01-01T00:00:00.000+00:00") == 6
-    failed_at, decided_at = [at for at, _ in told(dead.history_of(death["message_id"])) if at][:2]
+    failed_at, decided_at = [at for at, _ in in_words(dead.history_of(death["message_id"])) if at][:2]
     assert (failed_at, decided_at) == ("0001-01-01 00:00:00.000", f"{home.now:%Y-%m-%d %H:%M:%S}.000")

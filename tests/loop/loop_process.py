@@ -86,7 +86,7 @@ def main(argument: str) -> None:
 
     _arrange(told.get("die"), die, settings.home / "unrecorded")
     # how long it waits for a loop that it takes over from
-    orchestration.loop.takeover._LAST_ROWS = told.get("latest_annotations", orchestration.loop.takeover._LAST_ROWS)
+    orchestration.loop.takeover._LAST_ROWS = told.get("last_rows", orchestration.loop.takeover._LAST_ROWS)
     if told.get("wall"):
         _set_wall_clock(told["wall"])
     loop = Loop(settings)

@@ -289,7 +289,7 @@ def test_taken_over_from_while_it_is_busy_a_loop_sends_nothing_twice(processes: 
         for number in range(1, 4):
             before = len(processes.retries())
             until(lambda before=before: len(processes.retries()) > before + 20, f"loop {number} is busy", 900)  # type: ignore[misc]
-            older, loop = loop, processes.start(latest_annotations=300)
+            older, loop = loop, processes.start(last_rows=300)
             said = processes.ended(older, 400)
             assert older.returncode == 3, said[-3000:]
             assert f"generation {number + 1} has taken over from generation {number}" in said

@@ -17,7 +17,7 @@ ending._GRACE = 0.2
 
 class Loop:
     stopping, sending, superseded_by = threading.Event(), threading.Lock(), SUPERSEDED
-    def say_goodbye(self):
+    def finish(self):
         logging.info("goodbye")
 
 loop = Loop()
@@ -33,7 +33,7 @@ DOING = {
     "a question to Kafka": f"{READY}\nAdminClient({{'bootstrap.servers': '127.0.0.1:1', 'log_level': 0}}).list_topics(timeout=1000)",
     "a send": f"with loop.sending:\n    {READY}\n    loop.stopping.wait()\n    time.sleep(1)\n    logging.info('sent')\ntime.sleep(1000)",
     "a send that hangs": f"with loop.sending:\n    {READY}\n    time.sleep(1000)",
-    "nothing": f"{READY}\nloop.stopping.wait()\nloop.say_goodbye()",
+    "nothing": f"{READY}\nloop.stopping.wait()\nloop.finish()",
 }
 
 

@@ -132,7 +132,7 @@ class Deciding:
 
 
 @pytest.mark.parametrize(
-    ("commits", "told", "circuit_breakers", "watermark"),
+    ("commits", "told", "breakers", "watermark"),
     [
         pytest.param([(5, True)], [(3, 5)], [(3, 5)], 5, id="all at once"),
         pytest.param([(4, True), (5, True)], [(3, 5), (4, 5)], [(3, 4), (4, 5)], 5, id="one after the other"),

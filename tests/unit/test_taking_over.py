@@ -36,7 +36,7 @@ class Ledgers:
         self.newest = 4
         self.generation = 0
 
-    def has_said_its_end(self, generation: int) -> bool:
+    def has_ended(self, generation: int) -> bool:
         assert generation == self.newest
         if self._looks is None:
             return False
@@ -135,7 +135,7 @@ def test_kafka_is_taken_before_the_tables_and_who_lives_is_heard_out(
 ) -> None:
     with caplog.at_level(logging.INFO):
         found, charge, _ = take_over(**before)
-        charge.say()
+        charge.log_state()
     assert found == done
     assert ("does not say that it has ended" in caplog.text) == waits
     assert charge.in_charge == ("kafka" not in before)

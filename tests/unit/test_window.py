@@ -128,7 +128,7 @@ def test_paused_destinations_are_tried_together(until: dict[str, float], tried: 
 
 
 @pytest.mark.parametrize(
-    ("before", "circuit_breakers", "next_due"),
+    ("before", "breakers", "next_due"),
     [
         (window(), None, 50),
         (window(), 20, 20),
