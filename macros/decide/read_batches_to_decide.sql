@@ -11,10 +11,10 @@
         {%- do run_query(setting) -%}
     {%- endfor -%}
 
-    {%- set told = {'watermark': var('watermark'), 'upto': var('upto')} -%}
-    {%- set is_told = told.watermark is not none and told.upto is not none -%}
-    {%- if is_told and told.watermark == told.upto or load_relation(wheel_relation()) is none -%}
-        {%- set nothing = (told.upto if is_told else 0) | int -%}
+    {%- set given = {'watermark': var('watermark'), 'upto': var('upto')} -%}
+    {%- set is_given = given.watermark is not none and given.upto is not none -%}
+    {%- if is_given and given.watermark == given.upto or load_relation(wheel_relation()) is none -%}
+        {%- set nothing = (given.upto if is_given else 0) | int -%}
         {{ return({'watermark': nothing, 'upto': nothing, 'snapshot': none}) }}
     {%- endif -%}
 
@@ -27,7 +27,7 @@
             {%- else -%}
             (select coalesce(max(batch), 0) from {{ wheel_relation() }} version as of {{ snapshot }})
             {%- endif %} as decided
-            {%- if not is_told %},
+            {%- if not is_given %},
             (select coalesce(max(watermark), 0) from {{ ref('ticks') }}) as watermark,
             greatest(
                 (select coalesce(max(batch), 0) from {{ ref('events') }}),
@@ -38,13 +38,13 @@
     {%- endset -%}
     {%- set row = run_query(ends)[0] -%}
     {%- set decided = row['decided'] | int -%}
-    {%- if is_told and decided > told.watermark | int -%}
+    {%- if is_given and decided > given.watermark | int -%}
         {{ exceptions.raise_compiler_error(
-            'batches up to ' ~ decided ~ ' are decided already, not up to ' ~ told.watermark ~ ' only: another decide run came first, or this one is repeated. Nothing was written.'
+            'batches up to ' ~ decided ~ ' are decided already, not up to ' ~ given.watermark ~ ' only: another decide run came first, or this one is repeated. Nothing was written.'
         ) }}
     {%- endif -%}
-    {%- set watermark = told.watermark | int if is_told else [decided, row['watermark'] | int] | max -%}
-    {%- set upto = told.upto | int if is_told else [row['upto'] | int, watermark] | max -%}
+    {%- set watermark = given.watermark | int if is_given else [decided, row['watermark'] | int] | max -%}
+    {%- set upto = given.upto | int if is_given else [row['upto'] | int, watermark] | max -%}
     {{ return({'watermark': watermark, 'upto': upto, 'snapshot': snapshot}) }}
 
 {% endmacro %}

@@ -1,5 +1,5 @@
 {#- The last batch that this run may decide: the one before the first that has an input about a message of an earlier batch. What is decided
-    about a message depends on what was decided about it before, and a decide run looks that up in the wheel: with two of its inputs in one decide run,
+    about a message depends on what was decided about it before, and a decide run looks that up in the wheel: with two of its inputs in one run,
     the later one would not see what became of the earlier, and its decision would depend on which batches happened to be decided together.
 
     An input may be about the message whose coordinates it names, the one that its pointer names, and the one whose copy lies where it

@@ -1,4 +1,4 @@
-{#- The name of a failed send as the input_id of a decision: the delivery and the append that brought the result.
+{#- The name of a failed send as the input of a decision: the delivery and the append that brought the result.
 
     result: alias of `publish_results` in the query. -#}
 {% macro result_input_id(result) -%}

@@ -19,7 +19,7 @@ follow_up_decisions as (
         max_by(struct(delivery_id, due_at), case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as last_try,
         max(
             case when decision in ('discarded', 'restored') then struct(batch, input_id, decision, prior_delivery) end
-        ) as last_word
+        ) as last_annotation
     from decisions
     group by message_id
 

@@ -1,4 +1,4 @@
--- latest_annotations: what operators said last with their commands about a message that is dead, or was refused: why, and under which ticket.
+-- latest_annotations: the last reason and ticket of operators about a message that is dead, or was refused
 with
 
 orders as (

@@ -54,9 +54,9 @@ dead as (
         delivered_dead_letters.omitted,
         greatest(dead_letter_decisions.life_cycle, follow_up_decisions.life_cycles) as life_cycles,
         case
-            when follow_up_decisions.last_word.prior_delivery = dead_letter_decisions.delivery_id
-                and follow_up_decisions.last_word.decision = 'discarded'
-                and follow_up_decisions.last_word.batch > coalesce(follow_up_decisions.tried_batch, -1)
+            when follow_up_decisions.last_annotation.prior_delivery = dead_letter_decisions.delivery_id
+                and follow_up_decisions.last_annotation.decision = 'discarded'
+                and follow_up_decisions.last_annotation.batch > coalesce(follow_up_decisions.tried_batch, -1)
                 then 'discarded'
             when follow_up_decisions.tried_batch > dead_letter_decisions.batch and recoveries.delivery_id is not null then 'recovered'
             when follow_up_decisions.tried_batch > dead_letter_decisions.batch then 'redriven'
@@ -88,7 +88,7 @@ refused as (
         cast(null as string) as omitted,
         greatest(refusals.life_cycle, follow_up_decisions.life_cycles) as life_cycles,
         case
-            when follow_up_decisions.last_word.prior_delivery = refusals.delivery_id and follow_up_decisions.last_word.decision = 'discarded'
+            when follow_up_decisions.last_annotation.prior_delivery = refusals.delivery_id and follow_up_decisions.last_annotation.decision = 'discarded'
                 then 'discarded'
             else 'refused'
         end as state,

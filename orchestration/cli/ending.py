@@ -31,20 +31,20 @@ def end_on_signals(loop: Loop) -> None:
     """
 
     # a handler runs when the call returns that the main thread is in: one into librdkafka takes ten seconds where the broker is gone
-    heard, told = socket.socketpair()
-    told.setblocking(False)
-    signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    heard, written = socket.socketpair()
+    written.setblocking(False)
+    signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     # dbt's locks are left to this process's tracker, which would say so
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
-    threading.Thread(target=_end_when_told, args=(loop, heard, told), name="signals", daemon=True).start()
+    threading.Thread(target=_end_on_signal, args=(loop, heard, written), name="signals", daemon=True).start()
 
 
-def _end_when_told(loop: Loop, heard: socket.socket, told: socket.socket) -> None:
-    """Hears signals. told: the other end, which must stay open."""
+def _end_on_signal(loop: Loop, heard: socket.socket, written: socket.socket) -> None:
+    """Hears signals. written: the other end, which must stay open."""
     ends = False
-    while told.fileno() >= 0:
+    while written.fileno() >= 0:
         number = signal.Signals(heard.recv(1)[0])
         if number not in (signal.SIGTERM, signal.SIGINT):
             continue

@@ -148,7 +148,7 @@ class Metrics(Collector):
             asked = self._count_rows(turn, began) | self._count_waiting(turn, began) | self._count_open(began)
             if asked:
                 self._histograms[STEPS].observe(("metrics",), time.monotonic() - began)
-            self._families = tuple(self._told(turn))
+            self._families = tuple(self._families_of(turn))
         except Exception as error:
             self._say(error)
 
@@ -234,7 +234,7 @@ class Metrics(Collector):
 
     # ---------- what is told
 
-    def _told(self, turn: Turn) -> Iterable[Family]:
+    def _families_of(self, turn: Turn) -> Iterable[Family]:
         gauges: dict[Metric, Mapping[Labels, float]] = {
             LOOP_INFO: {self._info: 1},
             GENERATION: {(): turn.generation},

@@ -175,7 +175,7 @@ class Home:
         self.now += timedelta(**time)
 
     def append_reports(self, *reports: Report) -> list[str]:
-        """Takes reports in, in one batch. Returns what each is called as the input_id of a decision."""
+        """Takes reports in, in one batch. Returns what each is called as the input of a decision."""
         rows = [
             (
                 *(
@@ -206,7 +206,7 @@ class Home:
         return [f"{row[0]}/0/{row[2]}/0" for row in rows]
 
     def append_results(self, *results: Result) -> list[str]:
-        """Writes down what became of sends, in one batch. Returns what each is called as the input_id of a decision."""
+        """Writes down what became of sends, in one batch. Returns what each is called as the input of a decision."""
         rows = [
             (
                 *(result.delivery[name] for name in ("delivery_id", "due_at", "kind", "message_id", "topic")),

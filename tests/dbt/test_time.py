@@ -14,6 +14,7 @@ from orchestration.loop.due import Due
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.rendering import facts
 from orchestration.operators.selections import Selection
+from orchestration.rules.explain import in_words
 from orchestration.settings import load_settings
 from orchestration.tables.query import print_rows, select
 from orchestration.tables.rows import as_dicts, collected, iterated

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli.main import app
 from orchestration.rules import explain
+from orchestration.rules.explain import in_words
 
 FAILED = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 DECIDED = FAILED + timedelta(seconds=3)

@@ -142,7 +142,7 @@ class Deciding:
         pytest.param([(3, False)], [(3, 5)], [], 3, id="nothing is committed"),
     ],
 )
-def test_what_is_committed_is_decided_whatever_the_fold_says(
+def test_what_is_committed_is_decided_whatever_the_run_says(
     monkeypatch: pytest.MonkeyPatch,
     commits: list[tuple[int, bool]],
     told: list[tuple[int, int]],
@@ -158,7 +158,7 @@ def test_what_is_committed_is_decided_whatever_the_fold_says(
     assert (DECIDE in deciding.health) == (watermark < 5)
 
 
-def test_nothing_is_sent_while_it_is_not_known_what_a_fold_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_while_it_is_not_known_what_a_run_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = DecideRuns([(5, True), (5, False)])
     deciding = Deciding(runs, monkeypatch)
 

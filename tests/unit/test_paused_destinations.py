@@ -48,7 +48,7 @@ class Paused:
 
     def __init__(self, publisher: Publisher, **paused: PausedDestination) -> None:
         self.step: Publish = publish_step(publisher, NOW)
-        self.report = StepReport(state_at(NOW, dict(paused) or {TOPIC: aside()}))
+        self.report = StepReport(state_at(NOW, dict(paused) or {TOPIC: destination()}))
 
     @property
     def paused(self) -> Mapping[str, PausedDestination]:
@@ -64,7 +64,7 @@ class Paused:
         return self.report.rest
 
 
-def aside(until: datetime = NOW, pause: timedelta = SECOND, floor: datetime = FLOOR) -> PausedDestination:
+def destination(until: datetime = NOW, pause: timedelta = SECOND, floor: datetime = FLOOR) -> PausedDestination:
     return PausedDestination(Reason("gone"), until, pause, floor=floor)
 
 
@@ -107,7 +107,7 @@ def test_what_is_unknown_of_its_last_step_is_not_forgotten_with_it() -> None:
 def test_all_whose_pause_is_over_are_tried_in_one_step_and_each_by_its_own_window() -> None:
     publisher = Publisher(missing=("a", "c"), delivered=1)
     days_ago = NOW - timedelta(days=9)
-    loop = Paused(publisher, a=aside(), b=aside(), c=aside(floor=days_ago), d=aside(NOW + SECOND))
+    loop = Paused(publisher, a=destination(), b=destination(), c=destination(floor=days_ago), d=destination(NOW + SECOND))
     loop.publish()
     minute = timedelta(minutes=1)
     (what,) = publisher.asked
@@ -124,7 +124,7 @@ def test_all_whose_pause_is_over_are_tried_in_one_step_and_each_by_its_own_windo
 
 def test_sixty_missing_destinations_take_one_step_a_minute() -> None:
     minute = timedelta(minutes=1)
-    topics = {f"pod-{number}": aside(NOW + number * SECOND, minute) for number in range(60)}
+    topics = {f"pod-{number}": destination(NOW + number * SECOND, minute) for number in range(60)}
     publisher = Publisher(missing=tuple(topics))
     loop = Paused(publisher, **topics)
     # one whole round until their pauses end together, then ten more
@@ -138,7 +138,7 @@ def test_sixty_missing_destinations_take_one_step_a_minute() -> None:
 
 
 def test_a_step_tries_a_bounded_number_and_the_next_one_the_rest() -> None:
-    topics = {f"t{number:04}": aside() for number in range(TRIED_AT_ONCE + 1)}
+    topics = {f"t{number:04}": destination() for number in range(TRIED_AT_ONCE + 1)}
     publisher = Publisher(missing=tuple(topics))
     loop = Paused(publisher, **topics)
     for _ in range(2):
@@ -150,7 +150,7 @@ def test_a_step_tries_a_bounded_number_and_the_next_one_the_rest() -> None:
 def test_a_step_that_was_cut_goes_on_from_where_it_was_cut() -> None:
     cut = FLOOR + 30 * SECOND
     later = FLOOR + timedelta(minutes=10)
-    loop = Paused(Publisher(upto=cut, delivered=1), a=aside(), b=aside(floor=later))
+    loop = Paused(Publisher(upto=cut, delivered=1), a=destination(), b=destination(floor=later))
     rest = loop.publish()
     assert {topic: (one.floor, one.until, one.reach) for topic, one in loop.paused.items()} == {
         "a": (cut, NOW, timedelta(minutes=2)),
@@ -161,13 +161,13 @@ def test_a_step_that_was_cut_goes_on_from_where_it_was_cut() -> None:
 
 def test_one_for_which_nothing_waits_is_forgotten_without_a_send() -> None:
     publisher = Publisher(rows=0)
-    loop = Paused(publisher, gone=aside(floor=NOW - timedelta(days=30)))
+    loop = Paused(publisher, gone=destination(floor=NOW - timedelta(days=30)))
     for _ in range(20):
         loop.publish()
     assert (loop.paused, publisher.asked) == ({}, [])
 
 
 def test_what_stops_kafka_as_a_whole_fails_all_of_them() -> None:
-    loop = Paused(Publisher(stops=(Stop(None, "no brokers"),)), a=aside(), b=aside())
+    loop = Paused(Publisher(stops=(Stop(None, "no brokers"),)), a=destination(), b=destination())
     loop.publish()
     assert {(one.floor, one.why, one.until) for one in loop.paused.values()} == {(FLOOR, "gone", NOW + 2 * SECOND)}

@@ -38,7 +38,7 @@ ordered as (
         coalesce(answered_before.is_purged, false) as was_purged,
         coalesce(answered_before.is_discarded, false) as was_discarded,
         row_number() over (
-            -- what is only said about a dead letter takes nobody's turn
+            -- notes and purges are no successors of a dead letter
             partition by
                 inputs.standing, inputs.input_kind in {{ order_kinds('annotate') }},
                 coalesce(inputs.answered.delivery_id, inputs.input_id), inputs.answered.due_at
@@ -57,7 +57,7 @@ ordered as (
 
 worded as (
 
-    -- what operators have said about a dead letter by then: in this run, or before it
+    -- which annotations of a dead letter there are by then: in this run, or before it
     select
         *,
         coalesce(

@@ -13,7 +13,7 @@ claimed as (
     select
         *,
         case
-            -- what is only said about a dead letter takes nobody's turn
+            -- notes and purges are no successors of a dead letter
             when standing = 'answer' and input_kind not in {{ order_kinds('annotate') }} then struct(answered.delivery_id as name, answered.due_at as due_at)
             when standing in ('first', 'new_life_cycle') then struct(message_id as name, cast(null as timestamp) as due_at)
         end as claim,
