@@ -62,9 +62,9 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         hour += timedelta(hours=1)
         began = time.perf_counter()
         wheel.empty()
-        runs = min(_RUNS, size // 500)
-        for _ in range(runs):
-            wheel.decide(size // runs, hour)
+        appends = min(_RUNS, size // 500)
+        for _ in range(appends):
+            wheel.decide(size // appends, hour)
         filled = time.perf_counter() - began
         maintained = sum(table.milliseconds for table in maintain(settings, loop.spark).tables)
         files = wheel.files()
@@ -162,7 +162,7 @@ class Wheel:
             "input_id": "concat('bench/', id)",
             # a number of its own for each decide run, below those of the ledgers
             "batch": f"{self._runs - 1_000_000}",
-            "decide": f"{self._runs}",
+            "decide_run": f"{self._runs}",
             "recorded_at": at,
             "source": "'bench'",
             "message_id": message_id,

@@ -33,7 +33,7 @@ def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"}))
     loop.start()
     offset = 0
-    runs: dict[str, list[int]] = {name: [] for name in _SETS}
+    times: dict[str, list[int]] = {name: [] for name in _SETS}
     # the first round warms up
     for turn in range(-1, runs):
         for name, (rules, policies) in _SETS.items():
@@ -46,9 +46,9 @@ def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
                 decided += tick.counts.get("decisions", 0)
                 took += tick.step_ms.get("decide", 0)
             if turn >= 0:
-                runs[name].append(took)
+                times[name].append(took)
     loop.close()
-    medians = {name: statistics.median(took) for name, took in runs.items()}
+    medians = {name: statistics.median(took) for name, took in times.items()}
     return [
         {
             "case": name,

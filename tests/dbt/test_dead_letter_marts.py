@@ -38,7 +38,7 @@ def remember(home: Home, *rows: dict[str, Any]) -> None:
     schema = home.spark.table(f"{home.schema}.deliveries").schema
     values = []
     for place, row in enumerate(rows):
-        said = {"input_id": f"remembered/{home.batch}/{place}", "batch": home.batch, "decide": 1, "recorded_at": home.now, **row}
+        said = {"input_id": f"remembered/{home.batch}/{place}", "batch": home.batch, "decide_run": 1, "recorded_at": home.now, **row}
         said["due_hour"] = said["due_at"].replace(minute=0, second=0, microsecond=0)
         values.append(tuple(said.get(name) for name in schema.names))
     home.spark.createDataFrame(values, schema).writeTo(f"{home.schema}.deliveries").append()

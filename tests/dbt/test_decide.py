@@ -950,7 +950,12 @@ def test_of_two_folds_at_once_under_different_rules_one_is_refused(home: Home, t
     home.decide()
     # what the other decide run decides: by its rules it is due in another hour. It commits when this one has looked at everything already
     (row,) = (row for row in home.read("deliveries") if row["batch"] > before)
-    other = {**row.asDict(), "decide": 7, "due_at": row["due_at"] + timedelta(hours=3), "due_hour": row["due_hour"] + timedelta(hours=3)}
+    other = {
+        **row.asDict(),
+        "decide_run": 7,
+        "due_at": row["due_at"] + timedelta(hours=3),
+        "due_hour": row["due_hour"] + timedelta(hours=3),
+    }
     schema = home.spark.table(f"{home.schema}.deliveries").schema
     home.spark.createDataFrame([tuple(other[name] for name in schema.names)], schema).createOrReplaceTempView("other_run")
     home.forget(before)
@@ -1045,7 +1050,7 @@ def _copy_of_the_project(directory: Path) -> Path:
 def _decisions_after(home: Home, batch: int) -> list[str]:
     """Every row that was written for later batches, as text, copies included; without the decide step that wrote it."""
     return sorted(
-        repr(sorted((name, value) for name, value in row.asDict().items() if name != "decide"))
+        repr(sorted((name, value) for name, value in row.asDict().items() if name != "decide_run"))
         for row in home.read("deliveries")
         if row["batch"] > batch
     )

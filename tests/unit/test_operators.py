@@ -69,7 +69,7 @@ def test_times_have_units_and_zones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request", "complaint"),
+    ("asked", "complaint"),
     [
         (CommandRequest("redrive", "  ", "ada"), "--reason must say something"),
         (CommandRequest("redrive", "why", "ada", to="no topic"), "the name of a topic"),
@@ -82,9 +82,9 @@ def test_times_have_units_and_zones() -> None:
         (CommandRequest("pause", "why", "ada", of="'; drop table events"), "is no id of a command"),
     ],
 )
-def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, request: CommandRequest, complaint: str) -> None:
+def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, asked: CommandRequest, complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
-        check_request(settings, seeds, request)
+        check_request(settings, seeds, asked)
 
 
 def test_a_redrive_goes_by_the_routes_of_today(settings: Settings, seeds: Seeds) -> None:

@@ -27,7 +27,7 @@ from orchestration.operators.rendering import (
     stats_table,
     waiting_table,
 )
-from orchestration.rules.explain import told
+from orchestration.rules.explain import in_words
 from orchestration.tables.query import Rows, print_rows
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +113,7 @@ def test_the_tables_of_dlq_are_safe(table: object, screen: SafeConsole) -> None:
 def test_what_is_told_of_one_message_is_safe(screen: SafeConsole) -> None:
     histories = [ROW | {"what": "decided", "command": None}, ROW | {"what": "decided"}]
     histories += [ROW | {"what": "sent", "outcome": outcome} for outcome in ("delivered", "unknown", HOSTILE)]
-    for lines in (told(histories), facts(ROW), header_lines([{"key": HOSTILE, "value": HOSTILE.encode()}])):
+    for lines in (in_words(histories), facts(ROW), header_lines([{"key": HOSTILE, "value": HOSTILE.encode()}])):
         for name, text in lines:
             screen.print(name, Text(text))
     for kind in ("json", "text", "bytes"):

@@ -18,12 +18,12 @@ from orchestration.loop.takeover import TakeOver
 from orchestration.settings import load_settings
 from orchestration.tables.ledgers import AppendError
 from publisher import SupersededError
-from publisher.errors import ErrorKind, Scope, Trouble
+from publisher.errors import Concerns, ErrorKind, Trouble
 from tests.unit.loop_kit.steps import state_at
 
 
 def superseded(by: int) -> SupersededError:
-    return SupersededError(Trouble(ErrorKind(-1, "SUPERSEDED", "fenced", Scope.CONNECTION), "a newer one"), by)
+    return SupersededError(Trouble(ErrorKind(-1, "SUPERSEDED", "fenced", Concerns.CONNECTION), "a newer one"), by)
 
 
 class Ledgers:
