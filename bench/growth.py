@@ -1,8 +1,8 @@
 """Whether a tick costs more when more waits: a whole tick with 5,000 new failures and 5,000 due, while 10 thousand to 10 million wait.
 
-What waits was written as folds write it: a hundred appends for each size, each sorted by original coordinates and spread over all hours of
+What waits was written as the loop writes it: a hundred appends per size, each sorted by original coordinates and spread over all hours of
 the wheel that it is due in. Half of it is due within the hour that the tick looks into, which is the worst case: the due rows share their
-hour with it. The rest is due over two days. New failures, due rows and waiting ones are of the same topic; offsets go up from fold to fold,
+hour with it. The rest is due over two days. New failures, due rows and waiting ones are of the same topic; offsets go up from run to run,
 in some partitions faster than in others: where one has got to, another was long ago.
 Values are 96 bytes that don't compress (10 million rows of 500 would be 8 GB on disk).
 """
@@ -33,7 +33,7 @@ _TOPIC = "orders"
 _PARTITIONS = 6
 # Offsets of the last partition are 21 times as high as those of the first.
 _STRIDE = 4
-_FOLDS = 100
+_RUNS = 100
 # Nothing that waits becomes due before a size is measured: the tick looks into the hour from its third minute on.
 _LOOKS_AT = timedelta(minutes=2)
 _WAITS_UNTIL = timedelta(minutes=20)
@@ -62,9 +62,9 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         hour += timedelta(hours=1)
         began = time.perf_counter()
         wheel.empty()
-        folds = min(_FOLDS, size // 500)
-        for _ in range(folds):
-            wheel.fold(size // folds, hour)
+        appends = min(_RUNS, size // 500)
+        for _ in range(appends):
+            wheel.decide(size // appends, hour)
         filled = time.perf_counter() - began
         maintained = sum(table.milliseconds for table in maintain(settings, loop.spark).tables)
         files = wheel.files()
@@ -72,7 +72,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         loop.clock = LoopClock(hour + _LOOKS_AT)
         settle(loop)
         took: list[float] = []
-        steps: dict[str, list[int]] = {"intake": [], "fold": [], "publish": []}
+        steps: dict[str, list[int]] = {"intake": [], "decide": [], "publish": []}
         for run in range(runs + 1):
             now = loop.clock.now()
             wheel.due(rows, now - timedelta(seconds=5))
@@ -114,13 +114,13 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
 
 
 class Wheel:
-    """Deliveries, written as folds write them. `offset`: the next original offset, in all partitions alike but for their stride."""
+    """Deliveries, written as decide runs write them. `offset`: the next original offset, in all partitions alike but for their stride."""
 
     def __init__(self, spark: SparkSession, schema: str) -> None:
         self._spark = spark
         self._table = f"{schema}.deliveries"
         self._columns = {column.name: column.dataType.simpleString() for column in spark.table(self._table).schema}
-        self._folds = 0
+        self._runs = 0
         self.offset = 0
 
     def empty(self) -> None:
@@ -131,7 +131,7 @@ class Wheel:
         """How many data files the wheel consists of."""
         return int(self._spark.sql(f"select count(*) as files from {self._table}.files").collect()[0]["files"])
 
-    def fold(self, rows: int, hour: datetime) -> None:
+    def decide(self, rows: int, hour: datetime) -> None:
         """One append: half of the rows due within the hour, from the twentieth minute on, the rest over two days after it.
 
         One row in a hundred is a duplicate, which was due when it was decided: each file of the hour spans what the tick looks at.
@@ -157,16 +157,16 @@ class Wheel:
         at = f"timestamp '{since:%Y-%m-%d %H:%M:%S.%f}'"
         offset = f"(id div {_PARTITIONS}) * (1 + {_STRIDE} * (id % {_PARTITIONS}))"
         message_id = f"concat('billing:{_TOPIC}/', id % {_PARTITIONS}, '/', {offset})"
-        self._folds += 1
+        self._runs += 1
         given = {
-            "cause": "concat('bench/', id)",
-            # a number of its own for each fold, below those of the ledgers
-            "batch": f"{self._folds - 1_000_000}",
-            "fold": f"{self._folds}",
+            "input_id": "concat('bench/', id)",
+            # a number of its own for each decide run, below those of the ledgers
+            "batch": f"{self._runs - 1_000_000}",
+            "decide_run": f"{self._runs}",
             "recorded_at": at,
             "source": "'bench'",
             "message_id": message_id,
-            "life": "1",
+            "life_cycle": "1",
             "attempt": "1",
             "publish_attempt": "0",
             "max_attempts": "5",

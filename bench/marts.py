@@ -1,6 +1,6 @@
 """What it costs to look at dead letters when much lies in the tables: one in a hundred of up to 10 million deliveries has died.
 
-The deliveries are put into the tables directly, as folds and sends would have left them over a day: 500-byte values, dead letters among
+The deliveries are put into the tables directly, as a loop would have left them over a day: 500-byte values, dead letters among
 retries in the same files, with stacks of 2 kB and ten classes of errors. Then maintenance has been there, as it is each night. Asked is
 what `redrive dlq` asks, each three times. Each size adds to the one before.
 """

@@ -1,4 +1,4 @@
-"""What many rules cost: a fold of 5,000 failures with stack traces of 3 kB under 200 error rules and 50 policies, and under one of each.
+"""What many rules cost: to decide 5,000 failures with stack traces of 3 kB under 200 error rules and 50 policies, and under one of each.
 
 Each failure has a message of its own and three causes; of the rules some name a class, some a class and its descendants, some are patterns,
 some ask for a message or a header, some hold for a topic only. The two sets of rules take turns, in one loop.
@@ -24,7 +24,7 @@ _SETS = {"one rule": (1, 1), "many rules": (200, 50)}
 
 
 def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
-    """One object per set of rules: rules, policies, fold_ms (median), ratio to one rule."""
+    """One object per set of rules: rules, policies, decide_ms (median), ratio to one rule."""
     rows, runs = (1_000, 1) if quick else (5_000, 5)
     topics = ("redrive.failures", "redrive.failures.dlq", "orders-billing-retry", "orders.dlq")
     Cluster(kafka).create(NewTopic(name, 6, 1) for name in topics)
@@ -33,7 +33,7 @@ def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"}))
     loop.start()
     offset = 0
-    folds: dict[str, list[int]] = {name: [] for name in _SETS}
+    times: dict[str, list[int]] = {name: [] for name in _SETS}
     # the first round warms up
     for turn in range(-1, runs):
         for name, (rules, policies) in _SETS.items():
@@ -44,18 +44,18 @@ def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
             while decided < rows:
                 tick = loop.tick()
                 decided += tick.counts.get("decisions", 0)
-                took += tick.step_ms.get("fold", 0)
+                took += tick.step_ms.get("decide", 0)
             if turn >= 0:
-                folds[name].append(took)
+                times[name].append(took)
     loop.close()
-    medians = {name: statistics.median(took) for name, took in folds.items()}
+    medians = {name: statistics.median(took) for name, took in times.items()}
     return [
         {
             "case": name,
             "rules": _SETS[name][0],
             "policies": _SETS[name][1],
             "rows": rows,
-            "fold_ms": round(median),
+            "decide_ms": round(median),
             "ratio": round(median / medians["one rule"], 2),
         }
         for name, median in medians.items()

@@ -36,7 +36,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     started = time.perf_counter() - began
     now = datetime.now(UTC).replace(microsecond=0)
     fill_wheel(loop.spark, loop.schema, "waiting", pending, now + timedelta(hours=1), 48 * 3_600_000, loop.ledgers.batch)
-    figures: list[dict[str, Any]] = [{"case": "start", "rows": 0, "seconds": started, "intake_ms": 0, "fold_ms": 0, "publish_ms": 0}]
+    figures: list[dict[str, Any]] = [{"case": "start", "rows": 0, "seconds": started, "intake_ms": 0, "decide_ms": 0, "publish_ms": 0}]
     offset = 0
     for case in ("idle", "due", "new", "new and due", "due, one missing"):
         took: list[float] = []
@@ -60,7 +60,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
                 "rows": 0 if case == "idle" else rows,
                 # the first run of a case warms it up
                 "seconds": statistics.median(took[1:]),
-                **{f"{step}_ms": tick.step_ms.get(step, 0) for step in ("intake", "fold", "publish")},
+                **{f"{step}_ms": tick.step_ms.get(step, 0) for step in ("intake", "decide", "publish")},
             }
         )
     name = "dueagain"
@@ -68,7 +68,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     fall_due(loop, name, rows)
     loop.close()
     again = _start_again(kafka, home / "state")
-    figures.append({"case": "start again, due", "rows": rows, "seconds": again, "intake_ms": 0, "fold_ms": 0, "publish_ms": 0})
+    figures.append({"case": "start again, due", "rows": rows, "seconds": again, "intake_ms": 0, "decide_ms": 0, "publish_ms": 0})
     return figures
 
 

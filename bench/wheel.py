@@ -1,4 +1,4 @@
-"""Deliveries made up in Spark, written into the wheel as a fold would have: what the benchmarks send, or have waiting."""
+"""Deliveries made up in Spark, written into the wheel as a decide run would have: what the benchmarks send, or have waiting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestration.loop.loop import Loop
 
 VALUE_BYTES = 500
 
-# A fold writes thousands of rows at once, not millions; maintenance makes larger files of them.
+# A decide run writes thousands of rows at once, not millions; maintenance makes larger files of them.
 ROWS_PER_FILE = 25_000
 
 
@@ -35,13 +35,13 @@ def fill_wheel(
         f"""
         select
             id,
-            concat('{name}/', id) as cause,
+            concat('{name}/', id) as input_id,
             cast({batch} as bigint) as batch,
-            1L as fold,
+            1L as decide_run,
             timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as recorded_at,
             'bench' as source,
             concat('billing:{name}/', id % 6, '/', id div 6) as message_id,
-            1 as life, 1 as attempt, 0 as publish_attempt, 5 as max_attempts,
+            1 as life_cycle, 1 as attempt, 0 as publish_attempt, 5 as max_attempts,
             '{name}' as original_topic, cast(id % 6 as int) as original_partition, id div 6 as original_offset,
             timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as original_timestamp,
             'billing' as consumer_group,

@@ -27,7 +27,7 @@ class ContractError(Exception):
     """The rows are not rows of `ready`: a column is missing or cannot be read as its type. None of them was sent."""
 
 
-class Scope(StrEnum):
+class Concerns(StrEnum):
     """What an error concerns: one record, which is found by splitting, then charged; a topic, each of whose records is charged; or the
     connection: no record is charged, and nothing more is sent to the destination for a while."""
 
@@ -43,7 +43,7 @@ class ErrorKind:
     code: int
     name: str
     kind: str
-    scope: Scope
+    concerns: Concerns
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,11 @@ class SupersededError(SessionLostError):
 
 
 def error_kinds_from_rows(rows: Iterable[Mapping[str, object]]) -> dict[int, ErrorKind]:
-    """The error kinds by code, from rows with the columns `code`, `name`, `error_kind`, `scope` and perhaps more. Raises SettingsError."""
+    """The error kinds by code, from rows with the columns `code`, `name`, `error_kind`, `concerns` or more. Raises SettingsError."""
     kinds: dict[int, ErrorKind] = {}
     for number, row in enumerate(rows, start=1):
         try:
-            kind = ErrorKind(int(str(row["code"])), str(row["name"]), str(row["error_kind"]), Scope(str(row["scope"])))
+            kind = ErrorKind(int(str(row["code"])), str(row["name"]), str(row["error_kind"]), Concerns(str(row["concerns"])))
         except (KeyError, ValueError) as error:
             raise SettingsError(f"publish error kinds, row {number}: {error}") from error
         if kind.code in kinds:
@@ -93,4 +93,4 @@ def error_kinds_from_rows(rows: Iterable[Mapping[str, object]]) -> dict[int, Err
 
 def classify(code: int, kinds: Mapping[int, ErrorKind]) -> ErrorKind:
     """The kind of an error code. One that is not listed, as a newer broker's may be, must not turn good records into dead letters."""
-    return kinds.get(code) or ErrorKind(code, KafkaError(code).name(), "retriable", Scope.CONNECTION)
+    return kinds.get(code) or ErrorKind(code, KafkaError(code).name(), "retriable", Concerns.CONNECTION)

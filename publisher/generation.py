@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from publisher.clients import Background, kafka_error, make_keeper
 from publisher.contract import SUPERSEDED, SUPERSEDED_CODE, superseded_message
 from publisher.destinations import existing
-from publisher.errors import ErrorKind, FencedError, Scope, SessionLostError, SupersededError, Trouble, classify
+from publisher.errors import Concerns, ErrorKind, FencedError, SessionLostError, SupersededError, Trouble, classify
 from publisher.session import Session
 from publisher.settings import PublisherSettings
 
@@ -39,7 +39,7 @@ def refuse_superseded(settings: PublisherSettings) -> None:
     # None at all raises nothing: Kafka forgets offsets in time, and the tables are guarded, too.
     found = generation_in_charge(settings, settings.fence_topics)
     if found is not None and found > settings.generation:
-        kind = ErrorKind(SUPERSEDED_CODE, SUPERSEDED, "fenced", Scope.CONNECTION)
+        kind = ErrorKind(SUPERSEDED_CODE, SUPERSEDED, "fenced", Concerns.CONNECTION)
         raise SupersededError(Trouble(kind, superseded_message(settings.generation, found)), found)
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from publisher.clients import fatal_as_kafka_exception, kafka_error
-from publisher.errors import ErrorKind, Scope, classify
+from publisher.errors import Concerns, ErrorKind, classify
 from publisher.headers import headers_of
 
 Clock = Callable[[], int]
@@ -30,7 +30,7 @@ _CONSEQUENCES: Final = (
 )  # fmt: skip
 
 # A refusal that concerns more explains the others; an error of the connection explains nothing.
-_WEIGHT: Final = {Scope.CONNECTION: 0, Scope.RECORD: 1, Scope.TOPIC: 2}
+_WEIGHT: Final = {Concerns.CONNECTION: 0, Concerns.RECORD: 1, Concerns.TOPIC: 2}
 
 
 class Reports:
@@ -71,7 +71,7 @@ class Reports:
         """Notes a refusal. Of several for a topic the one that concerns more is kept, of equal ones the first."""
         if error.code() not in _CONSEQUENCES:
             before = self.errors.get(topic, error)
-            self.errors[topic] = max(before, error, key=lambda one: _WEIGHT[classify(one.code(), self._kinds).scope])
+            self.errors[topic] = max(before, error, key=lambda one: _WEIGHT[classify(one.code(), self._kinds).concerns])
 
     def report(self, row: int, error: KafkaError | None, message: Message) -> None:
         """The callback of one row."""

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from publisher import sending
 from publisher.contract import CHARGE_ALL, DELIVERED, FAILED, RECORDS, RESULTS, STOPPED, UNKNOWN
 from publisher.destinations import Destination, describe, forget
-from publisher.errors import FencedError, Scope, SessionLostError, SupersededError, Trouble
+from publisher.errors import Concerns, FencedError, SessionLostError, SupersededError, Trouble
 from publisher.fitting import by_batch_size, lightened, misfits, with_partitions
 from publisher.generation import refuse_superseded
 from publisher.handover import Clock
@@ -106,7 +106,7 @@ class Task:
         for topic, answer in describe(topics_in(rows), self._settings).items():
             if isinstance(answer, Destination):
                 found[topic] = answer
-            elif answer.error.scope == Scope.CONNECTION:
+            elif answer.error.concerns == Concerns.CONNECTION:
                 self.stop(topic, answer)
             else:
                 self._refused[topic] = answer
@@ -194,7 +194,7 @@ class Task:
         """After an abort: settles what is to blame, and gives what to try again, last what comes first."""
         blamed = aborted.blamed
         if not blamed:
-            if aborted.trouble.error.scope == Scope.CONNECTION:
+            if aborted.trouble.error.concerns == Concerns.CONNECTION:
                 raise SessionLostError(aborted.trouble)
             topics = topics_in(rows)
             if len(topics) > 1:
@@ -208,10 +208,10 @@ class Task:
     def _narrowed(self, rows: pa.RecordBatch, trouble: Trouble) -> Iterator[pa.RecordBatch]:
         """What is left to try of a topic's rows; nothing once it is clear what the refusal concerns."""
         again: list[pa.RecordBatch] = []
-        if trouble.error.scope == Scope.RECORD and rows.num_rows > 1:
+        if trouble.error.concerns == Concerns.RECORD and rows.num_rows > 1:
             middle = rows.num_rows // 2
             again = [rows.slice(middle), rows.slice(0, middle)]
-        elif trouble.error.scope == Scope.RECORD:
+        elif trouble.error.concerns == Concerns.RECORD:
             lighter = lightened(rows, trouble)
             again = [] if lighter is None else [lighter]
             forget(topics_in(rows)[0], self._settings)
@@ -227,10 +227,10 @@ class Task:
         """Charges rows of one topic that are refused, or stops their topic."""
         topic = topics_in(rows)[0]
         forget(topic, self._settings)
-        if trouble.error.scope == Scope.CONNECTION:
+        if trouble.error.concerns == Concerns.CONNECTION:
             self.stop(topic, trouble)
             return
-        if trouble.error.scope == Scope.TOPIC:
+        if trouble.error.concerns == Concerns.TOPIC:
             self._refused[topic] = trouble
         self._fail(rows, trouble)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.clients import fatal_as_kafka_exception, kafka_error
-from publisher.errors import Scope, SessionLostError, Trouble
+from publisher.errors import Concerns, SessionLostError, Trouble
 from publisher.handover import Clock, Reports, collector_paused, flush, hand_over
 from publisher.ready import topics_in
 from publisher.session import Session
@@ -172,7 +172,7 @@ def _sorted_out(reports: Reports, settings: PublisherSettings, fatal: KafkaError
         is_no = code > 0 and code in settings.error_kinds and code not in _PERHAPS_WRITTEN
         if code == KafkaError._INVALID_DIFFERENT_RECORD:
             innocent.add(row)
-        elif trouble.error.scope != Scope.CONNECTION or is_no:
+        elif trouble.error.concerns != Concerns.CONNECTION or is_no:
             refused[row] = trouble
         else:
             unanswered[row] = trouble

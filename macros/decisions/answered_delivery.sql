@@ -4,7 +4,7 @@
 {% macro answered_delivery(delivery) -%}
     struct(
         {%- for column in [
-            'delivery_id', 'due_at', 'topic', 'message_id', 'life', 'attempt', 'publish_attempt', 'source', 'original_topic',
+            'delivery_id', 'due_at', 'topic', 'message_id', 'life_cycle', 'attempt', 'publish_attempt', 'source', 'original_topic',
             'original_partition', 'original_offset', 'original_timestamp', 'consumer_group', 'content_hash', 'headers', 'failed_at', 'first_failed_at',
             'error_class', 'error_message', 'error_stack', 'error_kind', 'rule', 'matched', 'header_profile', 'privacy'
         ] %}

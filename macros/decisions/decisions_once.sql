@@ -10,11 +10,11 @@
         filter(deliveries.headers, h -> not {{ is_denied_header('h.key', 'deliveries.privacy') }}) as headers
     from {{ ref('deliveries') }} as deliveries
     left semi join (
-        {{ first_folds(ref('deliveries'), condition) }}
-    ) as first_folds
+        {{ first_runs(ref('deliveries'), condition) }}
+    ) as first_runs
         on
-            deliveries.batch = first_folds.batch
-            and deliveries.due_hour = first_folds.due_hour
-            and deliveries.fold = first_folds.fold
+            deliveries.batch = first_runs.batch
+            and deliveries.due_hour = first_runs.due_hour
+            and deliveries.decide_run = first_runs.decide_run
     where {{ condition }}
 {%- endmacro %}

@@ -7,7 +7,7 @@
     - --full-refresh changes nothing: what is in here can't be computed again.
     - A model may name a `guard`, a macro that returns `rows`, a condition, and `snapshot`, of the table, or none: the append is refused, as a
       whole, when anybody has written such rows since. There are none before it, either: for Iceberg it overwrites them.
-    - Columns that a newer version of the project describes are added. A fold, which runs nothing but its own model, doesn't look. -#}
+    - Columns that a newer version of the project describes are added. A decide run, which runs nothing but its own model, doesn't look. -#}
 {% materialization append_only, adapter='spark' %}
 
     {%- set target_relation = this -%}

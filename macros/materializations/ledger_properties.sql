@@ -13,6 +13,7 @@
 {% macro ledger_properties(distribution='hash', row_group_mb=8) %}
     {{ return({
         'format-version': '2',
+        'redrive.version': table_version() | string,
         'write.metadata.delete-after-commit.enabled': 'true',
         'write.metadata.previous-versions-max': '20',
         'write.parquet.dict-size-bytes': '65536',

@@ -9,17 +9,24 @@
     column is a string; dbt warns of a type for a column that the file lacks, so that the type is set here, where the file has it. Without a
     type dbt guesses one, and 007 becomes 7.
 
+    A column that was renamed may have its former name in the file for one version: `formerly` (meta) says which it is now.
+
     Blanks around a value are removed, as orchestration/rules/seeds.py does: what it checks must be what the rules compare. -#}
 {% materialization seed, adapter='spark' %}
 
     {%- set types = model['config'].get('column_types', {}) -%}
     {%- set defaults = model['config'].get('meta', {}).get('defaults', {}) -%}
-    {%- for column in load_agate_table().column_names if column in defaults -%}
+    {%- set formerly = model['config'].get('meta', {}).get('formerly', {}) -%}
+    {%- for column in load_agate_table().column_names if formerly.get(column, column) in defaults -%}
         {%- do config.model.config.column_types.update({column: 'string'}) -%}
     {%- endfor -%}
     {%- set table = load_agate_table() -%}
     {%- do store_result('agate_table', response='OK', agate_table=table) -%}
-    {%- set missing = defaults.keys() | reject('in', table.column_names) | list -%}
+    {%- set names = [] -%}
+    {%- for column in table.column_names -%}
+        {%- do names.append(formerly.get(column, column)) -%}
+    {%- endfor -%}
+    {%- set missing = defaults.keys() | reject('in', names) | list -%}
 
     {{ run_hooks(pre_hooks) }}
 
@@ -28,7 +35,7 @@
         using iceberg
         as
         select
-            {%- for column in table.column_names %}
+            {%- for column in names %}
             cast({{ column }} as {{ types.get(column, 'string') }}) as {{ column }}{{ ',' if not loop.last }}
             {%- endfor %}
             {%- for column in missing %},
@@ -40,12 +47,12 @@
             {%- for row in table.rows %},
             (
                 {%- for column in table.column_names -%}
-                {%- set said = defaults.get(column) if row[column] is none else row[column] | trim -%}
-                {{ 'null' if said is none else sql_text(said) }},{{ ' ' }}
+                {%- set value = defaults.get(formerly.get(column, column)) if row[column] is none else row[column] | trim -%}
+                {{ 'null' if value is none else sql_text(value) }},{{ ' ' }}
                 {%- endfor -%}
             true)
             {%- endfor %}
-            as rows ({{ table.column_names | join(', ') }}, is_row)
+            as rows ({{ names | join(', ') }}, is_row)
         where is_row
     {%- endcall -%}
 

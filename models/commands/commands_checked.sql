@@ -68,7 +68,7 @@ select
     closings.start_at,
     closings.canary,
     closings.assume_after_ms,
-    closings.to_said,
+    closings.to_stated,
     closings.of_command,
     coalesce(lists.listed, 0) as listed,
     case
@@ -85,11 +85,11 @@ select
             then 'the list is not as long as it should be'
         when closings.what not in {{ command_kinds('about_commands') }} and closings.count = 0 then 'the list is empty'
         when closings.count > 0 and not coalesce(closings.digest_of_all = lists.digest, false) then 'the list is not the one that was closed'
-        when closings.rate_said is not null and closings.rate is null then 'the rate can not be read'
-        when closings.at_said is not null and closings.start_at is null then 'the time of the start can not be read'
-        when closings.canary_said is not null and closings.canary is null then 'the number of canaries can not be read'
-        when closings.assume_after_said is not null and closings.assume_after_ms is null then 'how long to wait for canaries can not be read'
-        when closings.to_said is not null and closings.destination is null then 'the destination is no topic'
+        when closings.rate_stated is not null and closings.rate is null then 'the rate can not be read'
+        when closings.at_stated is not null and closings.start_at is null then 'the time of the start can not be read'
+        when closings.canary_stated is not null and closings.canary is null then 'the number of canaries can not be read'
+        when closings.assume_after_stated is not null and closings.assume_after_ms is null then 'how long to wait for canaries can not be read'
+        when closings.to_stated is not null and closings.destination is null then 'the destination is no topic'
     end as problem
 from commands
 left join closings

@@ -33,7 +33,7 @@ judged as (
         start_at,
         canary,
         assume_after_ms,
-        to_said as destination,
+        to_stated as destination,
         of_command,
 
         ---------- where it came from
@@ -64,7 +64,7 @@ judged as (
         start_at,
         canary,
         assume_after_ms,
-        to_said as destination,
+        to_stated as destination,
         of_command,
 
         ---------- where it came from

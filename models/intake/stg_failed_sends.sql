@@ -11,7 +11,7 @@ failed as (
 
     select
         ---------- which
-        {{ result_cause('publish_results') }} as cause,
+        {{ result_input_id('publish_results') }} as input_id,
         batch,
         recorded_at,
         'failed_send' as input_kind,

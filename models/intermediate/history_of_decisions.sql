@@ -11,7 +11,7 @@ decisions as (
 orders as (
 
     select
-        {{ event_cause('events') }} as cause,
+        {{ event_input_id('events') }} as input_id,
         command
     from {{ ref('events') }} as events
     where command is not null and delivery_id is not null
@@ -33,7 +33,7 @@ rules as (
 select
     ---------- which
     decisions.message_id,
-    decisions.life,
+    decisions.life_cycle,
     decisions.batch,
     decisions.recorded_at as at,
     'decided' as what,
@@ -77,5 +77,5 @@ select
     cast(null as timestamp) as not_before
 from decisions
 cross join rules
-left join orders on decisions.cause = orders.cause
+left join orders on decisions.input_id = orders.input_id
 left join commands on orders.command = commands.command

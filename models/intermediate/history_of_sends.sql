@@ -18,7 +18,7 @@ results as (
 select
     ---------- which
     results.message_id,
-    decisions.life,
+    decisions.life_cycle,
     results.batch,
     coalesce(results.sent_at, results.recorded_at) as at,
     'sent' as what,

@@ -7,7 +7,7 @@ decisions as (
     where
         decision not in ('duplicate', 'note') and decision not in {{ operator_decisions() }}
         -- what was asked for in vain changes nothing
-        and not (decision = 'refused' and cause like 'loop/%')
+        and not (decision = 'refused' and input_id like 'loop/%')
 
 ),
 
@@ -15,7 +15,7 @@ numbered as (
 
     select
         *,
-        row_number() over (partition by message_id order by batch desc, due_at desc, cause desc) as from_last
+        row_number() over (partition by message_id order by batch desc, due_at desc, input_id desc) as from_last
     from decisions
 
 ),

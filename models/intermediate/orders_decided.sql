@@ -4,7 +4,7 @@ with
 orders as (
 
     select
-        {{ event_cause('events') }} as cause,
+        {{ event_input_id('events') }} as input_id,
         command,
         index as place,
         recorded_at as issued_at
@@ -29,10 +29,10 @@ decided as (
         decisions.decision,
         decisions.reason,
         decisions.message_id,
-        decisions.life,
+        decisions.life_cycle,
         decisions.topic
     from orders
-    left join decisions on orders.cause = decisions.cause
+    left join decisions on orders.input_id = decisions.input_id
 
 ),
 
@@ -51,7 +51,7 @@ sent_on as (
     inner join decisions as later
         on
             decided.message_id = later.message_id
-            and decided.life = later.life
+            and decided.life_cycle = later.life_cycle
             and decided.batch <= later.batch
     where decided.decision in ('redrive', 'retry') and later.decision not in ('duplicate', 'refused')
 

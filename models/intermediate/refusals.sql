@@ -12,7 +12,7 @@ refused as (
 
     select
         *,
-        row_number() over (partition by message_id order by batch desc, cause desc) as from_last
+        row_number() over (partition by message_id order by batch desc, input_id desc) as from_last
     from refused_once
 
 ),
@@ -36,11 +36,11 @@ went_on as (
 
 ),
 
-told_again as (
+reread as (
 
     -- under rules that know its source, a message has another name
     select
-        {{ event_cause('events') }} as cause,
+        {{ event_input_id('events') }} as input_id,
         delivery_id
     from {{ ref('events') }} as events
     where kind = 'report' and delivery_id is not null
@@ -49,10 +49,10 @@ told_again as (
 
 placed as (
 
-    select told_again.delivery_id
-    from told_again
-    inner join deliveries on told_again.cause = deliveries.cause
-    where deliveries.cause like 'loop/%' and deliveries.decision <> 'refused'
+    select reread.delivery_id
+    from reread
+    inner join deliveries on reread.input_id = deliveries.input_id
+    where deliveries.input_id like 'loop/%' and deliveries.decision <> 'refused'
 
 ),
 

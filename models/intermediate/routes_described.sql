@@ -1,6 +1,6 @@
--- routes_described: what the routes say for people, in one row, the most specific route first. A fold reads nothing of it.
+-- routes_described: what the routes say for people, in one row, the most specific route first. A decide run reads nothing of it.
 
-{%- set said = route_descriptions() %}
+{%- set descriptions = route_descriptions() %}
 
 with
 
@@ -8,7 +8,7 @@ routes as (
 
     select * from {{ ref('routes') }}
     where
-        {%- for column in said %}
+        {%- for column in descriptions %}
         {{ 'or ' if not loop.first }}{{ column }} <> ''
         {%- endfor %}
 
@@ -22,7 +22,7 @@ ranked as (
         topic,
         consumer_group,
         error_kind,
-        {%- for column in said %}
+        {%- for column in descriptions %}
         {{ column }}{{ ',' if not loop.last }}
         {%- endfor %}
     from routes

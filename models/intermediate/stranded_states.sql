@@ -1,21 +1,21 @@
 -- stranded_states: what died and what was refused, each with what has been done about it since, and what was said of it.
 with
 
-deaths as (
+dead_letter_decisions as (
 
-    select * from {{ ref('deaths') }}
-
-),
-
-copies as (
-
-    select * from {{ ref('copies') }}
+    select * from {{ ref('dead_letter_decisions') }}
 
 ),
 
-later_decisions as (
+delivered_dead_letters as (
 
-    select * from {{ ref('later_decisions') }}
+    select * from {{ ref('delivered_dead_letters') }}
+
+),
+
+follow_up_decisions as (
+
+    select * from {{ ref('follow_up_decisions') }}
 
 ),
 
@@ -25,9 +25,9 @@ refusals as (
 
 ),
 
-last_words as (
+latest_annotations as (
 
-    select * from {{ ref('last_words') }}
+    select * from {{ ref('latest_annotations') }}
 
 ),
 
@@ -46,34 +46,34 @@ recoveries as (
 dead as (
 
     select
-        deaths.* except (topic, partition),
-        copies.topic,
-        copies.partition,
-        copies.offset,
-        copies.sent_at as dead_at,
-        copies.omitted,
-        greatest(deaths.life, later_decisions.lives) as lives,
+        dead_letter_decisions.* except (topic, partition),
+        delivered_dead_letters.topic,
+        delivered_dead_letters.partition,
+        delivered_dead_letters.offset,
+        delivered_dead_letters.sent_at as dead_at,
+        delivered_dead_letters.omitted,
+        greatest(dead_letter_decisions.life_cycle, follow_up_decisions.life_cycles) as life_cycles,
         case
-            when later_decisions.last_word.prior_delivery = deaths.delivery_id
-                and later_decisions.last_word.decision = 'discarded'
-                and later_decisions.last_word.batch > coalesce(later_decisions.tried_batch, -1)
+            when follow_up_decisions.last_annotation.prior_delivery = dead_letter_decisions.delivery_id
+                and follow_up_decisions.last_annotation.decision = 'discarded'
+                and follow_up_decisions.last_annotation.batch > coalesce(follow_up_decisions.tried_batch, -1)
                 then 'discarded'
-            when later_decisions.tried_batch > deaths.batch and recoveries.delivery_id is not null then 'recovered'
-            when later_decisions.tried_batch > deaths.batch then 'redriven'
+            when follow_up_decisions.tried_batch > dead_letter_decisions.batch and recoveries.delivery_id is not null then 'recovered'
+            when follow_up_decisions.tried_batch > dead_letter_decisions.batch then 'redriven'
             else 'open'
         end as state,
-        case when later_decisions.tried_batch > deaths.batch then recoveries.recovered_at end as recovered_at
-    from deaths
-    inner join copies
+        case when follow_up_decisions.tried_batch > dead_letter_decisions.batch then recoveries.recovered_at end as recovered_at
+    from dead_letter_decisions
+    inner join delivered_dead_letters
         on
-            deaths.message_id = copies.message_id
-            and deaths.delivery_id = copies.delivery_id
-            and deaths.due_at = copies.due_at
-    left join later_decisions on deaths.message_id = later_decisions.message_id
+            dead_letter_decisions.message_id = delivered_dead_letters.message_id
+            and dead_letter_decisions.delivery_id = delivered_dead_letters.delivery_id
+            and dead_letter_decisions.due_at = delivered_dead_letters.due_at
+    left join follow_up_decisions on dead_letter_decisions.message_id = follow_up_decisions.message_id
     left join recoveries
         on
-            later_decisions.last_try.delivery_id = recoveries.delivery_id
-            and later_decisions.last_try.due_at = recoveries.due_at
+            follow_up_decisions.last_try.delivery_id = recoveries.delivery_id
+            and follow_up_decisions.last_try.due_at = recoveries.due_at
 
 ),
 
@@ -86,15 +86,15 @@ refused as (
         cast(null as bigint) as offset,
         refusals.recorded_at as dead_at,
         cast(null as string) as omitted,
-        greatest(refusals.life, later_decisions.lives) as lives,
+        greatest(refusals.life_cycle, follow_up_decisions.life_cycles) as life_cycles,
         case
-            when later_decisions.last_word.prior_delivery = refusals.delivery_id and later_decisions.last_word.decision = 'discarded'
+            when follow_up_decisions.last_annotation.prior_delivery = refusals.delivery_id and follow_up_decisions.last_annotation.decision = 'discarded'
                 then 'discarded'
             else 'refused'
         end as state,
         cast(null as timestamp) as recovered_at
     from refusals
-    left join later_decisions on refusals.message_id = later_decisions.message_id
+    left join follow_up_decisions on refusals.message_id = follow_up_decisions.message_id
 
 ),
 
@@ -109,9 +109,9 @@ stranded as (
 
 select
     stranded.*,
-    last_words.note,
-    last_words.ticket,
-    case when stranded.life <= purges.life then purges.purged_at end as purged_at
+    latest_annotations.note,
+    latest_annotations.ticket,
+    case when stranded.life_cycle <= purges.life_cycle then purges.purged_at end as purged_at
 from stranded
-left join last_words on stranded.message_id = last_words.message_id
+left join latest_annotations on stranded.message_id = latest_annotations.message_id
 left join purges on stranded.message_id = purges.message_id

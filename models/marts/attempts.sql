@@ -3,7 +3,7 @@ with
 
 failures as (
 
-    -- what could not be sent, or was held by a gate, and is sent again without a report is no new attempt, nor is a redrive
+    -- what could not be sent, or was held by a circuit breaker, and is sent again without a report is no new attempt, nor is a redrive
     select * from {{ ref('decisions') }}
     where (kind is not null or decision in ('adopted', 'parked', 'dropped')) and report_topic is not null
 
@@ -20,7 +20,7 @@ attempts as (
     select
         ---------- which
         failures.message_id,
-        failures.life,
+        failures.life_cycle,
         failures.attempt,
         failures.max_attempts,
 

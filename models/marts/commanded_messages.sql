@@ -36,7 +36,7 @@ commanded_messages as (
             when decided.decision is null then 'issued'
             when decided.decision = 'duplicate' then 'on_its_way'
             when decided.decision = 'refused' then 'refused'
-            -- what was refused is told again, and may die of it at once
+            -- what was refused is read once more, and may die of it at once
             when decided.decision in ('dead_letter', 'orphan', 'parked', 'dropped') then 'failed_again'
             when decided.decision not in ('redrive', 'retry') then 'done'
             when decided.has_recovered then 'recovered'
@@ -47,7 +47,7 @@ commanded_messages as (
         decided.decision,
         decided.reason,
         decided.issued_at,
-        decided.life,
+        decided.life_cycle,
         decided.topic,
         decided.sent_at,
 

@@ -57,8 +57,8 @@ dead_letters_to_redrive as (
         ---------- who wants it
         matched.wanted.rule,
         matched.wanted.why,
-        matched.lives,
-        matched.wanted.max_lives,
+        matched.life_cycles,
+        matched.wanted.max_life_cycles,
 
         ---------- what it died of
         matched.dead_at,
@@ -69,7 +69,7 @@ dead_letters_to_redrive as (
     from matched
     left anti join commanded on matched.delivery_id = commanded.delivery_id
     where
-        matched.lives < matched.wanted.max_lives
+        matched.life_cycles < matched.wanted.max_life_cycles
         and matched.dead_at + make_dt_interval(0, 0, 0, matched.wanted.delay_ms / 1000.0) <= current_timestamp()
 
 )

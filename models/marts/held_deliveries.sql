@@ -1,4 +1,4 @@
--- held_deliveries: what a gate holds: due, not sent, and not released yet.
+-- held_deliveries: what a circuit breaker holds: due, not sent, and not released yet.
 with
 
 decisions as (
@@ -42,7 +42,7 @@ refused as (
 held_deliveries as (
 
     select
-        decisions.gate,
+        decisions.breaker_key,
         decisions.delivery_id,
         decisions.due_at,
         decisions.due_hour,

@@ -38,7 +38,7 @@ messages as (
             else 'waiting'
         end as state,
         last_decisions.reason,
-        last_decisions.life,
+        last_decisions.life_cycle,
         last_decisions.attempt as attempts,
         last_decisions.max_attempts,
         last_decisions.first_failed_at,

@@ -55,8 +55,8 @@ select
     ---------- which
     message_id,
     state,
-    life,
-    lives,
+    life_cycle,
+    life_cycles,
     recovered_at,
 
     ---------- what was said about it

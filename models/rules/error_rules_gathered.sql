@@ -16,7 +16,7 @@ error_sets as (
 
 ),
 
-said as (
+stated as (
 
     select
         error_class,
@@ -63,4 +63,4 @@ select
     consumer_group,
     why,
     error_set
-from said
+from stated

@@ -30,7 +30,7 @@ ranked as (
         routes.retry_topic,
         routes.dead_letter_topic,
         routes.publish_charge,
-        routes.gate,
+        routes.circuit_breaker_per,
         routes.dead_letter_headers as header_profile,
         struct(privacy.*) as privacy,
         struct(processing.*) as processing,

@@ -48,7 +48,7 @@ def dlq_show(
     """Show a dead letter: why it died, where it lies, its payload, headers, stack and history."""
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.rendering import facts, header_lines, payload_lines
-    from orchestration.rules.explain import told
+    from orchestration.rules.explain import in_words
     from orchestration.tables.query import Rows, print_rows
 
     settings = settings_of(home=home)
@@ -65,7 +65,7 @@ def dlq_show(
     screen = console()
     screen.print(pairs(facts(row)))
     headers = pairs(header_lines(row["headers"]))
-    history = pairs((at, printable(what)) for at, what in told(steps))
+    history = pairs((at, printable(what)) for at, what in in_words(steps))
     value = None if row["value"] is None else bytes(row["value"])
     for title, lines in (
         ("payload", list(payload_lines(value, row["payload_type"], row["schema_id"]))),

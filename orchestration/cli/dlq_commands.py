@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from orchestration.cli.bundles import with_bundles
-from orchestration.cli.giving import Chosen, carry_out, give, who_asks
+from orchestration.cli.commanding import Chosen, carry_out, send_command, who_asks
 from orchestration.cli.options import (
     CHOICE,
     DISCARDED,
@@ -67,9 +67,9 @@ def _redrive(
     home: Home = None,
 ) -> None:
     """Send dead letters again: decided anew under today's routes, with all attempts, under their old id."""
-    from orchestration.operators.commands import Wish, parse_assume_after, parse_at, parse_rate
+    from orchestration.operators.commands import CommandRequest, parse_assume_after, parse_at, parse_rate
 
-    wish = Wish(
+    request = CommandRequest(
         "redrive",
         reason,
         who_asks(who),
@@ -80,7 +80,7 @@ def _redrive(
         assume_after=None if assume_after is None else parse_assume_after(assume_after),
         to=to,
     )
-    give(home, wish, Chosen(ids, filters, choice))
+    send_command(home, request, Chosen(ids, filters, choice))
 
 
 def _add_statement(dlq: typer.Typer, what: str, does: str, by_default: Filters) -> None:
@@ -95,9 +95,9 @@ def _add_statement(dlq: typer.Typer, what: str, does: str, by_default: Filters) 
         choice: Choice = CHOICE,
         home: Home = None,
     ) -> None:
-        from orchestration.operators.commands import Wish
+        from orchestration.operators.commands import CommandRequest
 
-        give(home, Wish(what, reason, who_asks(who), ticket), Chosen(ids, filters, choice))
+        send_command(home, CommandRequest(what, reason, who_asks(who), ticket), Chosen(ids, filters, choice))
 
     dlq.command(what, help=does)(with_bundles(say))
 
@@ -113,14 +113,14 @@ def _purge(
     home: Home = None,
 ) -> None:
     """Remove the payloads of discarded dead letters: they can't be sent again. The copies in Kafka are left."""
-    from orchestration.operators.commands import Wish
+    from orchestration.operators.commands import CommandRequest
 
-    give(home, Wish("purge", reason, who_asks(who), ticket), Chosen(ids, filters, choice), asks=not yes)
+    send_command(home, CommandRequest("purge", reason, who_asks(who), ticket), Chosen(ids, filters, choice), asks=not yes)
 
 
 def _triage(dry_run: DryRun = False, home: Home = None) -> None:
     """Send again what the seed `redrive_rules` says: one command for each rule. Without rules it does nothing."""
-    from orchestration.operators.commands import check_wish
+    from orchestration.operators.commands import check_request
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import triage
     from orchestration.rules.seeds import read_seeds
@@ -131,18 +131,18 @@ def _triage(dry_run: DryRun = False, home: Home = None) -> None:
         settings.require_brokers()
     with starting_spark():
         wanted = triage(DeadLetters(settings))
-    for wish, listed in wanted:
-        check_wish(settings, seeds, wish)
-        tell.print(escape(wish.reason))
-        carry_out(settings, seeds, wish, listed, dry_run=dry_run)
+    for request, listed in wanted:
+        check_request(settings, seeds, request)
+        tell.print(escape(request.reason))
+        carry_out(settings, seeds, request, listed, dry_run=dry_run)
     if not wanted:
         tell.print("no rule wants anything sent again now")
 
 
 def _add_about_command(dlq: typer.Typer, what: str, does: str) -> None:
     def say(command: CommandId, reason: Reason, who: Who = None, home: Home = None) -> None:
-        from orchestration.operators.commands import Wish
+        from orchestration.operators.commands import CommandRequest
 
-        give(home, Wish(what, reason, who_asks(who), of=command), None)
+        send_command(home, CommandRequest(what, reason, who_asks(who), of=command), None)
 
     dlq.command(what, help=does)(say)

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 SUPERSEDED_EXIT = 3
 """How `redrive run` ends when another loop has taken over."""
 
-# How long a loop that was told to end has for it, in seconds: a fold takes longer, and needs not be waited for.
+# How long a loop that was told to end has for it, in seconds: a decide run takes longer, and needs not be waited for.
 _GRACE = 2.0
 
 
@@ -31,20 +31,20 @@ def end_on_signals(loop: Loop) -> None:
     """
 
     # a handler runs when the call returns that the main thread is in: one into librdkafka takes ten seconds where the broker is gone
-    heard, told = socket.socketpair()
-    told.setblocking(False)
-    signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    heard, written = socket.socketpair()
+    written.setblocking(False)
+    signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     # dbt's locks are left to this process's tracker, which would say so
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
-    threading.Thread(target=_end_when_told, args=(loop, heard, told), name="signals", daemon=True).start()
+    threading.Thread(target=_end_on_signal, args=(loop, heard, written), name="signals", daemon=True).start()
 
 
-def _end_when_told(loop: Loop, heard: socket.socket, told: socket.socket) -> None:
-    """Hears signals. told: the other end, which must stay open."""
+def _end_on_signal(loop: Loop, heard: socket.socket, written: socket.socket) -> None:
+    """Hears signals. written: the other end, which must stay open."""
     ends = False
-    while told.fileno() >= 0:
+    while written.fileno() >= 0:
         number = signal.Signals(heard.recv(1)[0])
         if number not in (signal.SIGTERM, signal.SIGINT):
             continue
@@ -66,6 +66,6 @@ def _end_in_time(loop: Loop, why: str) -> None:
         time.sleep(_GRACE)
     with loop.sending:
         try:
-            loop.say_goodbye()
+            loop.finish()
         finally:
             os._exit(0 if loop.superseded_by is None else SUPERSEDED_EXIT)

@@ -44,8 +44,8 @@ def explain(
     output: Output = "table",
     home: Home = None,
 ) -> None:
-    """Tell a message's life in order: each failure, which rule decided and why, each send, and what comes next."""
-    from orchestration.rules.explain import Rulebook, told
+    """Tell a message's history in order: each failure, which rule decided and why, each send, and what comes next."""
+    from orchestration.rules.explain import Rulebook, in_words
     from orchestration.tables.query import Rows, print_rows
 
     rows = Rulebook(settings_of(home=home)).history_of(message_id)
@@ -55,7 +55,7 @@ def explain(
     # for people, wherever it goes: a ticket folds it no better
     screen = console()
     screen.width = min(screen.width, _EXPLAIN_COLUMNS)
-    screen.print(pairs((at, printable(what)) for at, what in told(rows)))
+    screen.print(pairs((at, printable(what)) for at, what in in_words(rows)))
 
 
 def classify(

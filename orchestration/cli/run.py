@@ -29,7 +29,7 @@ def run(
     ] = None,
     home: Home = None,
 ) -> None:
-    """Turn the loop until it is stopped: intake, fold, publish. SIGTERM and Ctrl-C end it; what is being sent is written down."""
+    """Turn the loop until it is stopped: intake, decide, publish. SIGTERM and Ctrl-C end it; what is being sent is written down."""
     settings = settings_of(home=home, idle_for_seconds=idle_for)
     _with_loop(settings, until_idle=until_idle, at_most=at_most)
 

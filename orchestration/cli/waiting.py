@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from orchestration.cli.bundles import with_bundles
-from orchestration.cli.giving import Chosen, give, who_asks
+from orchestration.cli.commanding import Chosen, send_command, who_asks
 from orchestration.cli.options import (
     CHOICE,
     WAITING,
@@ -50,10 +50,10 @@ def _add_command(name: str, what: str, does: str) -> None:
         choice: Choice = CHOICE,
         home: Home = None,
     ) -> None:
-        from orchestration.operators.commands import Wish, parse_rate
+        from orchestration.operators.commands import CommandRequest, parse_rate
 
-        wish = Wish(what, reason, who_asks(who), ticket, rate=None if rate is None else parse_rate(rate))
-        give(home, wish, Chosen(ids, filters.filters, choice))
+        request = CommandRequest(what, reason, who_asks(who), ticket, rate=None if rate is None else parse_rate(rate))
+        send_command(home, request, Chosen(ids, filters.filters, choice))
 
     waiting.command(name, help=does)(with_bundles(say))
 

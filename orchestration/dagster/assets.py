@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from orchestration.dagster.graph import WRITTEN_BY_A_TICK, Graph
-from orchestration.dagster.resource import Redrive, forwarded, told
+from orchestration.dagster.resource import Redrive, forwarded, our_errors
 from orchestration.loop.health import Entry
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ class TickConfig(dg.Config):
 
 
 def rules_asset(graph: Graph) -> dg.AssetsDefinition:
-    """The seeds, loaded from their files, and what a fold reads of them, put together."""
+    """The seeds, loaded from their files, and what a decide run reads of them, put together."""
 
     @dg.multi_asset(name="load_rules", specs=graph.rules, can_subset=True)
     def load_rules(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
         from orchestration.rules.seeds import read_seeds
 
-        with told():
+        with our_errors():
             # dbt would load what the loop would refuse
             seeds = read_seeds(redrive.settings.seeds).rows
             names = _selected(context, graph.rules)
@@ -57,7 +57,7 @@ def tick_asset(graph: Graph) -> dg.AssetsDefinition:
         selected = _selected(context, graph.loop)
         views = [name for name in selected if name not in WRITTEN_BY_A_TICK]
         written: dict[str, Mapping[str, float]] = {}
-        with told(), forwarded(context.log):
+        with our_errors(), forwarded(context.log):
             if set(selected) & set(WRITTEN_BY_A_TICK):
                 with redrive.started(redrive.new_loop(take_over=config.take_over)) as loop:
                     written = what_a_tick_wrote(loop.tick())
@@ -85,7 +85,7 @@ def what_a_tick_wrote(tick: "Tick") -> dict[str, Mapping[str, float]]:
     results = sent["delivered"] + sent["failed"] + sent["unknown"]
     return {
         "events": {"rows": counts.get("events", 0), "ms": step_ms.get("intake", 0)},
-        "deliveries": {"rows": counts.get("decisions", 0), "ms": step_ms.get("fold", 0)},
+        "deliveries": {"rows": counts.get("decisions", 0), "ms": step_ms.get("decide", 0)},
         "publish_results": {"rows": results, **sent, **late, "ms": step_ms.get("publish", 0)},
         "ticks": {"rows": int(tick.did_something), "ms": sum(step_ms.values())},
     }
@@ -104,7 +104,7 @@ def marts_asset(graph: Graph) -> dg.AssetsDefinition:
     @dg.multi_asset(name="make_marts", specs=graph.marts, can_subset=True)
     def make_marts(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
         names = _selected(context, graph.marts)
-        with told():
+        with our_errors():
             redrive.require_tables()
             redrive.dbt.run("run", select=names)
         for name in names:
@@ -126,7 +126,7 @@ def dead_letter_report(redrive: Redrive) -> dg.MaterializeResult[None]:
     from orchestration.clock import wall_clock
     from orchestration.dagster.report import page, read_report
 
-    with told():
+    with our_errors():
         redrive.require_tables()
     found = read_report(redrive.sql, wall_clock())
     return dg.MaterializeResult(

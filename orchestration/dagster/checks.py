@@ -63,7 +63,7 @@ def nothing_is_lost(redrive: Redrive) -> dg.AssetCheckResult:
         ),
 
         decided as (
-            select batch, count(distinct cause) as decisions
+            select batch, count(distinct input_id) as decisions
             from deliveries
             where batch <= {watermark}
             group by batch
@@ -140,7 +140,8 @@ def no_dead_message_is_without_its_copy(redrive: Redrive) -> dg.AssetCheckResult
             select messages.message_id, min(decisions.recorded_at) as since
             from messages
             inner join decisions
-                on messages.message_id = decisions.message_id and messages.life <=> decisions.life and decisions.kind = 'dead_letter'
+                on messages.message_id = decisions.message_id and messages.life_cycle <=> decisions.life_cycle
+                and decisions.kind = 'dead_letter'
             where messages.state = 'dead_letter_pending'
             group by messages.message_id
         )

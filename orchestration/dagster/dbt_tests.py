@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.dagster.manifest import Manifest
-from orchestration.dagster.resource import Redrive, told
+from orchestration.dagster.resource import Redrive, our_errors
 
 
 def dbt_tests(manifest: Manifest, assets: Iterable[dg.AssetKey]) -> dg.AssetChecksDefinition:
@@ -22,7 +22,7 @@ def dbt_tests(manifest: Manifest, assets: Iterable[dg.AssetKey]) -> dg.AssetChec
     @dg.multi_asset_check(name="test_with_dbt", specs=specs, can_subset=True)
     def test_with_dbt(context: dg.AssetCheckExecutionContext, redrive: Redrive) -> Iterator[dg.AssetCheckResult]:
         selected = sorted(context.selected_asset_check_keys, key=lambda key: key.name)
-        with told():
+        with our_errors():
             redrive.require_tables()
             found = redrive.dbt.test([key.name for key in selected])
         for key in selected:

@@ -1,6 +1,6 @@
 """The graph: dbt's models and seeds as assets, with the dependencies that a tick really has.
 
-A tick reads what earlier ticks wrote: a failed send is decided by the next fold, and `ready` leaves out what is sent. The loop closes
+A tick reads what earlier ticks wrote: a failed send is decided by the next decide run, and `ready` leaves out what is sent. The loop closes
 there, in the ledgers, and nowhere else. A graph of assets has no cycles, so those edges are not drawn; the assets say them.
 """
 
@@ -19,7 +19,7 @@ from dagster_dbt import DagsterDbtTranslator, build_dbt_asset_specs
 from orchestration.dagster.manifest import Manifest
 from orchestration.rules.seeds import SeedError, read_seeds
 
-# What a tick writes, in its order: intake, fold, publish, and the loop's log.
+# What a tick writes, in its order: intake, decide, publish, and the loop's log.
 WRITTEN_BY_A_TICK = ("events", "deliveries", "publish_results", "ticks")
 
 # What a tick does beside dbt: who else is read before a table is written.
@@ -41,8 +41,8 @@ _ADDRESS = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 # The step of a model by its name, or of those in its folder: a view belongs to the step that reads it.
 _GROUPS = {
     "events": "intake",
-    "intake": "fold",
-    "retry": "fold",
+    "intake": "decide",
+    "retry": "decide",
     **dict.fromkeys(("ready", "named_deliveries", "publish_results", "ticks"), "publish"),
 }
 

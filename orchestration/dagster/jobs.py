@@ -14,12 +14,12 @@ from pydantic import Field
 
 from orchestration.dagster.assets import LOOP, what_a_tick_wrote, what_hinders
 from orchestration.dagster.graph import WRITTEN_BY_A_TICK
-from orchestration.dagster.resource import Redrive, forwarded, told
+from orchestration.dagster.resource import Redrive, forwarded, our_errors
 
 if TYPE_CHECKING:
     from orchestration.loop.loop import Loop, Tick
-    from orchestration.operators.commands import Wish
-    from orchestration.operators.lists import Listed
+    from orchestration.operators.commands import CommandRequest
+    from orchestration.operators.lists import Target
     from orchestration.rules.seeds import Seeds
 
 # How long a shift turns if nobody says otherwise.
@@ -28,7 +28,7 @@ SHIFT_MINUTES = 14.0
 tick = dg.define_asset_job(
     "tick",
     selection=dg.AssetSelection.assets(*WRITTEN_BY_A_TICK).without_checks(),
-    description="Turns the loop once: intake, fold, publish.",
+    description="Turns the loop once: intake, decide, publish.",
 )
 
 report = dg.define_asset_job(
@@ -48,7 +48,7 @@ class ShiftConfig(dg.Config):
 @dg.op(pool=LOOP, description="Turns the loop for some minutes in one warm process, and records what each tick wrote as materializations.")
 def turn(context: dg.OpExecutionContext, config: ShiftConfig, redrive: Redrive) -> None:
     ticks: queue.SimpleQueue[Tick] = queue.SimpleQueue()
-    with told(), forwarded(context.log):
+    with our_errors(), forwarded(context.log):
         loop = redrive.new_loop(take_over=config.take_over, on_tick=ticks.put)
         # The loop turns in a thread of its own: it never waits for Dagster to write an event, and a run that is cancelled raises here,
         # between two events, while the loop ends its step as it does on SIGTERM.
@@ -98,7 +98,7 @@ def shift() -> None:
 def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
     from orchestration.tables.maintenance import maintain
 
-    with told(), forwarded(context.log):
+    with our_errors(), forwarded(context.log):
         done = maintain(redrive.settings, redrive.spark)
     for table in done.tables:
         facts = {name: value for name, value in asdict(table).items() if name != "table" and value != ""}
@@ -130,14 +130,14 @@ class RedriveConfig(dg.Config):
 
 @dg.op(description="Shows which open dead letters would be sent again, and keeps the list; or sends a list that was kept.")
 def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, redrive: Redrive) -> None:
-    from orchestration.operators.commands import CommandError, Wish, check_wish, parse_rate
+    from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_rate
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import kept, select_deliveries
     from orchestration.operators.selections import Selection
     from orchestration.rules.seeds import read_seeds
 
-    with told():
-        wish = Wish(
+    with our_errors():
+        request = CommandRequest(
             "redrive",
             config.reason,
             config.who,
@@ -146,7 +146,7 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
             canary=config.canary or None,
         )
         seeds = read_seeds(redrive.settings.seeds)
-        check_wish(redrive.settings, seeds, wish)
+        check_request(redrive.settings, seeds, request)
         if config.list_name:
             listed = kept(redrive.settings.home, config.list_name)
         elif not config.dry_run:
@@ -162,10 +162,10 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
                 config.fingerprint or None,
                 where=dead.checked(config.where or None),
             )
-            listed = select_deliveries(dead, wish.what, selection, None)
+            listed = select_deliveries(dead, request.what, selection, None)
         if not listed:
             raise CommandError("no open dead letter is like that: nothing is done")
-        _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+        _carry_out(context, redrive, seeds, request, listed, dry_run=config.dry_run)
 
 
 @dg.job(
@@ -184,16 +184,16 @@ class TriageConfig(dg.Config):
 
 @dg.op(description="Sends again what the seed redrive_rules says, with one command for each rule. Without rules it does nothing.")
 def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
-    from orchestration.operators.commands import check_wish
+    from orchestration.operators.commands import check_request
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import triage
     from orchestration.rules.seeds import read_seeds
 
-    with told():
+    with our_errors():
         seeds = read_seeds(redrive.settings.seeds)
-        for wish, listed in triage(DeadLetters(redrive.settings)):
-            check_wish(redrive.settings, seeds, wish)
-            _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+        for request, listed in triage(DeadLetters(redrive.settings)):
+            check_request(redrive.settings, seeds, request)
+            _carry_out(context, redrive, seeds, request, listed, dry_run=config.dry_run)
 
 
 @dg.job(description="Dead letters that redrive_rules sends again by themselves.", executor_def=dg.in_process_executor)
@@ -202,19 +202,19 @@ def triage() -> None:
 
 
 def _carry_out(
-    context: dg.OpExecutionContext, redrive: Redrive, seeds: "Seeds", wish: "Wish", listed: "list[Listed]", *, dry_run: bool
+    context: dg.OpExecutionContext, redrive: Redrive, seeds: "Seeds", request: "CommandRequest", listed: "list[Target]", *, dry_run: bool
 ) -> None:
     """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import keep, shown
     from orchestration.operators.sending import send
 
-    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, wish, listed, wall_clock()) for name, count in counts]
+    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, request, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),
-        "reason": wish.reason,
-        **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, wish, listed)}),
+        "reason": request.reason,
+        **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, request, listed)}),
     }
     context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description="would be redriven" if dry_run else "redriven"))
 

@@ -32,7 +32,8 @@ def undecided(redrive: Redrive) -> int:
 def overdue(redrive: Redrive, before: datetime) -> int:
     """Open deliveries that were due before a moment. Read from the floor up: nothing below it is open."""
     floors = redrive.sql(
-        "select least(floor, array_min(transform(map_values(set_aside), s -> s.floor))) as floor from ticks order by batch desc limit 1"
+        "select least(floor, array_min(transform(map_values(paused_destinations), s -> s.floor))) as floor "
+        "from ticks order by batch desc limit 1"
     )
     floor = f"and due_at >= {literal(floors[0]['floor'])}" if floors else ""
     (row,) = redrive.sql(

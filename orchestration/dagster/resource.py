@@ -79,11 +79,14 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
     def require_tables(self) -> None:
         """Raises NothingYetError where no loop has made the tables."""
         from orchestration.tables.catalog import missing_tables
+        from orchestration.tables.migration import unreadable_tables
         from orchestration.tables.spark import schema
 
         name = f"{schema(self.settings.project)}.deliveries"
         if not self.spark.catalog.tableExists(name):
             raise NothingYetError(f"{missing_tables(self.settings)}. In Dagster: materialise `events`, which is a tick")
+        if objection := unreadable_tables(self.settings, self.spark, schema(self.settings.project)):
+            raise NothingYetError(objection)
 
     def new_loop(self, *, take_over: bool, on_tick: Callable[[Tick], None] | None = None) -> Loop:
         """A loop that has not started yet. Raises BusyError, SettingsError."""
@@ -119,7 +122,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def our_errors() -> Iterator[None]:
     """Turns our own errors, which say what to do, into failures with that text alone; anything else keeps its traceback."""
     try:
         yield

@@ -174,7 +174,7 @@ def write_properties(directory: Path, port: int, changes: Mapping[str, str]) -> 
 
 
 def format_storage(java: Path, jars: Sequence[Path], directory: Path, properties: Path) -> None:
-    """Gives the data directory a cluster id, as KRaft demands before the first start; once in its life."""
+    """Gives the data directory a cluster id, as KRaft demands before the first start; once."""
     data = directory / "data"
     if data.exists():
         return

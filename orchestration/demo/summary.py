@@ -13,7 +13,7 @@ from orchestration.cli.output import console, errors, printable
 from orchestration.clock import wall_clock
 from orchestration.demo.topics import Findings
 from orchestration.loop.loop import Loop
-from orchestration.operators.commands import Wish
+from orchestration.operators.commands import CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import keep, select_deliveries, shown
 from orchestration.operators.selections import Selection
@@ -82,10 +82,10 @@ def _dry_run(loop: Loop, screen: Console) -> str:
     """Shows what it would be to send the dead letters of a bug again once it is mended; returns the name that the list is kept by."""
     dead = DeadLetters(loop.settings)
     listed = select_deliveries(dead, "redrive", Selection(state="open", error_class="KeyError"), None)
-    wish = Wish("redrive", "the demo", "demo")
+    request = CommandRequest("redrive", "the demo", "demo")
     screen.print("\n[bold]What would be sent again, if the bug behind KeyError were mended?[/bold]  (a dry run: nothing is sent)")
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(loop.settings, loop.seeds, wish, listed, wall_clock()):
+    for what, counts in shown(loop.settings, loop.seeds, request, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, str(count), escape(printable(name)))
     screen.print(table)

@@ -86,7 +86,7 @@ class Cluster:
         self._refused: KafkaError | None = None
         self._unreached: tuple[KafkaError, float] | None = None
         self._kafka = kafka
-        self._properties: dict[str, Any] = {**kafka, "error_cb": self._hear}
+        self._properties: dict[str, Any] = {**kafka, "error_cb": self._on_error}
         self._admin = self._new_admin()
         self._keepers: dict[str, Consumer] = {}
 
@@ -247,7 +247,7 @@ class Cluster:
                 said[name] = redact(kafka_error(error).str(), self._kafka)
         return said
 
-    def _hear(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._refused = error
         elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):

@@ -1,4 +1,4 @@
-"""An outlet: a topic on which the loop tells others what it does, record by record."""
+"""A topic to which the loop writes JSON for others, record by record."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from publisher import RejectedPropertiesError, fatal_as_kafka_exception, kafka_e
 _PATIENCE = 20
 
 
-class OutletError(Exception):
-    """Not everything could be told: it is told again."""
+class JsonTopicError(Exception):
+    """Not everything could be written: the caller writes it again."""
 
 
 @dataclass
-class Outlet:
-    """Writes records with a key and JSON to one topic, in their order. At least once: what failed is told again by the caller."""
+class JsonTopic:
+    """Writes records with a key and JSON to one topic, in their order. At least once: after an error the caller writes them again."""
 
     cluster: Cluster
     kafka: Mapping[str, str]
     topic: str
     _producer: Producer | None = field(default=None, init=False)
 
-    def tell(self, records: Iterable[tuple[str, str]]) -> int:
-        """Writes records (key, value) and waits for the brokers; returns how many. Raises OutletError, ClusterError."""
+    def write(self, records: Iterable[tuple[str, str]]) -> int:
+        """Writes records (key, value) and waits for the brokers; returns how many. Raises JsonTopicError, ClusterError."""
         # put back only if all goes well: what is fatal to a producer stays so, and after a failure it keeps no order
         producer, self._producer = self._producer, None
         problems: list[str] = []
@@ -37,10 +37,10 @@ class Outlet:
             if error is not None:
                 problems.append(error.str())
 
-        told = 0
+        written = 0
         # a topic that is missing would be waited for as long as a message may take
         if self.topic not in self.cluster.topic_names():
-            raise OutletError(f"{self.topic}: there is no such topic")
+            raise JsonTopicError(f"{self.topic}: there is no such topic")
         try:
             if producer is None:
                 own = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": _PATIENCE * 1000}
@@ -54,13 +54,13 @@ class Outlet:
                         except BufferError:
                             producer.poll(0.1)
                     producer.poll(0)
-                    told += 1
+                    written += 1
                 left = producer.flush(_PATIENCE)
         except RejectedPropertiesError as error:
-            raise OutletError(f"{self.topic}: {error}") from None
+            raise JsonTopicError(f"{self.topic}: {error}") from None
         except KafkaException as error:
-            raise OutletError(f"{self.topic}: {redact(kafka_error(error).str(), self.kafka)}") from None
+            raise JsonTopicError(f"{self.topic}: {redact(kafka_error(error).str(), self.kafka)}") from None
         if problems or left:
-            raise OutletError(f"{self.topic}: {redact(problems[0], self.kafka) if problems else f'no answer within {_PATIENCE} s'}")
+            raise JsonTopicError(f"{self.topic}: {redact(problems[0], self.kafka) if problems else f'no answer within {_PATIENCE} s'}")
         self._producer = producer
-        return told
+        return written

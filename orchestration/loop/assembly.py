@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from orchestration.kafka.json_topics import Outlet
+from orchestration.kafka.json_topics import JsonTopic
 from orchestration.kafka.topics import TopicMaker
-from orchestration.loop.announce import Announcer
 from orchestration.loop.charge import Charge
+from orchestration.loop.circuit_breaker import gate_record_of, record_of
+from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.command_dispatch import CommandDispatch
 from orchestration.loop.commands import ISSUED_AT_ONCE, Commands
 from orchestration.loop.consumer_progress import Consumers
 from orchestration.loop.decide import Decide
-from orchestration.loop.feeds import DecisionFeed, GateFeed
-from orchestration.loop.gates import Gates
+from orchestration.loop.decision_feed import DecisionFeedWriter
+from orchestration.loop.feeds import CircuitBreakerFeed, DecisionFeed
 from orchestration.loop.intake import Intake
 from orchestration.loop.intake_step import IntakeStep
 from orchestration.loop.metrics import Metrics
@@ -40,7 +41,7 @@ class Steps:
     publish: Publish
     settle: Settle
     decision_feed: DecisionFeed
-    gate_feed: GateFeed
+    breaker_feed: CircuitBreakerFeed
     recovery: Recovery
 
     def use_rules(self) -> None:
@@ -49,29 +50,32 @@ class Steps:
         self.publish.charge.renew_publisher()
 
 
-def assembled(state: LoopState, stored: Stored, gates: Gates, charge: Charge, sending: threading.Lock, stopping: threading.Event) -> Steps:
+def assembled(
+    state: LoopState, stored: Stored, breakers: CircuitBreakers, charge: Charge, sending: threading.Lock, stopping: threading.Event
+) -> Steps:
     """The steps of a loop that is in charge. state: what they go on from."""
     spark, schema, ledgers, clock = stored.spark, stored.schema, stored.ledgers, stored.clock
     settings, cluster, health, rules = charge.settings, charge.cluster, charge.health, charge.rules
-    undecided = Undecided(stored, gates)
+    undecided = Undecided(stored, breakers)
     intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
     commands = Commands(spark, schema, ledgers, state.commands, min(settings.intake_max_rows, ISSUED_AT_ONCE))
-    consumers = Consumers(spark, schema, cluster, gates.settle, state.awaited_batch)
+    consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch)
     consumers.remember(state.awaited)
 
-    def outlet(topic: str) -> Outlet:
-        return Outlet(cluster, settings.kafka_properties, topic)
+    def json_topic(topic: str) -> JsonTopic:
+        return JsonTopic(cluster, settings.kafka_properties, topic)
 
-    announcer = Announcer(spark, schema, outlet(settings.decisions_topic)) if settings.decisions_topic else None
+    writer = DecisionFeedWriter(spark, schema, json_topic(settings.decisions_topic)) if settings.decisions_topic else None
+    breaker_topics = ((settings.circuit_breakers_topic, record_of), (settings.gates_topic, gate_record_of))
     return Steps(
         rules=rules,
         take_in=IntakeStep(intake, health),
         dispatch=CommandDispatch(commands, intake, health),
-        decide=Decide(rules.dbt, undecided, gates, rules, health, clock, stopping),
-        publish=Publish(charge, gates, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
-        settle=Settle(consumers, gates, commands, ledgers, health),
-        decision_feed=DecisionFeed(announcer, health),
-        gate_feed=GateFeed(outlet(settings.gates_topic) if settings.gates_topic else None, gates, health),
+        decide=Decide(rules.dbt, undecided, breakers, rules, health, clock, stopping),
+        publish=Publish(charge, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
+        settle=Settle(consumers, breakers, commands, ledgers, health),
+        decision_feed=DecisionFeed(writer, health),
+        breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),
         recovery=Recovery(undecided, health),
     )
 

@@ -19,22 +19,22 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
         with
 
         orders as (
-            select concat_ws('/', topic_id, partition, offset, index) as cause from {schema}.events
+            select concat_ws('/', topic_id, partition, offset, index) as input_id from {schema}.events
             where batch >= {closed_batch:d} and command = '{command}' and kind <> 'command' and index < {canary:d}
         ),
 
         redriven as (
-            select distinct cause, batch, decision, message_id, life, original_topic
-            from {schema}.deliveries left semi join orders using (cause)
+            select distinct input_id, batch, decision, message_id, life_cycle, original_topic
+            from {schema}.deliveries left semi join orders using (input_id)
             where batch >= {closed_batch:d}
         ),
 
         failed as (
-            select message_id, life, max(batch) as batch from {schema}.deliveries
+            select message_id, life_cycle, max(batch) as batch from {schema}.deliveries
             where
                 batch >= {closed_batch:d} and decision <> 'duplicate'
                 and (report_topic is not null or decision in ('dead_letter', 'parked', 'cancelled'))
-            group by message_id, life
+            group by message_id, life_cycle
         ),
 
         sent as (
@@ -65,7 +65,7 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
             coalesce(settled.offset > sent.sent.offset and settled.settled_at >= sent.sent.sent_at, false) as has_settled
         from redriven
         left join failed
-            on redriven.message_id = failed.message_id and redriven.life = failed.life and redriven.batch < failed.batch
+            on redriven.message_id = failed.message_id and redriven.life_cycle = failed.life_cycle and redriven.batch < failed.batch
         left join sent on redriven.message_id = sent.message_id
         left join settled_offsets as settled
             on sent.sent.consumer_group = settled.consumer_group

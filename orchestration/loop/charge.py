@@ -97,7 +97,7 @@ class Charge:
         except (ClusterError, SessionLostError) as error:
             report.failed(SENDS, _cannot_send(error))
             return False
-        self.say()
+        self.log_state()
         report.recovered(SENDS)
         return True
 
@@ -114,7 +114,7 @@ class Charge:
         # where neither Kafka nor the tables tell any more, it is the next one at least
         return self._newest_in_kafka() or self.stored.ledgers.superseded_by() or self.generation + 1
 
-    def say(self) -> None:
+    def log_state(self) -> None:
         """Logs whether this loop is in charge."""
         if self.in_charge:
             log.info("generation %d of instance %s is in charge", self.generation, self.settings.instance)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from orchestration.loop.commands import Commands
 from orchestration.loop.discovery import COMMANDS
-from orchestration.loop.health import FOLD, LEDGERS, SENDS, Health
+from orchestration.loop.health import DECIDE, LEDGERS, SENDS, Health
 from orchestration.loop.intake import Intake
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
@@ -29,7 +29,7 @@ class CommandDispatch:
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Reads the commands that came in, and issues what their rates allow."""
         report = StepReport(state)
-        if not self.health.may(LEDGERS) or FOLD in self.health or SENDS in self.health:
+        if not self.health.may(LEDGERS) or DECIDE in self.health or SENDS in self.health:
             return report.result()
         failure: Exception | None = None
         offsets = {
@@ -39,7 +39,7 @@ class CommandDispatch:
         }
         self.commands.issued = state.commands
         try:
-            self.commands.obey(now, came=offsets != self._seen)
+            self.commands.execute(now, came=offsets != self._seen)
             self._seen = offsets
         except Exception as error:
             failure = error

@@ -58,27 +58,27 @@ class Orders:
             self.spark.table(f"{self.schema}.deliveries")
             .where(F.col("due_at").between(F.lit(min(dues)), F.lit(max(dues))) & (F.col("decision") == "refused"))
             .join(F.broadcast(orders.where("coalesce(detail, 'retry') = 'retry'").select(*names)), names)
-            .join(self.spark.table(f"{self.schema}.purges").withColumnRenamed("life", "purged_life"), "message_id", "left")
-            .where("purged_life is null or life > purged_life")
-            .select(*names, "cause", "batch")
+            .join(self.spark.table(f"{self.schema}.purges").withColumnRenamed("life_cycle", "purged_life_cycle"), "message_id", "left")
+            .where("purged_life_cycle is null or life_cycle > purged_life_cycle")
+            .select(*names, "input_id", "batch")
             .distinct()
         )
         if not refusals:
             return orders
         batches = [row["batch"] for row in refusals]
-        causes = self.spark.createDataFrame([row[:3] for row in refusals], "delivery_id string, due_at timestamp, cause string")
+        input_ids = self.spark.createDataFrame([row[:3] for row in refusals], "delivery_id string, due_at timestamp, input_id string")
         told = ("source", "topic", "key", "value", "headers", "record_timestamp", "stamped_by_broker")
         reports = (
             self.spark.table(f"{self.schema}.events")
             .where(F.col("batch").between(min(batches), max(batches)) & (F.col("kind") == "report"))
             # maintenance has removed what was purged
             .where("key is not null or value is not null or headers is not null")
-            .select(F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("cause"), *told)
-            .join(F.broadcast(causes), "cause")
+            .select(F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("input_id"), *told)
+            .join(F.broadcast(input_ids), "input_id")
         )
-        again = F.col("cause").isNotNull()
+        again = F.col("input_id").isNotNull()
         return (
             orders.join(reports, names, "left")
-            .withColumns({"kind": F.when(again, "report").otherwise(F.col("kind")), "detail": F.coalesce("cause", "detail")})
-            .drop("cause")
+            .withColumns({"kind": F.when(again, "report").otherwise(F.col("kind")), "detail": F.coalesce("input_id", "detail")})
+            .drop("input_id")
         )

@@ -1,6 +1,6 @@
 """Operators' commands: what complete lists ask for, written as one event for each message, at the pace that was asked for.
 
-What a command says is read in SQL (`operator_commands`, `commanded_deliveries`), and so is what it does to a message: the fold decides
+What a command says is read in SQL (`operator_commands`, `commanded_deliveries`), and so is what it does to a message: SQL decides
 about each event. Here is what time does to it: when it starts, how much goes at once, and what holds it up. How much of a list was issued
 is in the state, that is in `ticks`, and the events say it themselves: whoever goes on after a crash issues nothing twice and skips nothing.
 """
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 # At most so much of the time since the last issue counts: a loop that was away makes no flood.
 _LONGEST_ISSUE = timedelta(seconds=10)
 
-# Each is looked up in the wheel, and goes through the fold: with 50,000 at once (2.5 kB each, beside a million dead letters) the Spark
-# process ended in its first fold, with the 3 GB that it has. 10,000 are as quick, a row, as 20,000.
+# Each is looked up in the wheel, and goes through dbt: with 50,000 at once (2.5 kB each, beside a million dead letters) the Spark
+# process ended in its first decide run, with the 3 GB that it has. 10,000 are as quick, a row, as 20,000.
 ISSUED_AT_ONCE = 10_000
 
 # So much of a list is held in memory at a time: to read it costs a pass over the whole list.
@@ -89,11 +89,11 @@ class _Open:
 
 @dataclass
 class Commands:
-    """All commands that a loop has to obey.
+    """All commands that a loop has to execute.
 
     issued: how much of each was issued, in the step that runs: taken from the state when it begins, given back in its result.
 
-    most: how many messages of all commands are issued in one tick at most. Much of a fold is fixed cost, so that many small ones take
+    most: how many messages of all commands are issued in one tick at most. Much of a decide run is fixed cost, so that many small ones take
     longer; larger ones let the retries of others wait, and need memory.
     """
 
@@ -105,7 +105,7 @@ class Commands:
     _open: dict[str, _Open] = field(default_factory=dict)
     _incomplete: dict[str, int] = field(default_factory=dict)
     _finished: dict[str, int] = field(default_factory=dict)
-    _obeyed: set[str] = field(default_factory=set)
+    _executed: set[str] = field(default_factory=set)
     _read_upto: int | None = None
     rest: bool = False
     """Whether there is more that may be issued at once."""
@@ -132,10 +132,10 @@ class Commands:
             found[labels] = listed_before + each.listed, issued_before + issued
         return found
 
-    def obey(self, now: datetime, *, came: bool) -> None:
+    def execute(self, now: datetime, *, came: bool) -> None:
         """Issues what is to be issued now. came: whether records came since the last time.
 
-        What it asks of messages that wait is looked up in `ready`: nothing may be sent before the next fold. Raises AppendError.
+        What it asks of messages that wait is looked up in `ready`: nothing may be sent before the next decide run. Raises AppendError.
         """
         if came or self._read_upto is None:
             self._read()
@@ -170,10 +170,10 @@ class Commands:
             self._incomplete[command] = row["first_batch"]
             return
         self._incomplete.pop(command, None)
-        if row["closed_batch"] < since or command in self._obeyed:
+        if row["closed_batch"] < since or command in self._executed:
             # something that was added to it later
             return
-        self._obeyed.add(command)
+        self._executed.add(command)
         if row["status"] != "complete":
             log.warning("command %s does nothing: %s", command, row["problem"])
             self._finished[command] = row["closed_batch"]
@@ -228,7 +228,7 @@ class Commands:
         for command, batch in list(self._finished.items()):
             if batch < first:
                 del self._finished[command]
-                self._obeyed.discard(command)
+                self._executed.discard(command)
                 self.issued = self.issued.without(command)
 
     # ---------- what they ask for

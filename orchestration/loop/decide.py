@@ -1,4 +1,4 @@
-"""The step that decides: dbt folds the inputs that have no decision into `deliveries`. What is decided, and why, is SQL."""
+"""The step that decides: dbt makes a decision of each input that has none, in `deliveries`. What is decided, and why, is SQL."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestration.clock import LoopClock
-from orchestration.loop.gates import Gates
-from orchestration.loop.health import FOLD, Health, Reason
+from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.health import DECIDE, Health, Reason
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Decide:
-    """Decides what is in the ledgers. cold: whether no fold has ended yet; the first takes some seconds more than the others."""
+    """Decides what is in the ledgers. cold: whether no decide run has ended yet; the first takes some seconds more than the others."""
 
     dbt: Dbt
     undecided: Undecided
-    gates: Gates
+    breakers: CircuitBreakers
     rules: RulesInForce
     health: Health
     clock: LoopClock
@@ -35,12 +35,15 @@ class Decide:
 
     def run(self, state: LoopState, now: datetime, upto: int | None = None) -> StepResult:
         """Decides all that is undecided; upto: no later batch than this one."""
-        if state.window.undecided == 0 or not self.health.may(FOLD) or self.health.unsure:
+        if state.window.undecided == 0 or not self.health.may(DECIDE) or self.health.unsure:
             return StepResult(state)
-        return self.fold(state, self.undecided.stored.ledgers.batch if upto is None else upto)
+        return self.decide_up_to(state, self.undecided.stored.ledgers.batch if upto is None else upto)
 
-    def fold(self, state: LoopState, upto: int) -> StepResult:
-        """Decides what is in the ledgers up to a batch, by as many folds as it takes: one ends before a second batch about its messages."""
+    def decide_up_to(self, state: LoopState, upto: int) -> StepResult:
+        """Decides what is in the ledgers up to a batch, by as many runs of dbt as it takes.
+
+        One ends before a second batch about its messages.
+        """
         report = StepReport(state)
         began = time.monotonic()
         failure: Exception | None = None
@@ -50,12 +53,12 @@ class Decide:
         except Exception as error:
             failure = error
         if "decisions" in report.counts:
-            report.took("fold", began)
+            report.took("decide", began)
         return report.result(failure)
 
     def _fold(self, report: StepReport, upto: int) -> bool:
-        """One fold. Returns whether the next may follow."""
-        # a fold's guard keeps batches apart, but knows no generations
+        """One decide run. Returns whether the next may follow."""
+        # a decide run's guard keeps batches apart, but knows no generations
         by = self.undecided.stored.ledgers.superseded_by()
         if by is not None:
             report.superseded_by = by
@@ -76,29 +79,29 @@ class Decide:
         except Exception:
             # nothing is sent before it is known what must be held
             if failed is not None:
-                report.failed(FOLD, Reason(f"reports wait: {failed}"))
+                report.failed(DECIDE, Reason(f"reports wait: {failed}"))
             raise
         report.count("decisions", decided)
         if failed is not None and not decided:
-            report.failed(FOLD, Reason(f"nothing was decided, and reports wait: {failed}"))
+            report.failed(DECIDE, Reason(f"nothing was decided, and reports wait: {failed}"))
             return False
         if failed is not None:
-            log.warning("fold: %d inputs are decided, though it failed, or by another fold: %s", decided, failed)
-        report.recovered(FOLD)
+            log.warning("decide: %d inputs are decided, though it failed, or by another run: %s", decided, failed)
+        report.recovered(DECIDE)
         self.cold = False
         return decided > 0
 
     def _note_decided(self, report: StepReport, upto: int | None) -> int:
-        """Sees how far the tables are decided, and which gates that closes; returns how many inputs have been decided since then.
+        """Sees how far the tables are decided, and which circuit breakers open for it; returns how many inputs that are.
 
-        What is committed counts, whoever did it and whatever was said of it: no batch is decided twice. upto: where a fold that has ended
+        What is committed counts, whoever did it and whatever was reported: no batch is decided twice. upto: where a run that has ended
         well was told to end; None: it has not, and only what lies in the table counts.
         """
         stored, before = self.undecided.stored, report.state
         reached = max(before.watermark, stored.last_decided())
         if reached > before.watermark:
-            with self.gates.of(report):
-                since = self.gates.decided(before.watermark, reached, self.clock.now(), before.window.lowest_floor)
+            with self.breakers.of(report):
+                since = self.breakers.decided(before.watermark, reached, self.clock.now(), before.window.lowest_floor)
             report.change(window=report.state.window.kept_under(since).look_now())
         report.change(watermark=reached)
         first: int | None = None

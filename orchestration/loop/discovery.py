@@ -87,7 +87,7 @@ class Discovery:
         for row in self.sources:
             source = row["source"]
             found = [topics[name] for name in wanted[source] if name in topics]
-            self._say_what_is_missing(row, found)
+            self._report_missing(row, found)
             self.partitions[source] = [
                 Partition(topic.name, cut.get(f"{topic.id}/{number}", topic.id), number)
                 for topic in found
@@ -96,7 +96,7 @@ class Discovery:
             offsets = self._start(row, self.partitions[source], now, offsets)
         return offsets
 
-    def _say_what_is_missing(self, row: Row, found: list[Topic]) -> None:
+    def _report_missing(self, row: Row, found: list[Topic]) -> None:
         if row["source"] == COMMANDS:
             # who gives no commands needs no topic for them; `redrive check` says it
             return

@@ -1,83 +1,89 @@
-"""The steps that tell others what the loop does, on topics of their own: the decision feed, and the feed of gates."""
+"""The steps that write JSON topics for others: the decision feed, and the state of circuit breakers."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from orchestration.kafka.cluster import ClusterError
-from orchestration.kafka.json_topics import Outlet, OutletError
-from orchestration.loop.announce import Announcer
-from orchestration.loop.gates import Gates
-from orchestration.loop.health import ANNOUNCEMENTS, GATES, Health, Reason
+from orchestration.kafka.json_topics import JsonTopic, JsonTopicError
+from orchestration.loop.circuit_breaker import CircuitBreaker
+from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.decision_feed import DecisionFeedWriter
+from orchestration.loop.health import CIRCUIT_BREAKERS, DECISION_FEED, Health, Reason
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 
 
 @dataclass
 class DecisionFeed:
-    """Announces what was decided since the last time. announcer: None where nobody wants to hear of it."""
+    """Writes what was decided since the last time. writer: None where `decisions_topic` is empty."""
 
-    announcer: Announcer | None
+    writer: DecisionFeedWriter | None
     health: Health
 
     def begin(self, state: LoopState) -> int | None:
         """The place to go on from: where the last loop got to; from now on, if that one had no feed."""
-        if self.announcer is None:
+        if self.writer is None:
             return None
-        return state.watermark if state.announced is None else state.announced
+        return state.watermark if state.feed_batch is None else state.feed_batch
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
-        """Announces a bounded number of decisions."""
+        """Writes a bounded number of decisions."""
         report = StepReport(state)
-        after = state.announced
-        if self.announcer is None or after is None or after >= state.watermark:
+        after = state.feed_batch
+        if self.writer is None or after is None or after >= state.watermark:
             return report.result()
-        if not self.health.may(ANNOUNCEMENTS) or self.health.unsure:
+        if not self.health.may(DECISION_FEED) or self.health.unsure:
             return report.result()
         began = time.monotonic()
         try:
-            announced = self.announcer.announce(after, state.watermark)
-        except (OutletError, ClusterError) as error:
-            report.failed(ANNOUNCEMENTS, _not_told("decisions are not announced, and will be", error))
+            written = self.writer.write(after, state.watermark)
+        except (JsonTopicError, ClusterError) as error:
+            report.failed(DECISION_FEED, _delayed("the decision feed is delayed; it is tried again", error))
             return report.result()
         except Exception as error:
             return report.result(error)
-        report.recovered(ANNOUNCEMENTS)
-        report.change(announced=announced.upto)
-        report.count("announced", announced.decisions)
-        report.rest = announced.upto < state.watermark
-        report.took("announce", began)
+        report.recovered(DECISION_FEED)
+        report.change(feed_batch=written.upto)
+        report.count("decision_feed", written.decisions)
+        report.rest = written.upto < state.watermark
+        report.took("decision_feed", began)
         return report.result()
 
 
 @dataclass
-class GateFeed:
-    """Tells which gates have changed. outlet: None where nobody wants to hear of it."""
+class CircuitBreakerFeed:
+    """Writes the state of the circuit breakers that have changed.
 
-    outlet: Outlet | None
-    gates: Gates
+    topics: each with the form of its records; none where neither `circuit_breakers_topic` nor `gates_topic` is set.
+    """
+
+    topics: tuple[tuple[JsonTopic, Callable[[str, CircuitBreaker], str]], ...]
+    breakers: CircuitBreakers
     health: Health
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
-        """Tells of all changes since the last time."""
+        """Writes all changes since the last time."""
         report = StepReport(state)
-        if self.outlet is None:
-            self.gates.untold.clear()
+        if not self.topics:
+            self.breakers.changed.clear()
             return report.result()
-        if not self.gates.untold or not self.health.may(GATES):
+        if not self.breakers.changed or not self.health.may(CIRCUIT_BREAKERS):
             return report.result()
         try:
-            with self.gates.of(report):
-                self.outlet.tell(self.gates.announcements())
-        except (OutletError, ClusterError) as error:
-            report.failed(GATES, _not_told("it is not told which gates are closed, and will be", error))
+            with self.breakers.of(report):
+                for topic, record_of in self.topics:
+                    topic.write(self.breakers.records(record_of))
+        except (JsonTopicError, ClusterError) as error:
+            report.failed(CIRCUIT_BREAKERS, _delayed("the state of circuit breakers is not written; it is tried again", error))
             return report.result()
-        report.recovered(GATES)
-        self.gates.untold.clear()
+        report.recovered(CIRCUIT_BREAKERS)
+        self.breakers.changed.clear()
         return report.result()
 
 
-def _not_told(what: str, error: OutletError | ClusterError) -> Reason:
+def _delayed(what: str, error: JsonTopicError | ClusterError) -> Reason:
     return Reason(f"{what}: {error}", error.name if isinstance(error, ClusterError) else None)

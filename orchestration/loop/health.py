@@ -23,7 +23,18 @@ LONGEST_PAUSE = timedelta(seconds=60)
 _ERROR_NAME = re.compile(r"\((_?[A-Z][A-Z_]+)\)$")
 
 Kind: TypeAlias = Literal[
-    "kafka", "partitions", "source", "seeds", "fold", "sends", "ledgers", "consumers", "announcements", "gates", "status", "destination"
+    "kafka",
+    "partitions",
+    "source",
+    "seeds",
+    "decide",
+    "sends",
+    "ledgers",
+    "consumers",
+    "decision_feed",
+    "circuit_breakers",
+    "status",
+    "destination",
 ]
 
 
@@ -40,12 +51,12 @@ class Part(NamedTuple):
 KAFKA = Part("kafka")
 PARTITIONS = Part("partitions")
 SEEDS = Part("seeds")
-FOLD = Part("fold")
+DECIDE = Part("decide")
 SENDS = Part("sends")
 LEDGERS = Part("ledgers")
 CONSUMERS = Part("consumers")
-ANNOUNCEMENTS = Part("announcements")
-GATES = Part("gates")
+DECISION_FEED = Part("decision_feed")
+CIRCUIT_BREAKERS = Part("circuit_breakers")
 STATUS = Part("status")
 
 

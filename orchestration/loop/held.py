@@ -1,4 +1,4 @@
-"""What gates hold, as the tables know it: which deliveries are next, and which the rules have no place for any more."""
+"""What circuit breakers hold, as the tables know it: which deliveries are next, and which the rules have no place for any more."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def age(row: Row) -> tuple[object, ...]:
 
 
 def oldest_held(spark: SparkSession, schema: str, floor: datetime, most: Mapping[str, int]) -> list[Row]:
-    """The oldest of what is held, by scope at most so many, in the order in which they are to go. floor: nothing held was due before."""
-    asked = spark.createDataFrame(list(most.items()), "gate string, most int")
+    """The oldest of what is held, by key at most so many, in the order in which they are to go. floor: nothing held was due before."""
+    asked = spark.createDataFrame(list(most.items()), "breaker_key string, most int")
     ranked = (
         _held_by(spark, schema, floor, most)
         .where("not is_refused")
-        .select("gate", "delivery_id", "due_at", *AGE)
-        .withColumn("place", F.row_number().over(Window.partitionBy("gate").orderBy(*AGE)))
+        .select("breaker_key", "delivery_id", "due_at", *AGE)
+        .withColumn("place", F.row_number().over(Window.partitionBy("breaker_key").orderBy(*AGE)))
     )
-    few = ranked.join(F.broadcast(asked), "gate").where("place <= most")
-    return collected(few.orderBy("gate", "place"))
+    few = ranked.join(F.broadcast(asked), "breaker_key").where("place <= most")
+    return collected(few.orderBy("breaker_key", "place"))
 
 
-def refused_by_rules(spark: SparkSession, schema: str, floor: datetime, scopes: Collection[str]) -> dict[str, int]:
-    """How many deliveries each scope holds whose release the rules of today refuse: asked for again, they would be refused again."""
-    refused = _held_by(spark, schema, floor, scopes).where("is_refused").groupBy("gate").count()
-    return {row["gate"]: int(row["count"]) for row in collected(refused)}
+def refused_by_rules(spark: SparkSession, schema: str, floor: datetime, keys: Collection[str]) -> dict[str, int]:
+    """How many deliveries each key holds whose release the rules of today refuse: asked for again, they would be refused again."""
+    refused = _held_by(spark, schema, floor, keys).where("is_refused").groupBy("breaker_key").count()
+    return {row["breaker_key"]: int(row["count"]) for row in collected(refused)}
 
 
-def _held_by(spark: SparkSession, schema: str, floor: datetime, scopes: Collection[str]) -> DataFrame:
+def _held_by(spark: SparkSession, schema: str, floor: datetime, keys: Collection[str]) -> DataFrame:
     first = F.lit(floor)
     held = spark.table(f"{schema}.held_deliveries")
-    return held.where(F.col("gate").isin(*scopes) & (F.col("due_at") >= first) & (F.col("due_hour") >= F.date_trunc("hour", first)))
+    return held.where(F.col("breaker_key").isin(*keys) & (F.col("due_at") >= first) & (F.col("due_hour") >= F.date_trunc("hour", first)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestration.kafka.cluster import ClusterError
-from orchestration.loop.health import FOLD, KAFKA, LEDGERS, PARTITIONS, Health, Reason, source
+from orchestration.loop.health import DECIDE, KAFKA, LEDGERS, PARTITIONS, Health, Reason, source
 from orchestration.loop.intake import Intake
 from orchestration.loop.positions import Range
 from orchestration.loop.state import LoopState
@@ -29,7 +29,7 @@ class IntakeStep:
         report = StepReport(state)
         if not self.health.may(KAFKA) or not self.health.may(LEDGERS):
             return report.result()
-        if FOLD in self.health and state.window.undecided > _MOST_UNDECIDED * self.intake.settings.intake_max_rows:
+        if DECIDE in self.health and state.window.undecided > _MOST_UNDECIDED * self.intake.settings.intake_max_rows:
             return report.result()
         self.intake.offsets = state.offsets
         failure: Exception | None = None

@@ -1,4 +1,4 @@
-"""The loop: intake, fold, publish, strictly one after another; between them it sleeps until something is due or has come.
+"""The loop: intake, decide, publish, strictly one after another; between them it sleeps until something is due or has come.
 
 No retry rule is here: what is decided, and why, is SQL. What is here is the order of steps that makes it safe: an input is in a ledger
 before it is decided, a decision is committed before it is sent, and a result is committed before the floor moves over it.
@@ -22,7 +22,7 @@ from orchestration.kafka.cluster import Cluster
 from orchestration.loop.assembly import Steps, assembled, serving
 from orchestration.loop.charge import Charge
 from orchestration.loop.commands import Commands
-from orchestration.loop.health import FOLD, LEDGERS, STATUS, Health, Reason
+from orchestration.loop.health import DECIDE, LEDGERS, STATUS, Health, Reason
 from orchestration.loop.intake import Intake
 from orchestration.loop.metrics import Metrics
 from orchestration.loop.preparation import prepare_tables
@@ -92,11 +92,11 @@ class Loop:
         standing = TakeOver(self._read, self.charge, self._presence, self.stopping).run()
         if standing is None:
             return
-        self.charge.say()
+        self.charge.log_state()
         self.charge.renew_publisher()
         self.state = standing.caught_up()
-        self.steps = assembled(self.state, self.stored, standing.gates, self.charge, self.sending, self.stopping)
-        self.state = replace(self.state, announced=self.steps.decision_feed.begin(self.state))
+        self.steps = assembled(self.state, self.stored, standing.breakers, self.charge, self.sending, self.stopping)
+        self.state = replace(self.state, feed_batch=self.steps.decision_feed.begin(self.state))
         self._started = True
         self.metrics = serving(self.settings, self.stored, self.state.watermark)
         self.state = self.steps.recovery.find_undecided(self.state)
@@ -115,7 +115,7 @@ class Loop:
         return standing
 
     def _send_first(self) -> None:
-        """Sends what is due before anything is decided: a first fold takes half a minute, and one that ends the process does so each time.
+        """Sends what is due before anything is decided: the first run of dbt takes half a minute, and may end the process each time.
 
         Reports are taken in first all the same: they tell what was sent by a loop that was killed before it could write that down. All this
         counts as the beginning of the first tick.
@@ -132,7 +132,7 @@ class Loop:
     # ---------- one tick
 
     def tick(self) -> Tick:
-        """Intake, fold, publish: what there is of each. A step that can't be done now is left for later, and said."""
+        """Intake, decide, publish: what there is of each. A step that can't be done now is left for later, and said."""
         self._began = self.clock.now()
         # what a start has done already belongs to its first tick
         counts, step_ms = (self.state.counts, self.state.step_ms) if self.state.tick == 0 else ({}, {})
@@ -145,7 +145,7 @@ class Loop:
             self._reload_rules,
             self._take_in,
             self._dispatch_commands,
-            self._publish_before_a_long_fold,
+            self._publish_before_a_long_run,
             self._decide,
             self._publish,
             self._settle,
@@ -178,9 +178,9 @@ class Loop:
         if self.steps.publish.unrecorded is None:
             self._run(self.steps.dispatch)
 
-    def _publish_before_a_long_fold(self) -> None:
-        # a first fold takes long, and one that fails may take as long each time: what is due doesn't wait for it
-        if self.state.window.undecided and (self.steps.decide.cold or FOLD in self.health):
+    def _publish_before_a_long_run(self) -> None:
+        # a first decide run takes long, and one that fails may take as long each time: what is due doesn't wait for it
+        if self.state.window.undecided and (self.steps.decide.cold or DECIDE in self.health):
             self._publish()
 
     def _decide(self) -> None:
@@ -195,7 +195,7 @@ class Loop:
 
     def _feed(self) -> None:
         self._run(self.steps.decision_feed)
-        self._run(self.steps.gate_feed)
+        self._run(self.steps.breaker_feed)
 
     def _run(self, step: Step, now: datetime | None = None) -> None:
         self._apply(step.run(self.state, now or self.clock.now()))
@@ -211,7 +211,7 @@ class Loop:
             self.state = self.steps.recovery.after(self.state, result.failure)
 
     def _loaded_rules(self) -> str:
-        """The hash of the rules that a fold would find now."""
+        """The hash of the rules that a decide run would find now."""
         return str(self.spark.table(f"{self.schema}.rules").select("rules_hash").collect()[0]["rules_hash"])
 
     def _append_tick(self) -> None:
@@ -261,9 +261,9 @@ class Loop:
                     break
                 idle_since = time.monotonic()
             if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
-                if self.steps.decide.cold and not tick.did_something and self.health.may(FOLD) and self.health.may(LEDGERS):
+                if self.steps.decide.cold and not tick.did_something and self.health.may(DECIDE) and self.health.may(LEDGERS):
                     # of nothing, while there is nothing to do: the first one takes some seconds more than the others
-                    self._apply(replace(self.steps.decide.fold(self.state, self.ledgers.batch), counts={}, step_ms={}))
+                    self._apply(replace(self.steps.decide.decide_up_to(self.state, self.ledgers.batch), counts={}, step_ms={}))
                 self.stopping.wait(self._pause())
         self.close()
         return idle
@@ -283,8 +283,8 @@ class Loop:
                 self.steps.publish.record_late()
             except Exception as error:
                 log.error("the loop ends, and the next one sends again what it sent last: %s", error)
-            self._say_its_end()
-        self.say_goodbye()
+            self._append_end()
+        self.finish()
         if self._started:
             self.intake.close()
         self._presence.end()
@@ -292,7 +292,7 @@ class Loop:
             self.metrics.close()
             self.metrics = None
 
-    def _say_its_end(self) -> None:
+    def _append_end(self) -> None:
         """Writes the last row: a loop that takes over waits for it. Refused where the tables are another loop's already."""
         if self._has_ended or self.health.unsure or self.steps.publish.unrecorded is not None:
             return
@@ -301,7 +301,7 @@ class Loop:
         except Exception as error:
             log.debug("the last row of ticks was not written: %s", error)
 
-    def say_goodbye(self) -> None:
+    def finish(self) -> None:
         """Says in the status file and in a line of the log that the loop has ended."""
         if self._has_ended:
             return

@@ -34,7 +34,7 @@ STEPS = Metric(
 )  # fmt: skip
 EVENTS = Metric("redrive_events_total", "counter", "Events taken in: reports, and gaps.")
 LAG = Metric("redrive_intake_lag_records", "gauge", "Records of a source that are not taken in yet, at most.", ("source",))
-UNDECIDED = Metric("redrive_undecided_inputs", "gauge", "Inputs without a decision. Not 0 after a tick only while the fold fails.")
+UNDECIDED = Metric("redrive_undecided_inputs", "gauge", "Inputs without a decision. Not 0 after a tick only while the decide step fails.")
 DECISIONS = Metric("redrive_decisions_total", "counter", "Decisions, by what was decided and why.", ("decision", "reason"))
 FAILURES = Metric(
     "redrive_failures_total", "counter",
@@ -55,10 +55,10 @@ COMMANDS_LISTED = Metric(
     "redrive_commands_listed_messages", "gauge", "Messages of the commands of which not all are issued.", ("what", "state")
 )  # fmt: skip
 COMMANDS_ISSUED = Metric("redrive_commands_issued_messages", "gauge", "Those of them that are issued already.", ("what", "state"))
-SET_ASIDE = Metric("redrive_destination_set_aside", "gauge", "1 while a destination takes no sends, and why.", ("topic", "error"))
+PAUSED = Metric("redrive_destination_paused", "gauge", "1 while a destination takes no sends, and why.", ("topic", "error"))
 TROUBLE = Metric("redrive_trouble", "gauge", "1 while a part of the loop doesn't work, and why.", ("what", "error"))
 
 METRICS = (
     *(LOOP_INFO, GENERATION, LAST_TICK, TICKS, STEPS, EVENTS, LAG, UNDECIDED, DECISIONS, FAILURES),
-    *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, OPEN, COMMANDS_LISTED, COMMANDS_ISSUED, SET_ASIDE, TROUBLE),
+    *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, OPEN, COMMANDS_LISTED, COMMANDS_ISSUED, PAUSED, TROUBLE),
 )

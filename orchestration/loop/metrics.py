@@ -35,9 +35,9 @@ from orchestration.loop.metric_names import (
     METRICS,
     OPEN,
     OTHER,
+    PAUSED,
     PUBLISH_FAILURES,
     SENDS,
-    SET_ASIDE,
     STEPS,
     TICKS,
     TROUBLE,
@@ -69,7 +69,7 @@ _ROWS_AT_LEAST_EVERY = 10
 class Turn:
     """The loop after a tick.
 
-    low: nothing that is due before is open, floors of destinations that are set aside included. set_aside, trouble: the error's name by
+    low: nothing that is due before is open, those of paused destinations included. paused_destinations, trouble: the error's name by
     topic, and by what doesn't work. lag: rows by source, where it is known. commands: messages listed and issued, by what and state.
     """
 
@@ -83,7 +83,7 @@ class Turn:
     step_ms: Mapping[str, int] = field(default_factory=dict)
     lag: Mapping[str, int] = field(default_factory=dict)
     commands: Mapping[Labels, tuple[int, int]] = field(default_factory=dict)
-    set_aside: Mapping[str, str] = field(default_factory=dict)
+    paused_destinations: Mapping[str, str] = field(default_factory=dict)
     trouble: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -148,7 +148,7 @@ class Metrics(Collector):
             asked = self._count_rows(turn, began) | self._count_waiting(turn, began) | self._count_open(began)
             if asked:
                 self._histograms[STEPS].observe(("metrics",), time.monotonic() - began)
-            self._families = tuple(self._told(turn))
+            self._families = tuple(self._families_of(turn))
         except Exception as error:
             self._say(error)
 
@@ -174,7 +174,7 @@ class Metrics(Collector):
 
     def _count_decisions(self, row: Row) -> None:
         self._counts[DECISIONS].add((row["decision"], row["reason"]), row["rows"])
-        # what is sent anew, or after a gate has opened, says nothing new about its message, and nor does what is only noted
+        # what is sent anew, or after a circuit breaker has closed, says nothing new about its message, and nor does what is only noted
         silent = row["decision"] in _NO_FAILURE or row["reason"] in ("dead_letter_failed", "release", "probe", "send_now")
         if not silent:
             will_retry = str(row["decision"] == "retry").lower()
@@ -234,7 +234,7 @@ class Metrics(Collector):
 
     # ---------- what is told
 
-    def _told(self, turn: Turn) -> Iterable[Family]:
+    def _families_of(self, turn: Turn) -> Iterable[Family]:
         gauges: dict[Metric, Mapping[Labels, float]] = {
             LOOP_INFO: {self._info: 1},
             GENERATION: {(): turn.generation},
@@ -246,7 +246,7 @@ class Metrics(Collector):
             OPEN: self._open.values,
             COMMANDS_LISTED: {labels: listed for labels, (listed, _) in turn.commands.items()},
             COMMANDS_ISSUED: {labels: issued for labels, (_, issued) in turn.commands.items()},
-            SET_ASIDE: self._few(SET_ASIDE, turn.set_aside),
+            PAUSED: self._few(PAUSED, turn.paused_destinations),
             TROUBLE: dict.fromkeys(turn.trouble.items(), 1),
         }
         for metric in METRICS:

@@ -10,19 +10,18 @@ from pyspark.sql import SparkSession
 
 from orchestration.loop.rules_in_force import RulesInForce, seeds_file, seeds_stamp
 from orchestration.settings import Settings
-from orchestration.tables.catalog import move_tables
 from orchestration.tables.dbt import Dbt
+from orchestration.tables.migration import migrate_tables
 
 log = logging.getLogger(__name__)
 
 
 def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Dbt, rules: RulesInForce) -> None:
-    """Makes what is missing. Raises DbtError."""
-    move_tables(settings)
+    """Makes what is missing, and brings tables of a version before to this one. Raises DbtError, CatalogError."""
+    migrate_tables(settings, spark, schema)
     stamp = settings.project_digest
     digest = _digest(settings.project)
     made = stamp.read_text(encoding="utf-8") if stamp.exists() else ""
-    spark.sql(f"create namespace if not exists {schema}")
     tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
     if made != digest or not {"deliveries", "rules"} <= tables:
         log.info("preparing tables and views")

@@ -40,7 +40,7 @@ class Presence:
             self._mine = file
 
     def has_ended(self, generation: int) -> bool:
-        """Whether that loop ran with this home, and has ended. False where it lives, is frozen, or ran elsewhere."""
+        """Whether that loop ran with this home, and has ended. False where it life_cycles, is frozen, or ran elsewhere."""
         try:
             file = os.open(self._path(generation), os.O_RDWR)
         except OSError:

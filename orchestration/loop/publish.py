@@ -11,8 +11,8 @@ from datetime import datetime
 from orchestration.clock import LoopClock
 from orchestration.kafka.topics import TopicMaker
 from orchestration.loop.charge import Charge
+from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.due import Due, Window
-from orchestration.loop.gates import Gates
 from orchestration.loop.health import LEDGERS, SENDS, Health, Reason
 from orchestration.loop.sending import HORIZON, Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.loop.state import LoopState
@@ -37,7 +37,7 @@ class Publish:
     """
 
     charge: Charge
-    gates: Gates
+    breakers: CircuitBreakers
     undecided: Undecided
     topic_maker: TopicMaker
     health: Health
@@ -89,8 +89,8 @@ class Publish:
         if any(report.counts.get(outcome) for outcome in ("delivered", "failed", "unknown")):
             report.took("publish", began)
         report.recovered(LEDGERS)
-        with self.gates.of(report):
-            next_look = self.gates.next_look
+        with self.breakers.of(report):
+            next_look = self.breakers.next_look
         report.change(window=report.state.window.next_look(next_look))
         return report.result()
 
@@ -107,18 +107,18 @@ class Publish:
             self.undecided.find(report)
 
     def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
-        with self.gates.of(report):
-            self.gates.sent(before, now)
+        with self.breakers.of(report):
+            self.breakers.sent(before, now)
 
     def _hold(self, report: StepReport, now: datetime) -> None:
-        """Closes what is due behind closed gates as held, but for their probes."""
-        with self.gates.of(report):
-            closed = self.gates.closed
-            if not closed:
+        """Closes what is due behind open circuit breakers as held, but for their probes."""
+        with self.breakers.of(report):
+            open_keys = self.breakers.open
+            if not open_keys:
                 return
             what = Due(report.state.window.lowest_floor, now, now, undecided_after=report.state.undecided_after)
-            gated = self.charge.publisher.waiting(what, gates=closed)
-            held, asked = self.gates.hold(self.charge.publisher, what, gated)
+            blocked = self.charge.publisher.waiting(what, breakers=open_keys)
+            held, asked = self.breakers.hold(self.charge.publisher, what, blocked)
         report.count("held", held)
         if asked:
             report.change(window=report.state.window.awaiting(asked, now))
@@ -154,7 +154,7 @@ class Publish:
         for topic, reason in stops.items():
             paused = PausedDestination(reason, now, floor=what.floor)
             window = window.with_paused(topic, replace(paused, until=now + paused.pause))
-            log.warning("destination %s is set aside, its messages wait: %s", topic, reason.text)
+            log.warning("destination %s is paused, its messages wait: %s", topic, reason.text)
         if what.undecided_after is None:
             window = window.moved(published.upto)
         return window if published.complete else window.look_now()
@@ -210,7 +210,7 @@ class Publish:
         after = report.state.window.after_success(topic, upto, now, left_out=report.state.undecided_after is not None)
         report.rest = report.rest or upto < now
         if topic not in after.paused:
-            log.warning("destination %s is no longer set aside: nothing waits for it any more", topic)
+            log.warning("destination %s is no longer paused: nothing waits for it any more", topic)
         report.change(window=after)
 
     # ---------- what takes no sends

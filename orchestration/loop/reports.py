@@ -86,6 +86,6 @@ def turn_of(state: LoopState, batch: int, health: Health, intake: Intake, comman
         step_ms=state.step_ms,
         lag={} if KAFKA in health else intake.lag(),
         commands=commands,
-        set_aside={topic: one.reason.error or NONE for topic, one in state.window.paused.items()},
+        paused_destinations={topic: one.reason.error or NONE for topic, one in state.window.paused.items()},
         trouble={str(part): pause.reason.error or NONE for part, pause in health.items()},
     )

@@ -32,7 +32,7 @@ def seeds_stamp(seeds: Seeds, rules_hash: str) -> str:
 
 @dataclass
 class RulesInForce:
-    """The seeds that were read, and the hash that every fold must find.
+    """The seeds that were read, and the hash that every decide run must find.
 
     hash: None before the seeds are loaded: a start decides what was left by the rules that are in the tables. is_stale: the rules in the
     tables aren't made of these seeds, or that isn't known, so that the seeds are loaded with the next tick. loaded_hash: asks the tables.
@@ -49,7 +49,7 @@ class RulesInForce:
     is_stale: bool = False
 
     def load(self) -> None:
-        """Loads the seeds, if others were loaded last, and takes the hash that every fold from now on must find."""
+        """Loads the seeds, if others were loaded last, and takes the hash that every decide run from now on must find."""
         file = seeds_file(self.settings)
         stamp = file.read_text(encoding="utf-8") if file.exists() else ""
         rules = self.loaded_hash()

@@ -133,10 +133,10 @@ class PublishStep:
     max_rows: int
     max_bytes: int
 
-    def waiting(self, what: Due, *, gates: Collection[str] | None = None) -> Waiting:
+    def waiting(self, what: Due, *, breakers: Collection[str] | None = None) -> Waiting:
         """Reads the due slots of the wheel, narrow: how many rows and bytes at most are due, and when the next one is.
 
-        gates: the scopes of some gates, where no other rows are of interest.
+        breakers: the keys of some circuit breakers, where no other rows are of interest.
         """
         # when the next one is due is of interest where nothing is left out
         horizon = timedelta() if what.only else HORIZON
@@ -144,7 +144,7 @@ class PublishStep:
         wheel = self.spark.sql(
             f"""
             select
-                batch, due_at, topic, gate, kind, header_profile, payload_bytes,
+                batch, due_at, topic, breaker_key, kind, header_profile, payload_bytes,
                 unix_seconds(date_trunc('hour', payload_due)) as payload_hour
             from {self.schema}.deliveries
             where kind is not null and {due_in(due_times)}
@@ -152,8 +152,8 @@ class PublishStep:
         )
         if what.only:
             wheel = wheel.where(in_windows(what.windows))
-        if gates is not None:
-            wheel = wheel.where(F.col("gate").isin(*gates))
+        if breakers is not None:
+            wheel = wheel.where(F.col("breaker_key").isin(*breakers))
         due = F.col("due_at") <= F.lit(what.upto)
         batches = collected(
             wheel.groupBy("batch").agg(
@@ -215,7 +215,7 @@ class PublishStep:
     def due(self, what: Due, waiting: Waiting) -> DataFrame:
         """What is ready: the rows of `ready`, restricted so that only due slots of the wheel are read.
 
-        waiting: what `waiting` said about it. What another fold may have added since is of inputs that the loop has not decided: its
+        waiting: what `waiting` said about it. What another decide run may have added since is of inputs that the loop has not decided: its
         floor stays under them.
         """
         ready = self.spark.sql(

@@ -1,15 +1,15 @@
-"""The step that sees what has succeeded: how far groups have got, which gates open for it, what canaries say, and what may be released."""
+"""The step that sees what has succeeded: how far groups are, which circuit breakers close, what canaries say, what may be released."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
+from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.commands import Commands
 from orchestration.loop.completeness import Completeness
 from orchestration.loop.consumer_progress import Consumers
-from orchestration.loop.gates import Gates
-from orchestration.loop.health import CONSUMERS, FOLD, KAFKA, LEDGERS, Health, Reason
+from orchestration.loop.health import CONSUMERS, DECIDE, KAFKA, LEDGERS, Health, Reason
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.tables.ledgers import Ledgers
@@ -23,7 +23,7 @@ class Settle:
     """
 
     consumers: Consumers
-    gates: Gates
+    breakers: CircuitBreakers
     commands: Commands
     ledgers: Ledgers
     health: Health
@@ -34,18 +34,18 @@ class Settle:
         report = StepReport(state)
         if not self.health.may(LEDGERS) or KAFKA in self.health:
             return report.result()
-        complete = Completeness(self.unread or frozenset(), decided=self.unread is not None and FOLD not in self.health)
+        complete = Completeness(self.unread or frozenset(), decided=self.unread is not None and DECIDE not in self.health)
         self.commands.issued = state.commands
         try:
-            with self.gates.of(report):
+            with self.breakers.of(report):
                 released = self._look(report, now, complete)
         except Exception as error:
             return report.result(error)
         finally:
             report.change(awaited=tuple(self.consumers.state()))
         report.change(awaited_batch=self.consumers.looked)
-        report.count("gates", self.gates.changes)
-        self.gates.changes = 0
+        report.count("circuit_breakers", self.breakers.changes)
+        self.breakers.changes = 0
         if released:
             report.count("released", released)
             report.change(window=report.state.window.awaiting(released, now))
@@ -61,7 +61,7 @@ class Settle:
             report.failed(CONSUMERS, Reason("; ".join(one.why for one in silent), silent[-1].error))
         else:
             report.recovered(CONSUMERS)
-        self.gates.look(settled, self.consumers, now, complete=complete)
+        self.breakers.look(settled, self.consumers, now, complete=complete)
         report.count("settled", len(settled))
         self.commands.look(self.consumers, now, complete=complete)
-        return self.gates.release(now)
+        return self.breakers.release(now)

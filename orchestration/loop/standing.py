@@ -9,7 +9,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import SparkSession
 
 from orchestration.clock import LoopClock
-from orchestration.loop.gates import Gates
+from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport
 from orchestration.loop.stored import Stored
@@ -23,7 +23,7 @@ class Standing:
     """state: with the generation of the loop that starts. last: the last row of `ticks`, None where there is none."""
 
     stored: Stored
-    gates: Gates
+    breakers: CircuitBreakers
     state: LoopState
     last: SparkRow | None
 
@@ -51,11 +51,11 @@ def read_standing(settings: Settings, spark: SparkSession, schema: str) -> Stand
         slots=settings.slots,
         watermark=max(before.watermark, stored.last_decided()),
     )
-    # before the row of this start, which says that the gates are as of its watermark: what the last loop did after its own last row
-    gates = Gates(spark, schema, ledgers, timedelta(seconds=settings.settle_seconds), settings.gate_release_rate)
-    with gates.of(report):
-        gates.tell_all()
-        since = gates.decided(before.watermark, report.state.watermark, now, before.window.lowest_floor)
-        gates.resume(int(last["batch"]) if last else 0)
+    # before the row of this start, which has the circuit breakers as of its watermark: what the last loop did after its own last row
+    breakers = CircuitBreakers(spark, schema, ledgers, timedelta(seconds=settings.settle_seconds), settings.circuit_breaker_release_rate)
+    with breakers.of(report):
+        breakers.all_changed()
+        since = breakers.decided(before.watermark, report.state.watermark, now, before.window.lowest_floor)
+        breakers.resume(int(last["batch"]) if last else 0)
     report.change(window=report.state.window.kept_under(since))
-    return Standing(stored, gates, report.state, last)
+    return Standing(stored, breakers, report.state, last)

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 from pyspark.sql import Row
 
+from orchestration.loop.circuit_breaker import CircuitBreaker
 from orchestration.loop.consumer_progress import Awaited, Place
-from orchestration.loop.gate import Gate
 from orchestration.loop.health import Reason
 from orchestration.loop.issued import IssuedCommands
 from orchestration.loop.positions import SourceOffsets
@@ -26,6 +26,8 @@ Kind: TypeAlias = Literal["start", "tick", "end"]
 _SOURCE = "source:"
 _COMMAND = "command:"
 _COMMANDS_SINCE = "commands"
+_DECISION_FEED = "decision_feed"
+# what versions before called it: rows of theirs have it
 _ANNOUNCED = "announced"
 _AWAITED = "awaited"
 
@@ -38,8 +40,8 @@ class LoopState:
     loop_time: when the row is written.
     window: where publishing stands; a row keeps its floor and its paused destinations.
     offsets: how far the sources are read. commands: how much of operators' commands was issued.
-    announced: the last batch whose decisions are in the decision feed; None where there is no feed.
-    gates: by scope; a row keeps what Gate says.
+    feed_batch: the last batch whose decisions are in the decision feed; None where there is no feed.
+    breakers: by key; a row keeps what CircuitBreaker says.
     awaited, awaited_batch: the places whose sends aren't settled yet, and the last batch whose sends are among them.
     settled: the places of which this tick saw that more is settled, and up to which offset.
     counts, step_ms: what this tick did, and how long its steps took.
@@ -55,9 +57,9 @@ class LoopState:
     slots: int
     offsets: SourceOffsets = field(default_factory=SourceOffsets)
     commands: IssuedCommands = field(default_factory=IssuedCommands)
-    announced: int | None = None
+    feed_batch: int | None = None
     awaited_batch: int = 0
-    gates: Mapping[str, Gate] = field(default_factory=dict)
+    breakers: Mapping[str, CircuitBreaker] = field(default_factory=dict)
     settled: Mapping[Place, int] = field(default_factory=dict)
     awaited: tuple[Awaited, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -87,13 +89,13 @@ class LoopState:
             instance=row["instance"],
             watermark=int(row["watermark"]),
             loop_time=row["loop_time"],
-            window=SendWindow(row["floor"], {topic: _paused(one) for topic, one in dict(row["set_aside"] or {}).items()}),
+            window=SendWindow(row["floor"], {topic: _paused(one) for topic, one in dict(row["paused_destinations"] or {}).items()}),
             slots=row["slots"],
             commands=IssuedCommands(positions.pop(_COMMANDS_SINCE, 0), _taken(positions, _COMMAND)),
-            announced=positions.pop(_ANNOUNCED, None),
+            feed_batch=_feed_batch(positions),
             awaited_batch=positions.pop(_AWAITED, 0),
             offsets=SourceOffsets(started=frozenset(_taken(positions, _SOURCE)), next=positions),
-            gates={scope: Gate.from_row(gate) for scope, gate in dict(row["gates"] or {}).items()},
+            breakers={key: CircuitBreaker.from_row(breaker) for key, breaker in dict(row["circuit_breakers"] or {}).items()},
             settled={_place(one): one["offset"] for one in row["settled"] or ()},
             awaited=tuple(Awaited(_place(one), one["sent"], one["settled"]) for one in row["awaited"] or ()),
             counts=dict(row["counts"] or {}),
@@ -111,11 +113,11 @@ class LoopState:
             "floor": self.window.floor,
             "loop_time": self.loop_time,
             "positions": self._positions(),
-            "set_aside": {
+            "paused_destinations": {
                 topic: {"until": one.until, "pause_ms": round(one.pause / timedelta(milliseconds=1)), "floor": one.floor, "why": one.why}
                 for topic, one in self.window.paused.items()
             },
-            "gates": {scope: gate.as_row() for scope, gate in self.gates.items()},
+            "circuit_breakers": {key: breaker.as_row() for key, breaker in self.breakers.items()},
             "settled": [{**place._asdict(), "offset": offset} for place, offset in self.settled.items()],
             "awaited": [{**one.place._asdict(), "sent": one.sent, "settled": one.settled} for one in self.awaited],
             "slots": self.slots,
@@ -129,8 +131,8 @@ class LoopState:
         positions.update({f"{_COMMAND}{command}": number for command, number in self.commands.issued.items()})
         if self.commands.since:
             positions[_COMMANDS_SINCE] = self.commands.since
-        if self.announced is not None:
-            positions[_ANNOUNCED] = self.announced
+        if self.feed_batch is not None:
+            positions[_DECISION_FEED] = self.feed_batch
         if self.awaited_batch:
             positions[_AWAITED] = self.awaited_batch
         return positions
@@ -140,6 +142,11 @@ def _taken(positions: dict[str, int], prefix: str) -> dict[str, int]:
     """Takes the entries out whose key begins so; returns them by the rest of their key."""
     found = [key for key in positions if key.startswith(prefix)]
     return {key.removeprefix(prefix): positions.pop(key) for key in found}
+
+
+def _feed_batch(positions: dict[str, int]) -> int | None:
+    before = positions.pop(_ANNOUNCED, None)
+    return positions.pop(_DECISION_FEED, before)
 
 
 def _paused(row: Row | Mapping[str, Any]) -> PausedDestination:

@@ -69,7 +69,7 @@ class Stored:
         return replace(state, offsets=state.offsets.raised(offsets), commands=commands)
 
     def with_undecided(self, state: LoopState) -> tuple[LoopState, int | None]:
-        """With the inputs that lie in the ledgers without a decision, left by another loop, or by a fold for the next one.
+        """With the inputs that lie in the ledgers without a decision, left by another loop, or by a decide run for the next one.
 
         Returns the batch of the first, too.
         """

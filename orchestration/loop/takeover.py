@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
 
 # How long a loop that can send nothing more has to write down what it sent last, and how often it is looked whether it has, in seconds.
-_LAST_WORDS = 15.0
+_LAST_ROWS = 15.0
 _LAST_WORDS_GLANCE = 0.2
 
 
@@ -47,7 +47,7 @@ class TakeOver:
                 self.charge.take_first()
             if self.stopping.is_set():
                 return None
-            if self.charge.in_charge and self._hear_last_words(standing):
+            if self.charge.in_charge and self._wait_for_last_rows(standing):
                 before, standing = self.charge.generation, self._read()
                 self.charge.in_charge = self.charge.generation == before
             try:
@@ -68,7 +68,7 @@ class TakeOver:
         self.charge.stored = standing.stored
         return standing
 
-    def _hear_last_words(self, standing: Standing) -> bool:
+    def _wait_for_last_rows(self, standing: Standing) -> bool:
         """Waits until the loop before, which can send nothing more, has written down what it sent; says whether it may have written.
 
         Not where it has ended before. A loop that is frozen, or was killed elsewhere, is not waited for without end.
@@ -77,10 +77,10 @@ class TakeOver:
         if last is None or last["kind"] == "end" or self.presence.has_ended(last["generation"]):
             return False
         before = last["generation"]
-        log.info("generation %d may be at work: it gets %g s to write down what it has sent", before, _LAST_WORDS)
-        deadline = time.monotonic() + _LAST_WORDS
+        log.info("generation %d may be at work: it gets %g s to write down what it has sent", before, _LAST_ROWS)
+        deadline = time.monotonic() + _LAST_ROWS
         ledgers = standing.stored.ledgers
-        while not (self.presence.has_ended(before) or ledgers.has_said_its_end(before) or self.stopping.is_set()):
+        while not (self.presence.has_ended(before) or ledgers.has_ended(before) or self.stopping.is_set()):
             if time.monotonic() >= deadline:
                 log.warning("generation %d does not say that it has ended: what it sent and has not written down is sent again", before)
                 break

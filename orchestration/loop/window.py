@@ -154,7 +154,7 @@ class SendWindow:
         """Whether it is time to look into the wheel."""
         return self.next_due is None or now >= self.next_due
 
-    def next_look(self, gates: datetime | None) -> SendWindow:
-        """Looks no later than something is tried again. gates: when they want to be looked at, if they do."""
-        again = [*(one.until for one in self.paused.values()), *(some.until for some in self.unknown), *filter(None, [gates])]
+    def next_look(self, breakers: datetime | None) -> SendWindow:
+        """Looks no later than something is tried again. breakers: when they want to be looked at, if they do."""
+        again = [*(one.until for one in self.paused.values()), *(some.until for some in self.unknown), *filter(None, [breakers])]
         return self if self.next_due is None else replace(self, next_due=min([self.next_due, *again]))

@@ -21,7 +21,7 @@ class CommandError(Exception):
 
 
 @dataclass(frozen=True)
-class Wish:
+class CommandRequest:
     """What is to be done, by whom, why and how. of: the command that a pause, resume or stop is about."""
 
     what: str
@@ -77,24 +77,24 @@ def parse_at(text: str) -> datetime:
         raise CommandError(f"--at {text!r} is no time: 2026-03-01T12:00") from None
 
 
-def check_wish(settings: Settings, seeds: Seeds, wish: Wish) -> None:
+def check_request(settings: Settings, seeds: Seeds, request: CommandRequest) -> None:
     """Whether anything could come of it. Raises CommandError."""
-    if not wish.reason.strip():
+    if not request.reason.strip():
         raise CommandError("--reason must say something: it is what others read later")
     if not settings.commands_topic:
-        raise CommandError("commands_topic (REDRIVE_COMMANDS_TOPIC) is empty: no commands are obeyed")
-    if wish.canary is not None and wish.canary < 1:
+        raise CommandError("commands_topic (REDRIVE_COMMANDS_TOPIC) is empty: no commands are executed")
+    if request.canary is not None and request.canary < 1:
         raise CommandError("--canary must be 1 or more")
-    if wish.of is not None and not re.fullmatch(r"[0-9a-f-]{36}", wish.of):
-        raise CommandError(f"{wish.of!r} is no id of a command: `select command, state from redrives` shows them")
-    if wish.to in (None, "retry", "original"):
+    if request.of is not None and not re.fullmatch(r"[0-9a-f-]{36}", request.of):
+        raise CommandError(f"{request.of!r} is no id of a command: `select command, state from redrives` shows them")
+    if request.to in (None, "retry", "original"):
         return
-    assert wish.to is not None
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", wish.to):
-        raise CommandError(f"--to {wish.to!r}: retry, original, or the name of a topic")
-    if settings.is_internal(wish.to):
+    assert request.to is not None
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", request.to):
+        raise CommandError(f"--to {request.to!r}: retry, original, or the name of a topic")
+    if settings.is_internal(request.to):
         raise CommandError(
-            f"--to {wish.to}: it is an internal topic, and no message is sent there (docs/configuration.md, protected_topics)"
+            f"--to {request.to}: it is an internal topic, and no message is sent there (docs/configuration.md, protected_topics)"
         )
-    if is_source(seeds, wish.to):
-        raise CommandError(f"--to {wish.to}: it is read by redrive itself, and what is sent there would come back")
+    if is_source(seeds, request.to):
+        raise CommandError(f"--to {request.to}: it is read by redrive itself, and what is sent there would come back")

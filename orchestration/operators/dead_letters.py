@@ -10,6 +10,7 @@ from orchestration.operators.selections import DlqError, Selection, check_condit
 from orchestration.rules.explain import history
 from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables, without_tables
+from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.query import Rows, query
 from orchestration.tables.rows import as_dicts, collected
 from orchestration.tables.spark import schema, session_to_ask
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 LISTED_COLUMNS = (
     *("message_id", "state", "dead_at", "original_topic", "consumer_group", "error_class", "error_kind", "error_message"),
-    *("reason", "attempts", "lives", "topic", "partition", "offset", "owner", "note", "ticket", "purged_at"),
+    *("reason", "attempts", "life_cycles", "topic", "partition", "offset", "owner", "note", "ticket", "purged_at"),
 )
 """The columns that `redrive dlq list` shows, and an export begins with."""
 
@@ -34,6 +35,8 @@ class DeadLetters:
         self._schema = schema(settings.project)
         if not self._spark.catalog.tableExists(f"{self._schema}.deliveries"):
             raise DlqError(missing_tables(settings))
+        if objection := unreadable_tables(settings, self._spark, self._schema):
+            raise DlqError(objection)
 
     def checked(self, where: str | None) -> str | None:
         """A condition that can do nothing but filter, as it came. Raises DlqError for anything else, and for what can't be parsed."""
@@ -129,11 +132,11 @@ class DeadLetters:
             return rows[0]
         messages = self._rows("messages", message_id)
         if messages:
-            raise DlqError(f"{message_id!r} is no dead letter: its state is {messages[0]['state']}. `redrive explain` tells its life")
+            raise DlqError(f"{message_id!r} is no dead letter: its state is {messages[0]['state']}. `redrive explain` tells its life cycle")
         raise DlqError(f"no message is called {message_id!r}: `redrive dlq list` shows what is dead")
 
     def history_of(self, message_id: str) -> list[dict[str, Any]]:
-        """A message's life in order, as `message_history` has it."""
+        """A message's history in order, as `message_history` has it."""
         return history(self._spark, self._schema, message_id)
 
     def rows(self, statement: str) -> list[dict[str, Any]]:

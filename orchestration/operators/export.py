@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EXPORTED = (
-    *(*LISTED_COLUMNS, "error_stack", "error_pattern", "fingerprint", "rule", "matched", "life", "first_failed_at", "failed_at"),
+    *(*LISTED_COLUMNS, "error_stack", "error_pattern", "fingerprint", "rule", "matched", "life_cycle", "first_failed_at", "failed_at"),
     *("original_partition", "original_offset", "original_timestamp", "source", "delivery_id", "request_id", "process_id", "trace_id"),
     *("decision", "runbook", "logs_url", "trace_url", "payload_type", "schema_id", "omitted", "key", "value", "headers"),
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestration.operators.commands import CommandError, Wish
+from orchestration.operators.commands import CommandError, CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.selections import Selection
 from orchestration.rules.routing import is_source, route_for, topic_from_template
@@ -34,7 +34,7 @@ _AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": No
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Target:
     """One message of a list, by the delivery that the command is about; due_ms: when that was due, epoch milliseconds."""
 
     message_id: str
@@ -46,13 +46,13 @@ class Listed:
     error_kind: str | None = None
     since: datetime | None = None
     state: str | None = None
-    """Of a list that was selected: `refused` where the report is told again."""
+    """Of a list that was selected: `refused` where the report is read once more."""
 
 
 # ---------- which deliveries
 
 
-def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Listed]:
+def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Target]:
     """The deliveries that a command is about, those that were due first in front: of what is dead or was refused, or of what waits.
 
     most: only so many of them. Raises CommandError if there are more than a list may have.
@@ -77,10 +77,10 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
     )
     if len(rows) > MOST:
         raise CommandError(f"these are more than {MOST:,}: choose fewer, or say --max {MOST}")
-    return [Listed(**row) for row in rows]
+    return [Target(**row) for row in rows]
 
 
-def triage(dead: DeadLetters) -> list[tuple[Wish, list[Listed]]]:
+def triage(dead: DeadLetters) -> list[tuple[CommandRequest, list[Target]]]:
     """What the redrive rules want sent again by now, a command for each rule. Of very many the first: the rest is for the next time."""
     rows = dead.rows(
         f"""
@@ -92,21 +92,21 @@ def triage(dead: DeadLetters) -> list[tuple[Wish, list[Listed]]]:
         limit {MOST}
         """
     )
-    by_rule: dict[tuple[str, str], list[Listed]] = {}
+    by_rule: dict[tuple[str, str], list[Target]] = {}
     for row in rows:
-        by_rule.setdefault((row.pop("rule"), row.pop("why")), []).append(Listed(**row))
-    return [(Wish("redrive", f"{rule}: {why}", BY_RULES), listed) for (rule, why), listed in by_rule.items()]
+        by_rule.setdefault((row.pop("rule"), row.pop("why")), []).append(Target(**row))
+    return [(CommandRequest("redrive", f"{rule}: {why}", BY_RULES), listed) for (rule, why), listed in by_rule.items()]
 
 
 # ---------- a list that is kept
 
 
-def digest(listed: Sequence[Listed]) -> str:
+def digest(listed: Sequence[Target]) -> str:
     """Tells lists apart: what the closing record says of one."""
     return digest_of_parts(part_digest(part) for part in parts_of(listed))
 
 
-def keep(home: Path, listed: Sequence[Listed]) -> str:
+def keep(home: Path, listed: Sequence[Target]) -> str:
     """Writes a list down, so that just this one can be sent later; returns its name."""
     name = digest(listed)[:12]
     directory = home / "lists"
@@ -116,14 +116,14 @@ def keep(home: Path, listed: Sequence[Listed]) -> str:
     return name
 
 
-def kept(home: Path, name: str) -> list[Listed]:
+def kept(home: Path, name: str) -> list[Target]:
     """A list that was written down. Raises CommandError if it isn't there, or was changed."""
     path = home / "lists" / f"{name}.jsonl"
     if not re.fullmatch(r"[0-9a-f]{12}", name) or not path.exists():
         raise CommandError(f"--list {name!r}: there is no such list; --dry-run says the name of the one that it shows")
     try:
         with path.open(encoding="utf-8") as file:
-            listed = [Listed(*json.loads(line)) for line in file]
+            listed = [Target(*json.loads(line)) for line in file]
         changed = digest(listed)[:12] != name
     except (ValueError, TypeError):
         changed = True
@@ -135,8 +135,8 @@ def kept(home: Path, name: str) -> list[Listed]:
 # ---------- in parts, as its records have it
 
 
-def parts_of(listed: Sequence[Listed]) -> Iterator[list[Listed]]:
-    part: list[Listed] = []
+def parts_of(listed: Sequence[Target]) -> Iterator[list[Target]]:
+    part: list[Target] = []
     size = 0
     for one in listed:
         length = len(one.delivery_id.encode()) + 24
@@ -149,7 +149,7 @@ def parts_of(listed: Sequence[Listed]) -> Iterator[list[Listed]]:
         yield part
 
 
-def part_digest(part: Sequence[Listed]) -> str:
+def part_digest(part: Sequence[Target]) -> str:
     return _sha256("\n".join(f"{one.delivery_id} {one.due_ms}" for one in part))
 
 
@@ -165,16 +165,16 @@ def _sha256(text: str) -> str:
 
 
 def shown(
-    settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], now: datetime
+    settings: Settings, seeds: Seeds, request: CommandRequest, listed: Sequence[Target], now: datetime
 ) -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """What a list is made of: how many, by topic, by class, by age, and where a redrive would go; each the most frequent first."""
-    yield "messages", [(wish.what, len(listed))]
+    yield "messages", [(request.what, len(listed))]
     yield "topic", Counter(one.original_topic or "-" for one in listed).most_common(20)
     yield "error", Counter(one.error_class or "-" for one in listed).most_common(20)
     ages = Counter(_age(one.since, now) for one in listed)
     yield "age", [(age, ages[age]) for age in (*_AGES, "unknown") if ages[age]]
-    if wish.what == "redrive":
-        yield "would go to", destinations(settings, seeds, listed, wish.to).most_common(20)
+    if request.what == "redrive":
+        yield "would go to", destinations(settings, seeds, listed, request.to).most_common(20)
 
 
 def _age(since: datetime | None, now: datetime) -> str:
@@ -184,7 +184,7 @@ def _age(since: datetime | None, now: datetime) -> str:
     return next(age for age, most in _AGES.items() if most is None or hours <= most)
 
 
-def destinations(settings: Settings, seeds: Seeds, listed: Sequence[Listed], to: str | None) -> Counter[str]:
+def destinations(settings: Settings, seeds: Seeds, listed: Sequence[Target], to: str | None) -> Counter[str]:
     """Where the messages of a redrive would go, by today's seeds: how many by topic, or by why they would be refused."""
     found: Counter[str] = Counter()
     known: dict[tuple[str | None, ...], str] = {}
@@ -196,7 +196,7 @@ def destinations(settings: Settings, seeds: Seeds, listed: Sequence[Listed], to:
     return found
 
 
-def _destination(settings: Settings, seeds: Seeds, one: Listed, to: str | None) -> str:
+def _destination(settings: Settings, seeds: Seeds, one: Target, to: str | None) -> str:
     if one.state == "refused":
         return "decided anew" if to in (None, "retry") else "refused: --to is for dead letters"
     if to not in (None, "retry", "original"):

@@ -89,7 +89,7 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     attempts = _counted(row["attempts"], "failed attempt")
     type_ = row["payload_type"] + ("" if row["schema_id"] is None else f", schema {row['schema_id']}")
     said = {
-        "state": f"{row['state']}, life {row['life']} of {row['lives']}",
+        "state": f"{row['state']}, life cycle {row['life_cycle']} of {row['life_cycles']}",
         "refused"
         if row["decision"] == "refused"
         else "died": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",

@@ -14,20 +14,20 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from orchestration.kafka.cluster import Cluster
-from orchestration.operators.commands import CommandError, Wish
-from orchestration.operators.lists import Listed, digest_of_parts, part_digest, parts_of
+from orchestration.operators.commands import CommandError, CommandRequest
+from orchestration.operators.lists import Target, digest_of_parts, part_digest, parts_of
 from orchestration.settings import Settings, rejected
 from publisher import RejectedPropertiesError, kafka_error, make_client, redact
 
 # Seconds to wait for the brokers.
 _PATIENCE = 30
 
-Told = Callable[[int, int], None]
-"""Hears how far something is: so much is done, of so much."""
+Progress = Callable[[int, int], None]
+"""Is called with how much is done, of how much."""
 
 
-def send(settings: Settings, wish: Wish, listed: Sequence[Listed] = (), told: Told = lambda done, of: None) -> str:
-    """Gives a command; returns its id. told: hears how many of its records are written.
+def send(settings: Settings, request: CommandRequest, targets: Sequence[Target] = (), progress: Progress = lambda done, of: None) -> str:
+    """Writes a command; returns its id. progress: is called with how many of its records are written.
 
     Raises CommandError, ClusterError: then nothing was sent that anybody acts upon.
     """
@@ -35,23 +35,23 @@ def send(settings: Settings, wish: Wish, listed: Sequence[Listed] = (), told: To
     cluster = Cluster(settings.kafka_properties)
     if settings.commands_topic not in cluster.topic_names():
         raise CommandError(f"the topic {settings.commands_topic} is missing: `redrive check --create` makes it")
-    write(settings, command, records(wish, listed), told)
+    write(settings, command, records(request, targets), progress)
     return command
 
 
-def records(wish: Wish, listed: Sequence[Listed] = ()) -> list[bytes]:
+def records(request: CommandRequest, targets: Sequence[Target] = ()) -> list[bytes]:
     """The values of a command's records, in their order."""
-    parts = list(parts_of(listed))
+    parts = list(parts_of(targets))
     values: list[Mapping[str, object]] = [
         {"format": 1, "part": number, "deliveries": [[one.delivery_id, one.due_ms] for one in part]} for number, part in enumerate(parts)
     ]
-    closing = {"format": 1, "closed": True, "count": len(listed), **wish.said()}
+    closing = {"format": 1, "closed": True, "count": len(targets), **request.said()}
     if parts:
         closing["digest"] = digest_of_parts(map(part_digest, parts))
     return [json.dumps(value, ensure_ascii=False).encode() for value in (*values, closing)]
 
 
-def write(settings: Settings, command: str, values: Sequence[bytes], told: Told = lambda done, of: None) -> None:
+def write(settings: Settings, command: str, values: Sequence[bytes], progress: Progress = lambda done, of: None) -> None:
     """Writes records of a command, all or none. Raises CommandError."""
     problems: list[str] = []
     written = 0
@@ -61,13 +61,13 @@ def write(settings: Settings, command: str, values: Sequence[bytes], told: Told 
         if error is not None:
             problems.append(error.str())
         written += 1
-        told(written, len(values))
+        progress(written, len(values))
 
-    said: dict[str, Any] = {**settings.kafka_properties, "enable.idempotence": True, "message.timeout.ms": _PATIENCE * 1000}
+    properties: dict[str, Any] = {**settings.kafka_properties, "enable.idempotence": True, "message.timeout.ms": _PATIENCE * 1000}
     if settings.transactions:
-        said["transactional.id"] = f"{settings.transactional_prefix}.{settings.instance}.command-{command}"
+        properties["transactional.id"] = f"{settings.transactional_prefix}.{settings.instance}.command-{command}"
     try:
-        producer = make_client(Producer, said, settings.kafka_properties)
+        producer = make_client(Producer, properties, settings.kafka_properties)
         if settings.transactions:
             producer.init_transactions(_PATIENCE)
             producer.begin_transaction()

@@ -64,7 +64,7 @@ def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
                 "not internal; name the topics whose failures are reported there",
                 warns=True,
             )
-        for name in filter(None, (settings.decisions_topic, settings.gates_topic)):
+        for name in filter(None, (settings.decisions_topic, settings.circuit_breakers_topic, settings.gates_topic)):
             if topic_matches(name, row["topic"]):
                 yield Finding(
                     False, "seeds", f"{where}: topic is {row['topic']!r}, which matches {name}: what redrive tells would come back"

@@ -16,6 +16,7 @@ from orchestration.rules.policies import why_not
 from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables
 from orchestration.tables.dbt import dbt_to_ask
+from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, session_to_ask
 
@@ -166,7 +167,7 @@ class Rulebook:
         return Verdict(found["error_kind"], found["rule"], found["matched"], causes, tuple(found["passed_over"]))
 
     def history_of(self, message_id: str) -> list[dict[str, Any]]:
-        """A message's life in order, as `message_history` has it, with delays before quota and jitter.
+        """A message's history in order, as `message_history` has it, with delays before quota and jitter.
 
         Raises ExplainError if no message is called so.
         """
@@ -191,6 +192,8 @@ class Rulebook:
         name = f"{schema(self._settings.project)}.rules"
         if not self._spark.catalog.tableExists(name):
             raise ExplainError(missing_tables(self._settings))
+        if objection := unreadable_tables(self._settings, self._spark, schema(self._settings.project)):
+            raise ExplainError(objection)
         return self._spark.table(name).select(column).collect()[0][column]
 
     def _ask(self, policies: Mapping[str, str], statement: str, **delay: str) -> list[Row]:
@@ -216,35 +219,35 @@ def _view(frame: DataFrame, name: str) -> Iterator[None]:
 
 
 def history(spark: SparkSession, tables: str, message_id: str) -> list[dict[str, Any]]:
-    """A message's life in order, as `message_history` has it; empty if no message is called so. tables: the schema they live in."""
+    """A message's history in order, as `message_history` has it; empty if no message is called so. tables: the schema they live in."""
     steps = spark.table(f"{tables}.message_history")
     return [row.asDict() for row in collected(steps.where(steps["message_id"] == message_id).orderBy("batch", "what", "at"))]
 
 
-def told(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """A message's life in words: pairs of a time and what happened then, or of nothing and why."""
+def in_words(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """A message's history in words: pairs of a time and what happened then, or of nothing and why."""
     last_failure: tuple[Any, ...] | None = None
     for row in rows:
         at = _time(row["at"])
         if row["what"] == "sent":
-            yield at, _told_send(row)
+            yield at, _send_text(row)
             continue
         if row.get("command"):
             ticket = f" ({row['ticket']})" if row["ticket"] else ""
             yield at, f"{row['who']} gave command {row['command']}: {row['why']}{ticket}"
-            yield "", _told_decision(row)
+            yield "", _decision_text(row)
             continue
-        failure = (row["life"], row["attempt"], row["failed_at"], row["error_class"], row["error_message"])
+        failure = (row["life_cycle"], row["attempt"], row["failed_at"], row["error_class"], row["error_message"])
         # what is sent anew keeps the error that it had: nothing has failed since
         if failure != last_failure:
-            yield from _told_failure(row)
+            yield from _failure_lines(row)
         last_failure = failure
-        yield at, _told_decision(row)
+        yield at, _decision_text(row)
         if row["rules_have_changed"]:
             yield "", "the rules have changed since: today another decision may be made"
 
 
-def _told_failure(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _failure_lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     failed = f"{row['error_class'] or 'an error without a class'}{': ' + row['error_message'] if row['error_message'] else ''}"
     bound = "" if row["max_attempts"] is None else f" of {row['max_attempts']}"
     counted = "" if row["attempt"] is None else f", attempt {row['attempt']}{bound}"
@@ -256,22 +259,22 @@ def _told_failure(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", f"not by {rule}: its message, code or header is another"
 
 
-def _told_decision(row: Mapping[str, Any]) -> str:
+def _decision_text(row: Mapping[str, Any]) -> str:
     where = f" to {row['topic']}" if row["topic"] else ""
     when = f", due at {_time(row['due_at'])}" if row["delivery_id"] else ""
-    said = f"{row['decision']} ({row['reason']}){where}{when}"
+    decided = f"{row['decision']} ({row['reason']}){where}{when}"
     if row["delay_ms"] is None:
-        return said
+        return decided
     base = row.get("base_delay_ms")
     if row["error_kind"] == "backpressure" or base is None:
-        return f"{said}: {row['delay_ms']} ms by {row['policy']}: {row['policy_text']}"
+        return f"{decided}: {row['delay_ms']} ms by {row['policy']}: {row['policy_text']}"
     quota = row["quota_multiplier"] if row["error_kind"] == "quota" else 1
     by_quota = "" if quota == 1 else f" x {quota:g} for the quota"
     jitter = f" x {row['delay_ms'] / (base * quota):.3f} of jitter" if base * quota else ""
-    return f"{said}: {base:g} ms{by_quota}{jitter} = {row['delay_ms']} ms by {row['policy']}: {row['policy_text']}"
+    return f"{decided}: {base:g} ms{by_quota}{jitter} = {row['delay_ms']} ms by {row['policy']}: {row['policy_text']}"
 
 
-def _told_send(row: Mapping[str, Any]) -> str:
+def _send_text(row: Mapping[str, Any]) -> str:
     if row["outcome"] == "delivered":
         return f"sent to {row['topic']}/{row['partition']}/{row['offset']}, {row['lateness_ms']} ms after it was due"
     if row["outcome"] == "unknown":

@@ -1,7 +1,7 @@
 """Regular expressions of the seeds, checked before they meet foreign text: one that can take exponential time on it is refused.
 
 The engine that runs them (Java's) backtracks. `^(a+)+$` tries 2^n ways to divide n letters before it gives up, and a report with such a
-text would stop the fold. An expression is safe if no text can be divided between its repetitions in too many ways. This is decided on the
+text would stop the decide step. An expression is safe if no text can be divided between its repetitions in many ways. This is found on the
 automaton of the expression:
 
 - Two different ways from a state back to itself over the same text: the number of ways doubles with each turn, and grows exponentially.

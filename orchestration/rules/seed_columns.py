@@ -8,6 +8,7 @@ from collections.abc import Callable
 from orchestration.clock import parse_duration
 from orchestration.rules import patterns
 from orchestration.rules.vocabulary import (
+    CONCERNS,
     DIALECTS,
     ERROR_KINDS,
     EVERYTHING,
@@ -16,7 +17,6 @@ from orchestration.rules.vocabulary import (
     NO_TOPIC,
     OTHER_KIND_WORDS,
     PUBLISH_KINDS,
-    SCOPES,
 )
 
 Check = Callable[[str], str | None]
@@ -175,7 +175,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "retry_topic": _retry_topic,
         "dead_letter_topic": _dead_letter_topic,
         "publish_charge": _one_of("record", "all"),
-        "gate": _one_of("topic", "partition"),
+        "circuit_breaker_per": _one_of("topic", "partition"),
         "dead_letter_headers": _one_of(*(f"{profile}{stack}" for profile in HEADER_PROFILES for stack in ("", "+stack"))),
         "privacy": _text,
         "owner": _anything,
@@ -196,7 +196,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "error_class": _class_or_any,
         "topic": _pattern_or_any,
         "consumer_group": _text,
-        "max_lives": _whole_number(2, 1000),
+        "max_life_cycles": _whole_number(2, 1000),
         "delay": _duration,
         "why": _text,
     },
@@ -236,7 +236,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "code": _whole_number(-1000, 10_000),
         "name": _text,
         "error_kind": _one_of(*PUBLISH_KINDS),
-        "scope": _one_of(*SCOPES),
+        "concerns": _one_of(*CONCERNS),
         "why": _anything,
         "also_called": _anything,
     },
@@ -247,13 +247,20 @@ DEFAULTS: dict[str, dict[str, str]] = {
     "publish_error_kinds": {"also_called": ""},
     "routes": {
         "publish_charge": "record",
-        "gate": "topic",
+        "circuit_breaker_per": "topic",
         "dead_letter_headers": "dlq",
         "privacy": EVERYTHING,
         **dict.fromkeys(("owner", "runbook", "logs_url", "trace_url", "request_id", "process_id", "trace_id"), ""),
     },
 }
 """The columns that a file may do without, and what holds then: as `defaults` in models/_seeds.yml has them."""
+
+FORMER_NAMES: dict[str, dict[str, str]] = {
+    "routes": {"gate": "circuit_breaker_per"},
+    "redrive_rules": {"max_lives": "max_life_cycles"},
+    "publish_error_kinds": {"scope": "concerns"},
+}
+"""What columns were called before, and are called now: as `formerly` in models/_seeds.yml has them. They go with the next version."""
 
 KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),

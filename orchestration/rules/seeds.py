@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from orchestration.rules.seed_columns import COLUMNS, DEFAULTS, Check
+from orchestration.rules.seed_columns import COLUMNS, DEFAULTS, FORMER_NAMES, Check
 from orchestration.rules.seed_references import contradictions
 from orchestration.rules.seed_rows import Row, Seeds
 
@@ -51,7 +51,8 @@ def read_seeds(directory: Path) -> Seeds:
 def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[str]) -> Iterator[Row]:
     # as dbt reads it: a cell between quotes may hold line breaks, and only \n ends a line
     reader = csv.reader(io.StringIO(text))
-    header = next(reader, [])
+    former = FORMER_NAMES.get(path.stem, {})
+    header = [former.get(name, name) for name in next(reader, [])]
     optional = DEFAULTS.get(path.stem, {})
     if len(set(header)) < len(header) or set(header) - optional.keys() != columns.keys() - optional.keys():
         allowed = ", ".join([name for name in columns if name not in optional] + [f"{name} (may be left out)" for name in optional])

@@ -64,12 +64,12 @@ def plan_topics(
         if settings.is_internal(topic.name) or is_source(seeds, topic.name):
             continue
         speakers = [source for source in sources if speaks_for(source, topic.name) and not is_our_destination(seeds, source, topic.name)]
-        told = [source for source in speakers if any(topic_matches(topic.name, one) for one in _told(source))]
+        narrow = [source for source in speakers if any(topic_matches(topic.name, one) for one in _narrow_patterns(source))]
         known = {group for group, its_topics in read.items() if topic.name in its_topics}
-        known |= {source["consumer_group"] for source in told if source["consumer_group"]} | ({*groups} if told else set())
+        known |= {source["consumer_group"] for source in narrow if source["consumer_group"]} | ({*groups} if narrow else set())
         for group in sorted(known) if speakers else ():
             _add(needs, seeds, topic, group)
-        if told and not known:
+        if narrow and not known:
             _add(needs, seeds, topic, None)
             unknown[f"topic {topic.name}"] = (
                 "no consumer group is known to read it (none has committed offsets): topics with {group} in their names were not "
@@ -84,7 +84,7 @@ def plan_topics(
     return Plan(tuple(need for need in needs.values() if need.original.name not in wanted), tuple(unknown.items()))
 
 
-def _told(source: Row) -> list[str]:
+def _narrow_patterns(source: Row) -> list[str]:
     """What a source speaks for as far as it tells topics from others."""
     return [pattern for pattern in source["speaks_for"].split() if not speaks_for_all(pattern)]
 

@@ -18,7 +18,7 @@ NO_TOPIC = "none"
 """What stands for a dead letter topic where messages that die are parked: as the macro no_topic has it."""
 EVERYTHING = "everything"
 """The privacy that keeps and shows all, and needs no row."""
-SCOPES = ("record", "topic", "connection")
+CONCERNS = ("record", "topic", "connection")
 LINK_PLACEHOLDERS = (
     *("message_id", "topic", "partition", "offset", "group", "class", "request_id", "process_id", "trace_id"),
     *("time", "time_ms", "from", "from_ms", "to", "to_ms"),

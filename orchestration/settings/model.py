@@ -41,19 +41,21 @@ class Settings(BaseSettings):
     transactions: bool = True
     """Whether the brokers have transactions. Without them an older loop is not fenced in Kafka, only told; see docs/configuration.md."""
     decisions_topic: TopicOrNone = ""
-    """A topic to which each decision is announced, as JSON; see docs/announcements.md. Empty: no announcements."""
+    """A topic to which each decision is written, as JSON; see docs/decision-feed.md. Empty: no decision feed."""
     commands_topic: TopicOrNone = "redrive.commands"
-    """The topic that operators' commands come through; see docs/redrive.md. Empty: none are obeyed. No topic yet: none have come."""
+    """The topic that operators' commands come through; see docs/redrive.md. Empty: none are executed. No topic yet: none have come."""
+    circuit_breakers_topic: TopicOrNone = ""
+    """A topic to which the state of circuit breakers is written, as JSON by their key; see docs/circuit-breakers.md. Empty: none."""
     gates_topic: TopicOrNone = ""
-    """A topic on which it is told which gates are closed, as JSON by scope; see docs/gates.md. Empty: it is not told."""
+    """The same in the form of the version before, where `closed` holds back. It is removed with the next version."""
     protected_topics: Annotated[str, StringConstraints(pattern=r"^ *([A-Za-z0-9._-]{1,249}\*?( +|$))*$")] = "redrive.commands"
     """Topics that no message is sent to, beside this installation's own: another one's. Names, with blanks between; * ends a prefix."""
     create_topics: bool = False
     """Whether the loop makes retry and dead letter topics that are missing, each with as many partitions as the original."""
     create_topics_replication: Annotated[int, Field(ge=-1, le=100)] = -1
     """The replication factor of topics that redrive makes. -1: the brokers' default."""
-    gate_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """How many messages a second an opened gate lets go of those that it held."""
+    circuit_breaker_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """How many messages a second are released of those that a circuit breaker held, after it has closed."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30
     """How long after a group has processed a retry its failure may still be reported; then it counts as recovered."""
     group: Name = "redrive"
@@ -100,7 +102,7 @@ class Settings(BaseSettings):
     @property
     def internal_topics(self) -> tuple[str, ...]:
         """What no message is sent to, beside topics that begin with an underscore: names, of which * may end one for all that begin so."""
-        own = (self.commands_topic, self.decisions_topic, self.gates_topic)
+        own = (self.commands_topic, self.decisions_topic, self.circuit_breakers_topic, self.gates_topic)
         return tuple(dict.fromkeys((*filter(None, own), *self.protected_topics.split())))
 
     def is_internal(self, topic: str) -> bool:

@@ -23,6 +23,9 @@ _PATHS: Final = ("home", "project", "seeds")
 # What the SQL reads beside the settings themselves: left in the environment by dbt_environment.
 _FOR_SQL: Final = {"REDRIVE_INTERNAL_TOPICS"}
 
+# What settings were called before: the former name counts where the present one isn't there. They go with the next version.
+_FORMER_NAMES: Final = {"gate_release_rate": "circuit_breaker_release_rate"}
+
 # The few properties of librdkafka that are not spelled with dots: the environment can't tell them from the rest.
 _WITH_UNDERSCORES: Final = {"log_level"}
 
@@ -44,6 +47,7 @@ class Environment(_Source):
 
     def __call__(self) -> dict[str, Any]:
         found: dict[str, Any] = {table: {} for table in TABLES}
+        former: dict[str, Any] = {}
         dbt_variables = _dbt_variables()
         for variable, value in os.environ.items():
             if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or not value:
@@ -54,9 +58,11 @@ class Environment(_Source):
                 found[field][property_name(rest)] = value
             elif field in self.settings_cls.model_fields and field not in TABLES and name.isupper() and not separator:
                 found[field] = value
+            elif field in _FORMER_NAMES and name.isupper() and not separator:
+                former[_FORMER_NAMES[field]] = value
             elif variable not in dbt_variables and variable not in _FOR_SQL:
                 found[variable] = value
-        return {name: value for name, value in found.items() if value}
+        return {**former, **{name: value for name, value in found.items() if value}}
 
 
 class TomlFile(_Source):
@@ -66,6 +72,8 @@ class TomlFile(_Source):
             if isinstance(content.get(table), dict):
                 # Dotted names without quotes are tables within tables in TOML: read as what was meant.
                 content[table] = dict(flattened(content[table]))
+        for name in _FORMER_NAMES.keys() & content.keys():
+            content.setdefault(_FORMER_NAMES[name], content.pop(name))
         for name in _PATHS:
             if isinstance(content.get(name), str):
                 content[name] = path.absolute().parent / Path(content[name]).expanduser()

@@ -86,7 +86,7 @@ def move_tables(settings: Settings) -> bool:
                     file,
                 )
             return False
-        _refuse_beside_a_loop(settings)
+        refuse_beside_a_loop(settings)
         # views name the catalog that they were made in: a start makes them anew, also if this process ends before it does
         settings.project_digest.unlink(missing_ok=True)
         catalog.execute("begin immediate")
@@ -136,10 +136,11 @@ def _rename(catalog: sqlite3.Connection, name: str) -> None:
         catalog.execute(f"update {table} set catalog_name = ?, {namespace} = {meant} where catalog_name = ?", (name, _BEFORE))
 
 
-def _refuse_beside_a_loop(settings: Settings) -> None:
+def refuse_beside_a_loop(settings: Settings) -> None:
+    """Raises CatalogError while another loop runs with this home: its tables are not changed under it."""
     status = read_status(settings.status_file)
     if status is not None and status.pid != os.getpid() and is_alive(status):
         raise CatalogError(
-            f"a loop of version 0.1.0 is running with its state under {settings.home} (process {status.pid}, last tick at {status.at}), "
-            f"and its tables are to be moved: stop it, and start again. If that process is no loop, remove {settings.status_file}"
+            f"a loop is running with its state under {settings.home} (process {status.pid}, last tick at {status.at}), "
+            f"and its tables are to be changed: stop it, and start again. If that process is no loop, remove {settings.status_file}"
         )

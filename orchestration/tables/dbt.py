@@ -28,7 +28,7 @@ _inject_ctes_into_sql = dbt.compilation.inject_ctes_into_sql
 def injected(sql: str, ctes: Sequence[InjectedCTE]) -> str:
     """The SQL of a model with the ephemeral models that it reads put before it: what dbt's own function gives.
 
-    That one takes the whole SQL of each model apart to find the place, at each run anew: a tenth of a fold.
+    That one takes the whole SQL of each model apart to find the place, at each run anew: a tenth of a decide run.
     """
     beginning = _BEGINNING.match(sql)
     if beginning is None or not ctes:
@@ -53,7 +53,7 @@ def dbt_args(
 ) -> list[str]:
     """The arguments of a dbt command, as data.
 
-    Nothing is cached or written that a later command in this process would not need, so that a fold's time is the fold's. Target and logs
+    Nothing is cached or written that a later command in this process would not need, so that a run costs its own time. Target and logs
     lie in the loop's home, or where `writes_to` says: a `dbt run` in the project beside it has its own.
     """
     place = writes_to or settings.home

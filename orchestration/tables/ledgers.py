@@ -5,7 +5,7 @@ loop's last batch, of which there are none, validated from this loop's last snap
 
 The outcome of an append that failed may be unknown: its commit may still land, seconds later. Its number is used up, and nothing else is
 appended until another append to the same ledger has gone through, after which the late commit is refused as a conflict. Else what landed
-late would have a batch that the fold has passed already, and would never be decided.
+late would have a batch that the decide step has passed already, and would never be decided.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Ledgers:
         row = self._spark.sql(f"select max(generation) as generation from {self.name('ticks')}").collect()[0]
         return int(row["generation"] or 0)
 
-    def has_said_its_end(self, generation: int) -> bool:
+    def has_ended(self, generation: int) -> bool:
         """Whether a loop has written its last row: nothing of it is missing in any ledger then, and nothing follows."""
         found = self._spark.sql(f"select 1 from {self.name('ticks')} where generation = {generation:d} and kind = 'end' limit 1")
         return bool(found.collect())

@@ -24,6 +24,7 @@ from rich.table import Table
 from orchestration.cli.output import as_json, console, one_line
 from orchestration.settings import Settings
 from orchestration.tables.catalog import left_behind, missing_tables
+from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.procedures import Rewrite
 from orchestration.tables.procedures import Table as IcebergTable
 from orchestration.tables.spark import schema as schema_of
@@ -55,7 +56,7 @@ class MaintenanceError(Exception):
 class Settled:
     """What the loop has behind it, by its last row in `ticks`.
 
-    batch: all batches up to it are decided. hour: everything due before it is closed, or waits for a destination that is set aside, as SQL
+    batch: all batches up to it are decided. hour: everything due before it is closed, or waits for a destination that is paused, as SQL
     writes a time; a whole hour, UTC.
     """
 
@@ -148,7 +149,7 @@ def rewrites(settled: Settled | None) -> dict[str, Rewrite]:
     Only batches that are decided: they are not above the last own batch of any loop in charge, where its guard looks. `events` and the
     hours of `publish_results` and `deliveries` once they are complete, so that each payload is rewritten once; `ticks`, which is small,
     whenever there is something. What died lies apart from what is tried again, of which there is far more: whoever looks at dead letters
-    skips the others' groups of rows. Within it, the order is that of folds: so do look-ups by coordinates.
+    skips the others' groups of rows. Within it, the order is that of decide runs: so do look-ups by coordinates.
     """
     if settled is None:
         return {}
@@ -174,6 +175,8 @@ def _must_exist(spark: SparkSession, schema: str, settings: Settings) -> None:
             f"nothing to maintain: {', '.join(missing)} {'does' if len(missing) == 1 else 'do'} not exist in the schema {schema} "
             f"under {settings.home}. `redrive run` makes the tables; --home or REDRIVE_HOME names another state"
         )
+    if objection := unreadable_tables(settings, spark, schema):
+        raise MaintenanceError(objection)
 
 
 def _settled(spark: SparkSession, schema: str) -> Settled | None:
@@ -181,7 +184,7 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
         f"""
         select
             watermark,
-            -- what is open before the floor waits for a destination that is set aside, perhaps for ever: no row of it is changed here
+            -- what is open before the floor waits for a destination that is paused, perhaps for ever: no row of it is changed here
             date_format(date_trunc('hour', floor), 'yyyy-MM-dd HH:mm:ss') as hour
         from {schema}.ticks
         order by batch desc
@@ -202,24 +205,24 @@ def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int 
     past = f"due_at < timestamp '{settled.hour}' and batch <= {settled.batch:d}"
     rows = spark.sql(
         f"""
-        select distinct cause, batch from {schema}.deliveries as deliveries
+        select distinct input_id, batch from {schema}.deliveries as deliveries
         where
             {past} and (coalesce(payload_bytes, 1) > 0 or error_message is not null or matched is not null)
             and exists (
                 select 1 from {schema}.purges as purges
-                where deliveries.message_id = purges.message_id and deliveries.life <= purges.life
+                where deliveries.message_id = purges.message_id and deliveries.life_cycle <= purges.life_cycle
             )
         """
     ).collect()
     if not rows:
         return {}
-    spark.createDataFrame([(row["cause"],) for row in rows], "cause string").createOrReplaceTempView("purged_causes")
+    spark.createDataFrame([(row["input_id"],) for row in rows], "input_id string").createOrReplaceTempView("purged_inputs")
     batches = [row["batch"] for row in rows]
     among = f"batch between {min(batches):d} and {max(batches):d} and"
     holds = " or ".join(f"{column} is not null" for column in _PURGED["events"])
     conditions = {
-        "events": f"{among} concat_ws('/', topic_id, partition, offset, index) in (select cause from purged_causes) and ({holds})",
-        "deliveries": f"{among} {past} and cause in (select cause from purged_causes)",
+        "events": f"{among} concat_ws('/', topic_id, partition, offset, index) in (select input_id from purged_inputs) and ({holds})",
+        "deliveries": f"{among} {past} and input_id in (select input_id from purged_inputs)",
     }
     emptied: dict[str, int | None] = {}
     for table, where in conditions.items():
@@ -228,7 +231,7 @@ def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int 
         if emptied[table] is None:
             emptied = {"deliveries": None, **emptied}
             break
-    spark.catalog.dropTempView("purged_causes")
+    spark.catalog.dropTempView("purged_inputs")
     return emptied
 
 

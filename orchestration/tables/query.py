@@ -40,6 +40,7 @@ class Rows:
 def select(settings: Settings, statement: str, limit: int) -> Rows:
     """Runs one select. Raises QueryError for anything else, and for what Spark refuses."""
     from orchestration.tables.catalog import missing_tables, without_tables
+    from orchestration.tables.migration import unreadable_tables
     from orchestration.tables.spark import session_to_ask
 
     text = statement.strip().rstrip(";")
@@ -50,6 +51,8 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
     spark = session_to_ask(settings)
     if not spark.catalog.tableExists(f"{_schema(settings)}.deliveries"):
         raise QueryError(missing_tables(settings))
+    if objection := unreadable_tables(settings, spark, _schema(settings)):
+        raise QueryError(objection)
     parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
     if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
         raise QueryError("one select, please: this would write")

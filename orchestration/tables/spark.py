@@ -86,7 +86,7 @@ def _start_jvm(settings: Settings, log: IO[bytes]) -> None:
 def session_to_ask(settings: Settings) -> SparkSession:
     """A session beside that of the loop, for what people ask: what there is to be read isn't known beforehand, and may be much.
 
-    With adaptive execution, which a fold is better off without: what turns out to be empty is joined with nothing, what is small isn't
+    With adaptive execution, which the decide step runs better without: what is empty is joined with nothing, what is small isn't
     sorted. Nothing is written to the home, which this user may have no right to.
     """
     return _asking(_session(to_ask(settings), scratch() / "spark.log"))

@@ -1,6 +1,6 @@
 """The events that the loop writes itself, and what they are called.
 
-The fold names each input by its coordinates (topic id, partition, offset, index), so no two events may have the same ones. Each kind of
+The decide step names each input by its coordinates (topic id, partition, offset, index), so no two events may share them. Each kind of
 event has a partition of its own under one topic id, and is numbered by the batch that brings it, and its place there. An event that is
 written in any other way may get the name of another one: then one of the two has no decision of its own.
 """
@@ -21,12 +21,12 @@ Coordinates: TypeAlias = tuple[str, int, int, int]
 """What an event is called: its topic id, partition, offset and index."""
 
 # Not 0: earlier versions wrote both starts and gaps there, and tables have them still.
-_GATES, _COMMANDS, _GAPS, _STARTS = 1, 2, 3, 4
+_BREAKERS, _COMMANDS, _GAPS, _STARTS = 1, 2, 3, 4
 
 
-def gate_order(batch: int, place: int) -> Coordinates:
-    """What a gate asks of a delivery: a release, or a probe."""
-    return (TOPIC_ID, _GATES, batch, place)
+def breaker_order(batch: int, place: int) -> Coordinates:
+    """What a circuit breaker asks of a delivery: a release, or a probe."""
+    return (TOPIC_ID, _BREAKERS, batch, place)
 
 
 def command_order(batch: int, place: int) -> Coordinates:

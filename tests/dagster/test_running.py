@@ -74,7 +74,7 @@ def test_a_tick_takes_in_decides_and_sends(deployment: Deployment) -> None:
 
 def test_a_shift_records_its_ticks(deployment: Deployment) -> None:
     deployment.kafka.fails("dagster.orders", b"k", b"v")
-    # no topic for its dead letter: the destination is set aside, which fails no run
+    # no topic for its dead letter: the destination is paused, which fails no run
     deployment.kafka.topics("nocopy.orders", "nocopy.reports")
     deployment.kafka.fails("nocopy.orders", b"k", b"v", error="KeyError")
     run = deployment.run("shift", {"ops": {"turn": {"config": {"minutes": 0.25}}}})
@@ -85,7 +85,7 @@ def test_a_shift_records_its_ticks(deployment: Deployment) -> None:
     assert len(deployment.materialized(run, "ticks")) in (1, 2)
     said = [entry.user_message for entry in deployment.instance.all_logs(run.run_id) if not entry.is_dagster_event]
     assert any("is in charge" in line for line in said)
-    assert any("nocopy.orders.dlq is set aside" in line for line in said)
+    assert any("nocopy.orders.dlq is paused" in line for line in said)
 
 
 def test_dead_letters_are_redriven_by_hand_in_two_steps(deployment: Deployment) -> None:
@@ -214,7 +214,7 @@ def test_each_check_fails_when_its_promise_is_broken(deployment: Deployment, mon
     assert status is not None
     assert _outcome(deployment, checks.every_source_is_read)[0]
     why = "offsets 3 to 9 of reports/0 can't be read: CRC"
-    said = (Entry("source", "reports", why), Entry("gates", "", "not told"))
+    said = (Entry("source", "reports", why), Entry("circuit_breakers", "", "not told"))
     write_status(deployment.resource.settings.status_file, replace(status, health=said))
     passed, severity, found = _outcome(deployment, checks.every_source_is_read)
     assert (passed, severity, found) == (False, "ERROR", {"unread": 1, "source reports": why})

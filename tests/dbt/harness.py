@@ -1,4 +1,4 @@
-"""A home with real tables, so that tests of the SQL read as prose: report, fold, look at what was decided.
+"""A home with real tables, so that tests of the SQL read as prose: report, decide, look at what was decided.
 
 One Spark session and one dbt serve all tests of a session (they start in 20 s). Tests keep out of each other's way by their topics: each
 has its own, and a clock that only goes forward is shared.
@@ -175,7 +175,7 @@ class Home:
         self.now += timedelta(**time)
 
     def append_reports(self, *reports: Report) -> list[str]:
-        """Takes reports in, in one batch. Returns what each is called as the cause of a decision."""
+        """Takes reports in, in one batch. Returns what each is called as the input of a decision."""
         rows = [
             (
                 *(
@@ -206,7 +206,7 @@ class Home:
         return [f"{row[0]}/0/{row[2]}/0" for row in rows]
 
     def append_results(self, *results: Result) -> list[str]:
-        """Writes down what became of sends, in one batch. Returns what each is called as the cause of a decision."""
+        """Writes down what became of sends, in one batch. Returns what each is called as the input of a decision."""
         rows = [
             (
                 *(result.delivery[name] for name in ("delivery_id", "due_at", "kind", "message_id", "topic")),
@@ -233,8 +233,8 @@ class Home:
         """The last batch that was appended."""
         return self._ledgers.batch
 
-    def fold(self, *, project: Path = PROJECT, upto: int | None = None, **variables: object) -> None:
-        """Decides what is not decided yet, by as many folds as it takes. Raises DbtError. Another project is another version of the rules.
+    def decide(self, *, project: Path = PROJECT, upto: int | None = None, **variables: object) -> None:
+        """Decides what is not decided yet, by as many runs as it takes. Raises DbtError. Another project is another version of the rules.
 
         upto: the last batch that is decided; None: all of them.
         """
@@ -246,7 +246,7 @@ class Home:
                 break
 
     def forget(self, after: int) -> None:
-        """Undoes what was decided about later batches: they can be folded again."""
+        """Undoes what was decided about later batches: they can be decided again."""
         self.spark.sql(f"delete from {self.schema}.deliveries where batch > {after:d}")
 
     def _watermark(self) -> int:
@@ -278,8 +278,8 @@ class Home:
         return collected(self.spark.table(f"{self.schema}.{table}"))
 
     def decisions(self) -> dict[str, Row]:
-        """All decisions by their cause."""
-        return {row["cause"]: row for row in self.read("decisions")}
+        """All decisions by their input_id."""
+        return {row["input_id"]: row for row in self.read("decisions")}
 
     def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str) -> int:
         return self._ledgers.append(ledger, self.spark.createDataFrame(rows, columns), self.now)

@@ -179,7 +179,7 @@ def test_check_warns_of_a_catalog_that_is_called_like_the_schema(home: Home, mon
 
 def test_what_the_page_about_tables_shows_works(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.append_reports(report("read-by-others", error="KeyError"))
-    home.fold()
+    home.decide()
     monkeypatch.setenv("REDRIVE_HOME", str(home.path))
     page = (PROJECT / "docs" / "tables.md").read_text(encoding="utf-8")
     shown = re.findall(r"(?ms)^```python\n(.*?)^```", page)
@@ -264,7 +264,7 @@ def test_a_home_that_can_only_be_read_can_be_asked_and_is_left_as_it_is(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.append_reports(report("asked-only", error="KeyError"))
-    home.fold()
+    home.decide()
     (message,) = (row["message_id"] for row in home.decisions().values() if row["original_topic"] == "asked-only")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     before = _state(home.path)

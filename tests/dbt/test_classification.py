@@ -1,4 +1,4 @@
-"""Classification: which rule decides about an error, as a table of cases through the whole fold, with the project's rules and others."""
+"""Classification: which rule decides about an error, as a table of cases through all models, with the project's rules and others."""
 
 from __future__ import annotations
 
@@ -447,9 +447,9 @@ def _at(reported: Report, place: int) -> Report:
 
 @pytest.fixture(scope="module")
 def decided(home: Home) -> list[Row]:
-    """All cases, in one fold."""
+    """All cases, in one decide run."""
     causes = home.append_reports(*(_at(case.report, place) for place, case in enumerate([*CASES, *KAFKA_CASES])))
-    home.fold()
+    home.decide()
     decisions = home.decisions()
     return [decisions[cause] for cause in causes]
 

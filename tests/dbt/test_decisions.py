@@ -24,17 +24,17 @@ def steps(home: Home) -> str:
 
 
 def _decided(home: Home, steps: str, given: str, columns: list[str]) -> list[dict[str, str | None]]:
-    """The decisions on rows, in the order of their causes; values as text."""
+    """The decisions on rows, in the order of their input_ids; values as text."""
     rows = home.spark.sql(f"with {_GIVEN} as ({jinja2.Template(given).render()}), {steps}")
     return sorted(
         (row.asDict() for row in rows.selectExpr(*(f"cast({column} as string) as {column}" for column in columns)).collect()),
-        key=lambda row: str(row["cause"]),
+        key=lambda row: str(row["input_id"]),
     )
 
 
 def _expected(rows: list[dict[str, Any]]) -> list[dict[str, str | None]]:
     return sorted(
-        ({name: None if value is None else str(value) for name, value in row.items()} for row in rows), key=lambda row: str(row["cause"])
+        ({name: None if value is None else str(value) for name, value in row.items()} for row in rows), key=lambda row: str(row["input_id"])
     )
 
 
@@ -53,9 +53,9 @@ select
     timestamp '2026-03-01 12:00:00' as recorded_at,
     timestamp '2026-03-01 11:59:58' as failed_at,
     'report' as input_kind,
-    cause like 'adopted%' as adopts,
+    input_id like 'adopted%' as adopts,
     'failures' as report_topic,
-    case when cause like 'parked%' then 'none' else concat(original_topic, '.{kind}.dlq') end as dead_letter_topic,
+    case when input_id like 'parked%' then 'none' else concat(original_topic, '.{kind}.dlq') end as dead_letter_topic,
     cast(null as struct<
         delivery_id: string, due_at: timestamp, kind: string, topic: string, headers: array<string>, failed_at: timestamp,
         first_failed_at: timestamp,
@@ -63,13 +63,13 @@ select
         header_profile: string, privacy: string
     >) as answered,
     {%- for column in [
-        'batch', 'source', 'dialect', 'life', 'original_partition', 'original_offset', 'original_timestamp',
+        'batch', 'source', 'dialect', 'life_cycle', 'original_partition', 'original_offset', 'original_timestamp',
         'report_partition', 'report_offset', 'report_index', 'happened_at', 'problems', 'content_hash',
         'message_id', 'error_class', 'error_message', 'rule', 'matched', 'passed_over', 'header_profile', 'privacy'
     ] %}
     null as {{ column }},
     {%- endfor %}
-    'topic' as gate,
+    'topic' as breaker,
     'record' as publish_charge,
     cast(null as string) as order_detail,
     0 as publish_attempt
@@ -95,7 +95,8 @@ from values
     ('parked not yet', 'first', 'retriable', 1, 5, 'orders', 'billing', '{topic}-{group}-retry', 3000, null, 'dead_letter'),
     ('parked never', 'answer', 'retriable', 5, 5, 'orders', 'billing', '{topic}-{group}-retry', 3000, null, 'drop')
     as failures (
-        cause, standing, error_kind, attempt, max_attempts, original_topic, consumer_group, retry_topic, delay_ms, max_elapsed, on_exhausted
+        input_id, standing, error_kind,
+        attempt, max_attempts, original_topic, consumer_group, retry_topic, delay_ms, max_elapsed, on_exhausted
     )
 """
 
@@ -103,7 +104,7 @@ from values
 def test_a_failure_is_retried_until_it_is_dead_and_goes_nowhere_else(home: Home, steps: str) -> None:
     """Fatal at once, retriable until max_attempts. A retry is due after its delay, and never before it was known. What a template needs
     and nobody knows, what no source may see again, and what is no legal name, goes elsewhere or nowhere."""
-    columns = ["cause", "decision", "reason", "kind", "topic", "due_at"]
+    columns = ["input_id", "decision", "reason", "kind", "topic", "due_at"]
     expected = [
         ("retried", "retry", "retriable", "retry", "orders-billing-retry", "2026-03-01 12:00:01"),
         ("known late", "retry", "retriable", "retry", "orders-billing-retry", "2026-03-01 12:00:00"),
@@ -161,12 +162,12 @@ select
         'default' as policy, 'text' as definition, cast(null as bigint) as max_elapsed_ms, 'dead_letter' as on_exhausted,
         cast(null as bigint) as max_attempts
     ) as policy,
-    'topic' as gate,
+    'topic' as breaker,
     'record' as publish_charge,
     array('^fail') as source_topics,
     'hash' as rules_hash,
     {%- for column in [
-        'source', 'dialect', 'life', 'original_partition', 'original_offset', 'original_timestamp',
+        'source', 'dialect', 'life_cycle', 'original_partition', 'original_offset', 'original_timestamp',
         'happened_at', 'problems', 'content_hash', 'error_class',
         'error_message', 'rule', 'matched', 'passed_over', 'header_profile', 'privacy', 'order_detail'
     ] %}
@@ -185,17 +186,17 @@ from values
     ('refused again', 'first', 'report', 'fail', 'c', 1, 2),
     ('first of a message', 'first', 'report', 'orders', 'c', 1, 3),
     ('known', 'first', 'report', 'orders', 'c', 1, 4),
-    ('known, in its next life', 'new_life', 'report', 'orders', 'c', 2, 5),
+    ('known, in its next life cycle', 'new_life_cycle', 'report', 'orders', 'c', 2, 5),
     ('discard', 'answer', 'discard', 'orders', 'd', 1, 1),
     ('after what is only said', 'answer', 'report', 'orders', 'd', 1, 2)
-    as inputs (cause, standing, input_kind, original_topic, message, batch, report_offset)
+    as inputs (input_id, standing, input_kind, original_topic, message, batch, report_offset)
 """
 
 
 def test_the_first_answer_that_anything_comes_of_is_the_successor(home: Home, steps: str) -> None:
     """The report before the failed result, the earlier batch before the later. What is refused takes nobody's turn: neither that of an
     answer nor that of a report of the same failure."""
-    columns = ["cause", "decision", "reason", "attempt", "publish_attempt", "topic", "prior_delivery"]
+    columns = ["input_id", "decision", "reason", "attempt", "publish_attempt", "topic", "prior_delivery"]
     expected = [
         ("first answer", "retry", "retriable", 2, 1, "orders-billing-retry", "a"),
         ("again", "duplicate", "answered_already", None, 0, None, "a"),
@@ -208,7 +209,7 @@ def test_the_first_answer_that_anything_comes_of_is_the_successor(home: Home, st
         ("refused again", "refused", "destination_is_a_source", 2, 1, None, None),
         ("first of a message", "retry", "retriable", 2, 1, "orders-billing-retry", None),
         ("known", "duplicate", "known_already", None, 0, None, None),
-        ("known, in its next life", "duplicate", "known_already", None, 0, None, None),
+        ("known, in its next life cycle", "duplicate", "known_already", None, 0, None, None),
         ("discard", "discarded", "discard", 2, 1, None, "d"),
         ("after what is only said", "retry", "retriable", 2, 1, "orders-billing-retry", "d"),
     ]
@@ -243,12 +244,12 @@ select
         'publish' as policy, 'text' as definition, cast(null as bigint) as max_elapsed_ms, 'dead_letter' as on_exhausted,
         3 as max_attempts
     ) as policy,
-    'partition' as gate,
+    'partition' as breaker,
     'all' as publish_charge,
     array('^fail') as source_topics,
     'hash' as rules_hash,
     {%- for column in [
-        'batch', 'source', 'dialect', 'life', 'original_offset', 'original_timestamp',
+        'batch', 'source', 'dialect', 'life_cycle', 'original_offset', 'original_timestamp',
         'report_partition', 'report_offset', 'report_index', 'happened_at', 'problems', 'content_hash',
         'message_id', 'error_message', 'rule', 'matched', 'passed_over'
     ] %}
@@ -268,7 +269,7 @@ from values
     ('of a dead letter, often', 'failed_send', 'retriable', 'dead_letter', 'old.dlq', 34),
     ('of a dead letter, for ever', 'failed_send', 'retriable', 'dead_letter', 'old.dlq', 1000000),
     ('released', 'release', null, 'retry', 'old-retry', 0)
-    as failures (cause, input_kind, error_kind, kind_before, topic_before, publish_attempt)
+    as failures (input_id, input_kind, error_kind, kind_before, topic_before, publish_attempt)
 """
 
 
@@ -276,9 +277,9 @@ def test_what_becomes_of_a_send_that_failed_and_of_one_that_was_held(home: Home,
     """A retry that Kafka refuses is dead at once; where all failed sends count, one that passes is sent again until they are too many;
     want of room is no reason to die, though they are more than a bound that was lowered. A dead letter that it refuses is succeeded
     by another after a pause, to the same topic, named after the one that failed, and with the reason of death: without end, whatever
-    the attempts. What a gate held goes where it was to go, at once, for the reason it had."""
+    the attempts. What a circuit breaker held goes where it was to go, at once, for the reason it had."""
     columns = [
-        "cause",
+        "input_id",
         "named_after",
         "decision",
         "reason",
@@ -287,7 +288,7 @@ def test_what_becomes_of_a_send_that_failed_and_of_one_that_was_held(home: Home,
         "error_class",
         "error_kind",
         "failed_at",
-        "gate",
+        "breaker_key",
         "publish_charge",
         "header_profile",
         "privacy",

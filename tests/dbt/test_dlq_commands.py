@@ -142,7 +142,15 @@ def test_list_is_a_table_and_says_when_there_is_more_or_nothing(call: Call, dead
 
 def test_show_tells_everything_that_is_known(call: Call, dead: list[Row]) -> None:
     text = call("dlq", "show", dead[0]["message_id"]).stdout
-    for part in ("open, life 1 of 1", "dlq.dlq/0/1", "java.lang.NullPointerException", "boo", '  "order": 17,', "json, 28 bytes", "0x00ff"):
+    for part in (
+        "open, life cycle 1 of 1",
+        "dlq.dlq/0/1",
+        "java.lang.NullPointerException",
+        "boo",
+        '  "order": 17,',
+        "json, 28 bytes",
+        "0x00ff",
+    ):
         assert part in text
     assert "dead_letter (fatal) to dlq.dlq" in text
     hostile = call("dlq", "show", dead[1]["message_id"]).stdout

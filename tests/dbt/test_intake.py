@@ -60,9 +60,9 @@ def test_each_partition_has_the_id_under_which_it_is_read(home: Home) -> None:
 
 def test_what_could_not_be_read_of_a_record_is_a_problem_of_its_report_and_nothing_more(home: Home) -> None:
     odd = report("odd-things").but(detail="timestamp 1700000000000000000")
-    (cause,) = home.append_reports(odd)
-    home.fold()
-    decision = home.decisions()[cause]
+    (input_id,) = home.append_reports(odd)
+    home.decide()
+    decision = home.decisions()[input_id]
     assert (decision["decision"], decision["attempt"], decision["problems"]) == ("retry", 1, ["record"])
 
 

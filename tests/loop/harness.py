@@ -39,7 +39,7 @@ lettersprivate.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,sec
     "dead_letter_topics": """error_class,topic,consumer_group,dead_letter_topic
 letters.PoisonError,^letters,billing,letters.{topic}.bad
 """,
-    "redrive_rules": """error_class,topic,consumer_group,max_lives,delay,why
+    "redrive_rules": """error_class,topic,consumer_group,max_life_cycles,delay,why
 KeyError,"^(triage|dagster)[.]orders$",*,2,1ms,it helped before
 ,*,*,2,365d,whatever it was is gone after a year
 """,

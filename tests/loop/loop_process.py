@@ -1,4 +1,4 @@
-"""A loop in a process of its own, which can be killed: `python -m tests.loop.loop_process '{"settings": {...}, "die": "after the fold"}'`.
+"""A loop in its own process, to be killed: `python -m tests.loop.loop_process '{"settings": {...}, "die": "after the decide step"}'`.
 
 Where it is to die it kills, with SIGKILL, every process that belongs to it: itself, Spark, and, unless they are spared, Spark's
 Python workers.
@@ -36,7 +36,7 @@ from publisher import PublisherSettings, publish
 POINTS = (
     "after intake",
     "after the offsets' commit",
-    "after the fold",
+    "after the decide step",
     "in the middle of sending",
     "before the results' append",
     "before the ticks row",
@@ -86,7 +86,7 @@ def main(argument: str) -> None:
 
     _arrange(told.get("die"), die, settings.home / "unrecorded")
     # how long it waits for a loop that it takes over from
-    orchestration.loop.takeover._LAST_WORDS = told.get("last_words", orchestration.loop.takeover._LAST_WORDS)
+    orchestration.loop.takeover._LAST_ROWS = told.get("last_rows", orchestration.loop.takeover._LAST_ROWS)
     if told.get("wall"):
         _set_wall_clock(told["wall"])
     loop = Loop(settings)
@@ -130,15 +130,15 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                 die()
 
             Intake.commit_offsets = commit_and_die  # type: ignore[method-assign]
-        case "after the fold":
+        case "after the decide step":
             run = Dbt.run
 
-            def fold_and_die(self: Dbt, command: str, **how: Any) -> None:
+            def decide_and_die(self: Dbt, command: str, **how: Any) -> None:
                 run(self, command, **how)
                 if how.get("select") == ["deliveries"]:
                     die()
 
-            Dbt.run = fold_and_die  # type: ignore[method-assign]
+            Dbt.run = decide_and_die  # type: ignore[method-assign]
         case "in the middle of sending":
 
             def send_and_die(

@@ -203,7 +203,7 @@ def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_fl
         select
             (select count(*) from events where kind = 'report') as reports,
             (select count(distinct topic_id, partition, offset) from events where kind = 'report') as distinct_reports,
-            (select count(*) from events) - (select count(*) from decisions where cause not like '%@%') as undecided,
+            (select count(*) from events) - (select count(*) from decisions where input_id not like '%@%') as undecided,
             (select count(*) from messages where state = 'dead') as dead,
             (select count(*) from ready) as waiting,
             (select max(generation) from ticks) as generations
@@ -235,7 +235,7 @@ def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes:
     cases = [
         ("after the orders' append", False),
         # what was issued before is decided
-        ("after the fold", False),
+        ("after the decide step", False),
         ("in the middle of sending", True),
         ("before the results' append", False),
         ("after the orders' append", False),
@@ -289,7 +289,7 @@ def test_taken_over_from_while_it_is_busy_a_loop_sends_nothing_twice(processes: 
         for number in range(1, 4):
             before = len(processes.retries())
             until(lambda before=before: len(processes.retries()) > before + 20, f"loop {number} is busy", 900)  # type: ignore[misc]
-            older, loop = loop, processes.start(last_words=300)
+            older, loop = loop, processes.start(last_rows=300)
             said = processes.ended(older, 400)
             assert older.returncode == 3, said[-3000:]
             assert f"generation {number + 1} has taken over from generation {number}" in said

@@ -42,9 +42,7 @@ GONE = {
 """What a report says of a record of a topic that isn't there."""
 
 
-def test_a_destination_that_is_missing_is_set_aside_and_keeps_nothing_else_waiting(
-    redrive: Redrive, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_destination_that_is_missing_is_paused_and_keeps_nothing_else_waiting(redrive: Redrive, caplog: pytest.LogCaptureFixture) -> None:
     redrive.domain("aside")
     missing = "aside.orders-ghost-retry"
     for number in range(3):
@@ -402,9 +400,9 @@ def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, 
 
     def decided_and_failed(self: Dbt, command: str, **what: Any) -> None:
         run(self, command, **what)
-        if what.get("select") == ["deliveries"] and "fold" not in failed:
-            failed.append("fold")
-            # by the next fold there are other rules: by these, the message would be sent elsewhere
+        if what.get("select") == ["deliveries"] and "decide" not in failed:
+            failed.append("decide")
+            # by the next decide run there are other rules: by these, the message would be sent elsewhere
             routes.write_text(routes.read_text().replace("-retry", "-retry-elsewhere"))
             raise DbtError("503 Service Unavailable")
 
@@ -417,7 +415,7 @@ def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, 
     redrive.retries("halfway", 1)
     redrive.until(lambda: LEDGERS not in redrive.loop.health, "the tables are read and written again")
     routes.write_text(before)
-    assert sorted(failed) == ["fold", "row", "take"]
+    assert sorted(failed) == ["decide", "row", "take"]
     assert set(deliveries(redrive.read("halfway.orders-billing-retry")).values()) == {1}
     assert len(redrive.sql("select 1 from events where topic = 'halfway.reports'")) == 1
     assert [row["topic"] for row in redrive.sql("select topic from deliveries where original_topic = 'halfway.orders'")] == [
@@ -541,7 +539,7 @@ def test_a_partition_that_was_cut_short_is_a_gap_and_what_is_written_there_anew_
     redrive.fails("cut.orders", b"anew-3", b"v")
     decisions = [row for row in redrive.decided("cut", 7) if row["decision"] != "note"]
     assert [row["report_offset"] for row in decisions] == [0, 1, 1, 2, 2, 3]
-    assert len({row["cause"] for row in decisions}) == 6
+    assert len({row["input_id"] for row in decisions}) == 6
     keys = {retry.key for retry in redrive.retries("cut", 6)}
     assert keys == {b"lost-0", b"lost-1", b"lost-2", b"anew-1", b"anew-2", b"anew-3"}
     (gap,) = redrive.sql("select * from gaps where topic = 'cut.reports'")

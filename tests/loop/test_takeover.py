@@ -34,14 +34,14 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
     redrive.fails("takeover.orders", b"first", b"v")
     redrive.retries("takeover", 1)
 
-    # the older one has decided about these, in two folds for its two slots, and has not sent them yet
+    # the older one has decided about these, in two decide runs for its two slots, and has not sent them yet
     for key in (b"second", b"third"):
         redrive.fails("takeover.orders", key, b"v")
         redrive.until(lambda: decided(redrive.loop), "the failure is decided")
     # the newer one has one slot: it fences those that it will not use, too
     older, newer = redrive.loop, Loop(redrive.loop.settings.model_copy(update={"slots": 1}))
     # the older one is as good as frozen: it does not turn while it is taken over from
-    monkeypatch.setattr("orchestration.loop.takeover._LAST_WORDS", 0.5)
+    monkeypatch.setattr("orchestration.loop.takeover._LAST_ROWS", 0.5)
     # and the newer one has not sent anything yet when the older one goes on
     with monkeypatch.context() as patch, caplog.at_level(logging.INFO):
         patch.setattr(newer, "_publish", lambda: None)
@@ -70,7 +70,7 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
 @pytest.mark.timeout(1200)
 def test_a_loop_that_is_taken_over_from_while_it_is_busy_sends_nothing_twice(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     # however slow the machine is
-    monkeypatch.setattr("orchestration.loop.takeover._LAST_WORDS", 300.0)
+    monkeypatch.setattr("orchestration.loop.takeover._LAST_ROWS", 300.0)
     redrive.domain("busy")
     topic = "busy.orders-billing-retry"
     written: list[bytes] = []

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 import pytest
 
-from orchestration.loop.gate import _NO_ANSWER, _REFUSED_ORDER
+from orchestration.loop.circuit_breaker import _NO_ANSWER, _REFUSED_ORDER
 from orchestration.loop.metrics import _NO_FAILURE
 
 PROJECT = Path(__file__).parents[2]

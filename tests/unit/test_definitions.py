@@ -78,7 +78,7 @@ def test_groups_form_no_cycle(loaded: dg.Definitions) -> None:
     for key, name in group.items():
         before[name] |= {group[parent] for parent in graph.get(key).parent_keys} - {name}
     order = topological(before)
-    flow = ["kafka_in", "intake", "fold", "publish", "kafka_out"]
+    flow = ["kafka_in", "intake", "decide", "publish", "kafka_out"]
     assert [name for name in order if name in flow] == flow
 
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.decide import Decide
-from orchestration.loop.gates import Gates
-from orchestration.loop.health import FOLD, LEDGERS, Health
+from orchestration.loop.health import DECIDE, LEDGERS, Health
 from orchestration.loop.recovery import Recovery
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepResult, Tick, reduce
@@ -78,13 +78,13 @@ def test_a_ledger_that_may_still_get_an_append_is_sealed_before_anything_else_is
 
 
 @dataclass
-class Folds:
-    """Tables with two inputs, in batches 4 and 5, of which each fold commits some: up to which batch, and whether it says so."""
+class DecideRuns:
+    """Tables with two inputs, in batches 4 and 5, of which each decide run commits some: up to which batch, and whether it says so."""
 
     commits: list[tuple[int, bool]]
     decided: int = 3
     told: list[tuple[object, object]] = field(default_factory=list)
-    gates: list[tuple[int, int]] = field(default_factory=list)
+    breakers: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self, command: str, *, select: Sequence[str], variables: dict[str, object]) -> None:
         self.told.append((variables["watermark"], variables["upto"]))
@@ -93,14 +93,14 @@ class Folds:
         if not says_so:
             raise DbtError("503 Service Unavailable")
 
-    def close_gates(self, after: int, upto: int, now: datetime, floor: datetime) -> None:
-        self.gates.append((after, upto))
+    def open_breakers(self, after: int, upto: int, now: datetime, floor: datetime) -> None:
+        self.breakers.append((after, upto))
 
 
 class Deciding:
     """The step, over these tables, and what the reducer makes of it."""
 
-    def __init__(self, folds: Folds, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, runs: DecideRuns, monkeypatch: pytest.MonkeyPatch) -> None:
         nothing = cast(Any, None)
 
         def with_undecided(state: LoopState) -> tuple[LoopState, int | None]:
@@ -110,21 +110,21 @@ class Deciding:
             return replace(state, window=window.awaiting(left, NOW)), state.watermark + 1
 
         stored = SimpleNamespace(
-            ledgers=SimpleNamespace(batch=5, superseded_by=lambda: None), last_decided=lambda: folds.decided, with_undecided=with_undecided
+            ledgers=SimpleNamespace(batch=5, superseded_by=lambda: None), last_decided=lambda: runs.decided, with_undecided=with_undecided
         )
-        self.gates = Gates(nothing, "redrive", nothing, nothing, 1)
-        monkeypatch.setattr(self.gates, "decided", folds.close_gates)
-        undecided = Undecided(cast(Any, stored), self.gates)
+        self.breakers = CircuitBreakers(nothing, "redrive", nothing, nothing, 1)
+        monkeypatch.setattr(self.breakers, "decided", runs.open_breakers)
+        undecided = Undecided(cast(Any, stored), self.breakers)
         self.health = Health(lambda: NOW)
         rules = cast(Any, SimpleNamespace(hash=None))
         clock = cast(Any, StoppedClock(NOW))
-        self.step = Decide(cast(Any, folds), undecided, self.gates, rules, self.health, clock, threading.Event())
+        self.step = Decide(cast(Any, runs), undecided, self.breakers, rules, self.health, clock, threading.Event())
         self.recovery = Recovery(undecided, self.health)
         state = state_at(NOW, watermark=3)
         self.state, self.tick = replace(state, window=state.window.awaiting(2, NOW)), Tick()
 
     def decide(self) -> StepResult:
-        result = self.step.fold(self.state, 5)
+        result = self.step.decide_up_to(self.state, 5)
         self.state, self.tick = reduce(self.state, self.tick, result, self.health)
         if result.failure is not None:
             self.state = self.recovery.after(self.state, result.failure)
@@ -132,44 +132,44 @@ class Deciding:
 
 
 @pytest.mark.parametrize(
-    ("commits", "told", "gates", "watermark"),
+    ("commits", "told", "breakers", "watermark"),
     [
         pytest.param([(5, True)], [(3, 5)], [(3, 5)], 5, id="all at once"),
         pytest.param([(4, True), (5, True)], [(3, 5), (4, 5)], [(3, 4), (4, 5)], 5, id="one after the other"),
         pytest.param([(5, False)], [(3, 5)], [(3, 5)], 5, id="committed, and no answer"),
-        pytest.param([(4, False), (5, True)], [(3, 5), (4, 5)], [(3, 4), (4, 5)], 5, id="some of it committed by another fold"),
-        pytest.param([(4, True), (4, False)], [(3, 5), (4, 5)], [(3, 4)], 4, id="the second fold fails"),
+        pytest.param([(4, False), (5, True)], [(3, 5), (4, 5)], [(3, 4), (4, 5)], 5, id="some of it committed by another decide run"),
+        pytest.param([(4, True), (4, False)], [(3, 5), (4, 5)], [(3, 4)], 4, id="the second decide run fails"),
         pytest.param([(3, False)], [(3, 5)], [], 3, id="nothing is committed"),
     ],
 )
-def test_what_is_committed_is_decided_whatever_the_fold_says(
+def test_what_is_committed_is_decided_whatever_the_run_says(
     monkeypatch: pytest.MonkeyPatch,
     commits: list[tuple[int, bool]],
     told: list[tuple[int, int]],
-    gates: list[tuple[int, int]],
+    breakers: list[tuple[int, int]],
     watermark: int,
 ) -> None:
-    folds = Folds(list(commits))
-    deciding = Deciding(folds, monkeypatch)
+    runs = DecideRuns(list(commits))
+    deciding = Deciding(runs, monkeypatch)
     deciding.decide()
-    assert (folds.told, folds.gates, deciding.state.watermark) == (told, gates, watermark)
+    assert (runs.told, runs.breakers, deciding.state.watermark) == (told, breakers, watermark)
     assert deciding.tick.counts["decisions"] == watermark - 3
     assert deciding.state.window.undecided == 5 - watermark
-    assert (FOLD in deciding.health) == (watermark < 5)
+    assert (DECIDE in deciding.health) == (watermark < 5)
 
 
-def test_nothing_is_sent_while_it_is_not_known_what_a_fold_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    folds = Folds([(5, True), (5, False)])
-    deciding = Deciding(folds, monkeypatch)
+def test_nothing_is_sent_while_it_is_not_known_what_a_run_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = DecideRuns([(5, True), (5, False)])
+    deciding = Deciding(runs, monkeypatch)
 
     def unreadable(*told: object) -> None:
         raise RuntimeError("503 Service Unavailable")
 
-    monkeypatch.setattr(deciding.gates, "decided", unreadable)
+    monkeypatch.setattr(deciding.breakers, "decided", unreadable)
     deciding.decide()
     assert not deciding.health.may(LEDGERS)
     assert deciding.state.watermark == 3
-    # the next fold is refused, as the batches are decided; what was decided is seen then
-    monkeypatch.setattr(deciding.gates, "decided", folds.close_gates)
+    # the next decide run is refused, as the batches are decided; what was decided is seen then
+    monkeypatch.setattr(deciding.breakers, "decided", runs.open_breakers)
     deciding.decide()
-    assert (folds.gates, deciding.state.watermark, deciding.state.window.undecided) == ([(3, 5)], 5, 0)
+    assert (runs.breakers, deciding.state.watermark, deciding.state.window.undecided) == ([(3, 5)], 5, 0)

@@ -121,7 +121,7 @@ def test_a_label_is_short_and_holds_nothing_that_breaks_a_line() -> None:
 # ---------- what is counted
 
 
-TURN_WITH_ROWS = Turn(generation=3, watermark=5, batch=7, floor=NOW, low=NOW, undecided=0, events=4, step_ms={"fold": 700})
+TURN_WITH_ROWS = Turn(generation=3, watermark=5, batch=7, floor=NOW, low=NOW, undecided=0, events=4, step_ms={"decide": 700})
 
 
 def test_results_become_counts_and_lateness() -> None:
@@ -142,8 +142,8 @@ def test_results_become_counts_and_lateness() -> None:
     assert samples["redrive_send_lateness_seconds_bucket", frozenset({kind, ("le", "+Inf")})] == 7
     assert samples["redrive_send_lateness_seconds_sum", frozenset({kind})] == 16_001
     assert samples["redrive_publish_failures_total", frozenset({("error", "MSG_SIZE_TOO_LARGE")})] == 3
-    assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "fold"), ("le", "0.5")})] == 0
-    assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "fold"), ("le", "1")})] == 1
+    assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "decide"), ("le", "0.5")})] == 0
+    assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "decide"), ("le", "1")})] == 1
     assert samples["redrive_events_total", frozenset()] == 4
 
 
@@ -178,7 +178,7 @@ def test_only_so_many_rows_are_looked_at_and_the_rest_is_known_by_its_hours() ->
 
     assert reach(hours(), NOW) == (None, 0)
     assert reach(hours(10, 20), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 0)
-    # the hour before the floor is over: what lies there is closed, but for what waits for a destination that was set aside
+    # the hour before the floor is over: what lies there is closed, but for what waits for a destination that was paused
     assert reach(hours(300_000, 20, 30), NOW) == (None, 50)
     assert reach(hours(10, 150_000, 100_000, 7), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 100_007)
 
@@ -204,7 +204,9 @@ def test_a_scrape_is_what_prometheus_reads() -> None:
     metrics = metrics_over(Tables(), metrics_port=port)
     assert metrics.serve("127.0.0.1", port)
     try:
-        metrics.measure(Turn(3, 0, 0, NOW, NOW, 0, lag={"failures": 12}, set_aside={"t": "_TRANSPORT"}, trouble={"fold": "none"}))
+        metrics.measure(
+            Turn(3, 0, 0, NOW, NOW, 0, lag={"failures": 12}, paused_destinations={"t": "_TRANSPORT"}, trouble={"decide": "none"})
+        )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=")
             families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}

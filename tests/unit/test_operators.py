@@ -14,8 +14,8 @@ import pytest
 
 from orchestration.loop.commands import Commands, _Open
 from orchestration.loop.issued import IssuedCommands
-from orchestration.operators.commands import CommandError, Wish, check_wish, parse_assume_after, parse_at, parse_rate
-from orchestration.operators.lists import Listed, destinations, keep, kept
+from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_assume_after, parse_at, parse_rate
+from orchestration.operators.lists import Target, destinations, keep, kept
 from orchestration.operators.sending import records
 from orchestration.rules.seeds import Row, Seeds
 from orchestration.settings import Settings, load_settings
@@ -45,8 +45,8 @@ def seeds() -> Seeds:
     )
 
 
-def _listed(number: int, topic: str = "orders", group: str | None = "billing", kind: str = "fatal") -> Listed:
-    return Listed(f"m/{number}", f"m/{number}#abc", 1_000 + number, topic, group, "KeyError", kind)
+def _listed(number: int, topic: str = "orders", group: str | None = "billing", kind: str = "fatal") -> Target:
+    return Target(f"m/{number}", f"m/{number}#abc", 1_000 + number, topic, group, "KeyError", kind)
 
 
 @pytest.mark.parametrize(("text", "rate"), [("50/s", 50), ("30/m", 0.5), ("1.5/h", 1.5 / 3600)])
@@ -69,22 +69,22 @@ def test_times_have_units_and_zones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "complaint"),
+    ("asked", "complaint"),
     [
-        (Wish("redrive", "  ", "ada"), "--reason must say something"),
-        (Wish("redrive", "why", "ada", to="no topic"), "the name of a topic"),
-        (Wish("redrive", "why", "ada", to="failures"), "read by redrive itself"),
+        (CommandRequest("redrive", "  ", "ada"), "--reason must say something"),
+        (CommandRequest("redrive", "why", "ada", to="no topic"), "the name of a topic"),
+        (CommandRequest("redrive", "why", "ada", to="failures"), "read by redrive itself"),
         *(
-            (Wish("redrive", "why", "ada", to=to), "it is an internal topic")
+            (CommandRequest("redrive", "why", "ada", to=to), "it is an internal topic")
             for to in ("redrive.commands", "_schemas", "told", "b.redrive.x")
         ),
-        (Wish("redrive", "why", "ada", canary=0), "--canary must be 1 or more"),
-        (Wish("pause", "why", "ada", of="'; drop table events"), "is no id of a command"),
+        (CommandRequest("redrive", "why", "ada", canary=0), "--canary must be 1 or more"),
+        (CommandRequest("pause", "why", "ada", of="'; drop table events"), "is no id of a command"),
     ],
 )
-def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, wish: Wish, complaint: str) -> None:
+def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, asked: CommandRequest, complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
-        check_wish(settings, seeds, wish)
+        check_request(settings, seeds, asked)
 
 
 def test_a_redrive_goes_by_the_routes_of_today(settings: Settings, seeds: Seeds) -> None:
@@ -110,7 +110,7 @@ def test_a_redrive_goes_by_the_routes_of_today(settings: Settings, seeds: Seeds)
 
 def test_a_long_list_goes_out_in_parts_that_one_digest_covers() -> None:
     listed = [_listed(number) for number in range(30_000)]
-    *parts, closing = map(json.loads, records(Wish("redrive", "why", "ada", rate=1 / 3600), listed))
+    *parts, closing = map(json.loads, records(CommandRequest("redrive", "why", "ada", rate=1 / 3600), listed))
     assert len(parts) > 1
     assert max(len(json.dumps(part)) for part in parts) < 512 * 1024
     assert [delivery for part in parts for delivery in part["deliveries"]] == [[one.delivery_id, one.due_ms] for one in listed]

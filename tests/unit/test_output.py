@@ -27,7 +27,7 @@ from orchestration.operators.rendering import (
     stats_table,
     waiting_table,
 )
-from orchestration.rules.explain import told
+from orchestration.rules.explain import in_words
 from orchestration.tables.query import Rows, print_rows
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ TEXTS = """message_id state error_class error_message error_pattern error_kind r
     matched note ticket owner runbook logs_url trace_url request_id process_id trace_id omitted payload_type decision delivery_id command
     who why outcome policy policy_text"""
 TIMES = "dead_at last_seen next_due at failed_at due_at first_failed_at original_timestamp purged_at not_before"
-NUMBERS = """open dead died refused attempts max_attempts later_ms last_24_hours this_hour last_7_days usual life lives attempt
+NUMBERS = """open dead died refused attempts max_attempts later_ms last_24_hours this_hour last_7_days usual life_cycle life_cycles attempt
     partition offset
     original_partition original_offset lateness_ms schema_id value_bytes"""
 ROW = {
@@ -113,7 +113,7 @@ def test_the_tables_of_dlq_are_safe(table: object, screen: SafeConsole) -> None:
 def test_what_is_told_of_one_message_is_safe(screen: SafeConsole) -> None:
     histories = [ROW | {"what": "decided", "command": None}, ROW | {"what": "decided"}]
     histories += [ROW | {"what": "sent", "outcome": outcome} for outcome in ("delivered", "unknown", HOSTILE)]
-    for lines in (told(histories), facts(ROW), header_lines([{"key": HOSTILE, "value": HOSTILE.encode()}])):
+    for lines in (in_words(histories), facts(ROW), header_lines([{"key": HOSTILE, "value": HOSTILE.encode()}])):
         for name, text in lines:
             screen.print(name, Text(text))
     for kind in ("json", "text", "bytes"):
@@ -129,15 +129,15 @@ def record(*arguments: object, message: str = "%s", error: bool = False) -> logg
             raise ValueError(HOSTILE)
         except ValueError:
             raised = sys.exc_info()
-    return logging.LogRecord("orchestration.loop.gates", logging.WARNING, "gates.py", 1, message, arguments, raised)
+    return logging.LogRecord("orchestration.loop.circuit_breakers", logging.WARNING, "circuit_breakers.py", 1, message, arguments, raised)
 
 
 def test_a_record_of_the_log_is_one_line() -> None:
-    line = LogLines().format(record("orders", HOSTILE, message="gate %s is closed: %s"))
+    line = LogLines().format(record("orders", HOSTILE, message="circuit breaker %s is open: %s"))
     assert is_safe(line)
     assert "\n" not in line
     assert len(line) < 5_000
-    assert re.match(r"\S+Z WARNING gate orders is closed: �\[2J", line)
+    assert re.match(r"\S+Z WARNING circuit breaker orders is open: �\[2J", line)
 
 
 def test_a_traceback_forges_no_record() -> None:

@@ -79,7 +79,7 @@ CASES = [
         [(A, 999, "retriable")],
     ),
     Case(
-        "a topic without a leader is set aside",
+        "a topic without a leader is paused",
         lambda cluster: cluster.break_topic(A, 5),
         None,
         "delivered",
@@ -218,7 +218,7 @@ def test_an_unknown_outcome_says_when_it_may_be_sent_again(mock_cluster: MockClu
     assert (row["sent_at"], row["not_before"]) == (NOW, NOW + timedelta(seconds=4))
 
 
-def test_a_missing_topic_is_set_aside_at_once_and_not_created(mock_cluster: MockCluster) -> None:
+def test_a_missing_topic_is_paused_at_once_and_not_created(mock_cluster: MockCluster) -> None:
     mock_cluster.create(B)
     began = time.monotonic()
 

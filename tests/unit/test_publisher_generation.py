@@ -20,7 +20,7 @@ from publisher import (
     take_charge,
 )
 from publisher.contract import SUPERSEDED_CODE, superseded_message
-from publisher.errors import ErrorKind, Scope, Trouble
+from publisher.errors import Concerns, ErrorKind, Trouble
 from publisher.generation import mark
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 from tests.unit.publisher_kit.rows import outcomes, ready, send, settings_for, stops
@@ -234,7 +234,7 @@ def test_the_mark_looks_like_no_consumer_that_is_late() -> None:
 
 
 def test_a_takeover_travels_pickled() -> None:
-    trouble = Trouble(ErrorKind(SUPERSEDED_CODE, "SUPERSEDED", "fenced", Scope.CONNECTION), superseded_message(7, 8))
+    trouble = Trouble(ErrorKind(SUPERSEDED_CODE, "SUPERSEDED", "fenced", Concerns.CONNECTION), superseded_message(7, 8))
 
     error = pickle.loads(pickle.dumps(SupersededError(trouble, 8)))
 

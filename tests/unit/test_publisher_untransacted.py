@@ -69,7 +69,7 @@ CASES = [
         code=999,
     ),
     Case(
-        "a topic without a leader is set aside",
+        "a topic without a leader is paused",
         lambda cluster: cluster.break_topic(A, 5),
         None,
         [(A, 5, "retriable")],

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from orchestration.rules.routing import topic_matches
-from orchestration.rules.seed_columns import DEFAULTS
+from orchestration.rules.seed_columns import DEFAULTS, FORMER_NAMES
 from orchestration.rules.seeds import SeedError, read_seeds
 from orchestration.rules.vocabulary import LINK_PLACEHOLDERS
 
@@ -104,7 +104,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
             "dead_letter_topic is 'redrive.failures': that is read by",
         ),
         ("redrive_rules", "X Y,*,*,2,1h,why", "error_class is 'X Y': must be a class's name"),
-        ("redrive_rules", "X,*,*,1,1h,why", "max_lives is '1': must be a whole number from 2 to 1000"),
+        ("redrive_rules", "X,*,*,1,1h,why", "max_life_cycles is '1': must be a whole number from 2 to 1000"),
         ("redrive_rules", "X,*,*,2,soon,why", "delay is 'soon': must be a duration, up to 365 days: 90s, 5m"),
         ("redrive_rules", "X,*,*,2,366d,why", "delay is '366d': must be a duration"),
         ("redrive_rules", "X,*,*,2,1h,", "why is '': must not be empty"),
@@ -112,7 +112,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("privacy", "p,keep,keep,forget,", "payload is 'forget': must be one of keep, hide, drop"),
         ("privacy", "p,keep,keep,keep,cookie ^x(", "headers is 'cookie ^x(': is no regular expression"),
         ("publish_error_kinds", "77777,X,fatal,record,,", "code is '77777'"),
-        ("publish_error_kinds", "9999,X,fatal,message,,", "scope is 'message': must be one of record, topic, connection"),
+        ("publish_error_kinds", "9999,X,fatal,message,,", "concerns is 'message': must be one of record, topic, connection"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(seeds: Path, seed: str, row: str, told: str) -> None:
@@ -211,15 +211,23 @@ def test_a_column_that_the_file_lacks_has_its_default(seeds: Path) -> None:
     assert [source["adopt"] for source in read_seeds(seeds).rows["sources"]] == [""]
     path = seeds / "routes.csv"
     lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([f"{lines[0]},gate", f"{lines[1]},partition", f"{lines[2]},"]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([f"{lines[0]},circuit_breaker_per", f"{lines[1]},partition", f"{lines[2]},"]) + "\n", encoding="utf-8")
     routes = read_seeds(seeds).rows["routes"]
-    assert [(route["gate"], route["publish_charge"]) for route in routes] == [("partition", "record"), ("topic", "record")]
+    assert [(route["circuit_breaker_per"], route["publish_charge"]) for route in routes] == [("partition", "record"), ("topic", "record")]
 
 
 def test_dbt_has_the_same_defaults_as_the_files() -> None:
     described = yaml.safe_load((PROJECT_SEEDS.parents[1] / "models" / "_seeds.yml").read_text(encoding="utf-8"))["seeds"]
-    defaults = {seed["name"]: seed["config"]["meta"]["defaults"] for seed in described if "meta" in seed["config"]}
-    assert defaults == DEFAULTS
+    meta = {seed["name"]: seed["config"]["meta"] for seed in described if "meta" in seed["config"]}
+    assert {name: one["defaults"] for name, one in meta.items() if "defaults" in one} == DEFAULTS
+    assert {name: one["formerly"] for name, one in meta.items() if "formerly" in one} == FORMER_NAMES
+
+
+def test_a_column_may_have_its_former_name_for_one_version(seeds: Path) -> None:
+    path = seeds / "routes.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([f"{lines[0]},gate", *(f"{line},partition" for line in lines[1:])]) + "\n", encoding="utf-8")
+    assert {route["circuit_breaker_per"] for route in read_seeds(seeds).rows["routes"]} == {"partition"}
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestration.loop.circuit_breaker import CircuitBreaker, Probe
 from orchestration.loop.consumer_progress import Awaited, Place
-from orchestration.loop.gate import Gate, Probe
-from orchestration.loop.health import FOLD, KAFKA, Health, Reason
+from orchestration.loop.health import DECIDE, KAFKA, Health, Reason
 from orchestration.loop.issued import IssuedCommands
 from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.state import LoopState
@@ -30,13 +30,13 @@ reasons = st.one_of(names, st.just("no answer (_TRANSPORT)"), st.just("no broker
 places = st.builds(Place, names, names, st.integers(0, 1000))
 paused = st.builds(PausedDestination, reasons, moments, st.integers(1, 60_000).map(lambda ms: timedelta(milliseconds=ms)), floor=moments)
 probes = st.builds(Probe, names, moments, moments, st.none() | names, names, st.integers(0, 1000), numbers)
-gates = st.builds(
-    Gate,
-    closed_at=moments,
+breakers = st.builds(
+    CircuitBreaker,
+    opened_at=moments,
     error_class=st.none() | names,
     next_probe=moments,
     floor=moments,
-    opened_at=st.none() | moments,
+    closed_at=st.none() | moments,
     probes=st.integers(0, 1000),
     probe=st.none() | probes,
 )
@@ -57,9 +57,9 @@ states = st.builds(
     slots=st.integers(1, 100),
     offsets=st.builds(SourceOffsets, st.dictionaries(partitions, numbers, max_size=4), st.frozensets(names, max_size=3)),
     commands=st.builds(IssuedCommands, numbers, st.dictionaries(names, numbers, max_size=3)),
-    announced=st.none() | numbers,
+    feed_batch=st.none() | numbers,
     awaited_batch=numbers,
-    gates=st.dictionaries(names, gates, max_size=3),
+    breakers=st.dictionaries(names, breakers, max_size=3),
     settled=st.dictionaries(places, numbers, max_size=3),
     awaited=st.lists(st.builds(Awaited, places, numbers, numbers), max_size=3).map(tuple),
     counts=counts,
@@ -84,17 +84,21 @@ def test_a_row_of_the_version_before_is_read() -> None:
         "tick": 7, "kind": "tick", "generation": 3, "instance": "default", "watermark": 41, "floor": NOW, "loop_time": NOW,
         "positions": {"AAAAAAAAAAAAAAAAAAAAAA/0": 12, "name:old~9/3": 4, "source:a/b": 1, "source:reports": 1, "announced": 40,
                       "awaited": 39, "commands": 30, "command:0b9c": 5},
-        "set_aside": {"gone": {"until": NOW, "pause_ms": 4000, "floor": NOW, "why": "there is no such topic (UNKNOWN_TOPIC_OR_PART)"}},
-        "gates": None, "settled": None, "slots": 2, "counts": None, "step_ms": None,
+        "paused_destinations": {
+            "gone": {"until": NOW, "pause_ms": 4000, "floor": NOW, "why": "there is no such topic (UNKNOWN_TOPIC_OR_PART)"}
+        },
+        "circuit_breakers": None, "settled": None, "slots": 2, "counts": None, "step_ms": None,
         "awaited": [{"consumer_group": "billing", "topic": "retries", "partition": 0, "sent": 10, "settled": 4}],
     }  # fmt: skip
     state = LoopState.from_row(row)
     assert state.offsets == SourceOffsets({"AAAAAAAAAAAAAAAAAAAAAA/0": 12, "name:old~9/3": 4}, frozenset({"a/b", "reports"}))
-    assert (state.announced, state.awaited_batch, state.commands) == (40, 39, IssuedCommands(30, {"0b9c": 5}))
+    assert (state.feed_batch, state.awaited_batch, state.commands) == (40, 39, IssuedCommands(30, {"0b9c": 5}))
     assert state.awaited == (Awaited(Place("billing", "retries", 0), 10, 4),)
     one = state.window.paused["gone"]
     assert (one.pause, one.reason.error) == (timedelta(seconds=4), "UNKNOWN_TOPIC_OR_PART")
-    assert state.as_row()["positions"] == row["positions"]
+    positions = row["positions"]
+    positions["decision_feed"] = positions.pop("announced")
+    assert state.as_row()["positions"] == positions
 
 
 def test_the_reducer_adds_what_steps_did_and_says_what_went_wrong() -> None:
@@ -107,13 +111,13 @@ def test_the_reducer_adds_what_steps_did_and_says_what_went_wrong() -> None:
         report.step_ms["intake"] = number * 10
         report.change(watermark=number)
         report.recovered(KAFKA)
-        report.failed(FOLD, Reason("no space left on device"))
+        report.failed(DECIDE, Reason("no space left on device"))
         report.rest = number == 2
         report.unread = frozenset({"orders"}) if number == 2 else None
         state, tick = reduce(state, tick, report.result(), health)
     assert (state.watermark, state.counts, state.step_ms) == (3, {"events": 5}, {"intake": 50})
     assert (dict(tick.counts), tick.rest, tick.unread, tick.did_something) == ({"events": 5}, True, frozenset({"orders"}), True)
-    assert list(health) == [FOLD]
+    assert list(health) == [DECIDE]
 
 
 def test_a_tick_begins_with_nothing_done() -> None:

@@ -18,12 +18,12 @@ from orchestration.loop.takeover import TakeOver
 from orchestration.settings import load_settings
 from orchestration.tables.ledgers import AppendError
 from publisher import SupersededError
-from publisher.errors import ErrorKind, Scope, Trouble
+from publisher.errors import Concerns, ErrorKind, Trouble
 from tests.unit.loop_kit.steps import state_at
 
 
 def superseded(by: int) -> SupersededError:
-    return SupersededError(Trouble(ErrorKind(-1, "SUPERSEDED", "fenced", Scope.CONNECTION), "a newer one"), by)
+    return SupersededError(Trouble(ErrorKind(-1, "SUPERSEDED", "fenced", Concerns.CONNECTION), "a newer one"), by)
 
 
 class Ledgers:
@@ -36,7 +36,7 @@ class Ledgers:
         self.newest = 4
         self.generation = 0
 
-    def has_said_its_end(self, generation: int) -> bool:
+    def has_ended(self, generation: int) -> bool:
         assert generation == self.newest
         if self._looks is None:
             return False
@@ -100,7 +100,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
             charge.in_charge = True
 
         monkeypatch.setattr(charge, "fence", fence)
-        monkeypatch.setattr(takeover, "_LAST_WORDS", 0.5)
+        monkeypatch.setattr(takeover, "_LAST_ROWS", 0.5)
         monkeypatch.setattr(takeover, "_LAST_WORDS_GLANCE", 0.01)
         TakeOver(read, charge, cast(Any, Presence(ended)), loop.stopping).run()
         return done, charge, loop
@@ -135,7 +135,7 @@ def test_kafka_is_taken_before_the_tables_and_who_lives_is_heard_out(
 ) -> None:
     with caplog.at_level(logging.INFO):
         found, charge, _ = take_over(**before)
-        charge.say()
+        charge.log_state()
     assert found == done
     assert ("does not say that it has ended" in caplog.text) == waits
     assert charge.in_charge == ("kafka" not in before)

@@ -65,7 +65,7 @@ def test_the_floor_stays_where_something_was_left_out(
     assert report.state.window.floor == floor
 
 
-def test_what_was_left_out_of_a_destination_that_was_set_aside_is_looked_for_again(step: Publish, publisher: Publisher) -> None:
+def test_what_was_left_out_of_a_destination_that_was_paused_is_looked_for_again(step: Publish, publisher: Publisher) -> None:
     earlier = FLOOR - timedelta(minutes=3)
     report = decided_upto_7({TOPIC: PausedDestination(Reason("gone"), NOW, floor=earlier)})
     await_decision(report, 1)

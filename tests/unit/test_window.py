@@ -128,18 +128,18 @@ def test_paused_destinations_are_tried_together(until: dict[str, float], tried: 
 
 
 @pytest.mark.parametrize(
-    ("before", "gates", "next_due"),
+    ("before", "breakers", "next_due"),
     [
         (window(), None, 50),
         (window(), 20, 20),
         (window(unknown=(-5, 30)), 40, 30),
         (window(paused={"a": -300}), None, 0),
     ],
-    ids=["what is due next", "a gate", "a send of unknown outcome", "a paused destination"],
+    ids=["what is due next", "a circuit breaker", "a send of unknown outcome", "a paused destination"],
 )
-def test_the_next_look_is_no_later_than_the_first_thing_to_try(before: SendWindow, gates: float | None, next_due: float) -> None:
+def test_the_next_look_is_no_later_than_the_first_thing_to_try(before: SendWindow, breakers: float | None, next_due: float) -> None:
     due = replace(before, next_due=at(50))
-    assert due.next_look(None if gates is None else at(gates)).next_due == at(next_due)
+    assert due.next_look(None if breakers is None else at(breakers)).next_due == at(next_due)
     assert due.look_now().next_look(NOW).next_due is None, "at once"
 
 

@@ -18,7 +18,7 @@ delivered as (
         due_at,
         batch
     from {{ ref('publish_results') }}
-    where outcome = 'delivered' and {{ coordinates_in_bounds('topic', 'partition', 'offset', fold_bounds().named) }}
+    where outcome = 'delivered' and {{ coordinates_in_bounds('topic', 'partition', 'offset', lookup_bounds().named) }}
 
 ),
 
@@ -51,7 +51,7 @@ pointers as (
             inputs.named_topic = delivered.topic
             and inputs.named_partition = delivered.partition
             and inputs.named_offset = delivered.offset
-            -- what became known later counts for nothing, whichever batches are folded together
+            -- what became known later counts for nothing, whichever batches are decided together
             and inputs.batch > delivered.batch
 
 ),
@@ -97,7 +97,7 @@ ranked as (
     select
         *,
         row_number() over (
-            partition by cause
+            partition by input_id
             order by case when answered is null then 1 else 0 end asc, pointer.preference asc, delivered_batch desc
         ) as choice
     from verified

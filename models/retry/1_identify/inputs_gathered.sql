@@ -1,17 +1,17 @@
--- inputs_gathered: everything that this fold has to decide about, in one shape: reports, failed sends, and what is only noted.
+-- inputs_gathered: everything that this run has to decide about, in one shape: reports, failed sends, and what is only noted.
 with
 
 reports as (
 
     select * from {{ ref('stg_reports') }}
-    where {{ in_this_fold('batch') }}
+    where {{ in_this_run('batch') }}
 
 ),
 
 failed_sends as (
 
     select * from {{ ref('stg_failed_sends') }}
-    where {{ in_this_fold('batch') }}
+    where {{ in_this_run('batch') }}
 
 ),
 
@@ -19,7 +19,7 @@ gathered as (
 
     select
         ---------- which
-        cause,
+        input_id,
         batch,
         recorded_at,
         input_kind,
@@ -65,7 +65,7 @@ gathered as (
 
     select
         ---------- which
-        cause,
+        input_id,
         batch,
         recorded_at,
         input_kind,

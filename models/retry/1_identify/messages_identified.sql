@@ -23,7 +23,7 @@ named as (
             when inputs.content_hash = coalesce(
                 known.content_hash,
                 first_value(inputs.content_hash) over (
-                    partition by coalesce(inputs.plain_id, inputs.cause)
+                    partition by coalesce(inputs.plain_id, inputs.input_id)
                     order by inputs.batch, inputs.report_topic, inputs.report_partition, inputs.report_offset
                 )
             ) then inputs.plain_id
@@ -47,11 +47,11 @@ compared as (
 
 related as (
 
-    -- news about a dead or dropped message begins another life; about one that was sent again, it answers that, whatever the consumer dropped
+    -- news about a dead or dropped message begins another life cycle; about one that was sent again, it answers that, whatever the consumer dropped
     select
         * except (known, is_news, standing, answered),
-        coalesce(known.life, 0) as known_life,
-        known is null or (is_news and coalesce(known.last_delivery.kind = 'dead_letter', true)) as begins_a_life,
+        coalesce(known.life_cycle, 0) as known_life_cycle,
+        known is null or (is_news and coalesce(known.last_delivery.kind = 'dead_letter', true)) as begins_a_life_cycle,
         case when is_news and known.last_delivery.kind <> 'dead_letter' then 'answer' else standing end as standing,
         case when is_news and known.last_delivery.kind <> 'dead_letter' then known.last_delivery else answered end as answered
     from compared
@@ -60,7 +60,7 @@ related as (
 
 select
     ---------- which
-    cause,
+    input_id,
     batch,
     recorded_at,
     input_kind,
@@ -75,22 +75,22 @@ select
 
     ---------- what it is
     case
-        when standing = 'first' and not begins_a_life then 'known_already'
-        when standing = 'first' and known_life > 0 then 'new_life'
+        when standing = 'first' and not begins_a_life_cycle then 'known_already'
+        when standing = 'first' and known_life_cycle > 0 then 'new_life_cycle'
         else standing
     end as standing,
     case
         when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.message_id
         when standing = 'first' then first_id
-        when standing in ('noted', 'no_such_delivery') then concat('loop:', cause)
+        when standing in ('noted', 'no_such_delivery') then concat('loop:', input_id)
         else {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
     end as message_id,
     case
-        when standing = 'answer' and input_kind = 'redrive' then answered.life + 1
-        when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.life
-        when begins_a_life then known_life + 1
-        else known_life
-    end as life,
+        when standing = 'answer' and input_kind = 'redrive' then answered.life_cycle + 1
+        when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.life_cycle
+        when begins_a_life_cycle then known_life_cycle + 1
+        else known_life_cycle
+    end as life_cycle,
     answered,
 
     ---------- where the message came from

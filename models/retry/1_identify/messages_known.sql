@@ -1,5 +1,5 @@
--- messages_known: what is already on record about the original coordinates that this fold's inputs name. Grain: one row per coordinates and group.
-{%- set in_bounds = coordinates_in_bounds('original_topic', 'original_partition', 'original_offset', fold_bounds().origin) %}
+-- messages_known: what is already on record about the original coordinates that this run's inputs name. Grain: one row per coordinates and group.
+{%- set in_bounds = coordinates_in_bounds('original_topic', 'original_partition', 'original_offset', lookup_bounds().origin) %}
 
 with
 
@@ -10,7 +10,7 @@ inputs as (
         origin_partition,
         origin_offset
     from {{ ref('stg_reports') }}
-    where {{ in_this_fold('batch') }}
+    where {{ in_this_run('batch') }}
 
 ),
 
@@ -46,13 +46,13 @@ last_deliveries as (
         message_id,
         any_value({{ message_id('consumer_group', 'original_topic', 'original_partition', 'original_offset') }}) as plain_id,
         any_value(content_hash) as content_hash,
-        max(life) as life,
+        max(life_cycle) as life_cycle,
         max(happened_at) as last_happened_at,
-        max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, cause)) as last_delivery,
+        max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, input_id)) as last_delivery,
         -- what was dropped, cancelled, adopted or parked has nothing to wait for
         max_by(
             case when decision in {{ decisions_where(succeeds='yes', sends='') }} then batch end,
-            struct(batch, due_at, cause)
+            struct(batch, due_at, input_id)
         ) as dropped_batch
     from deliveries
     group by message_id
@@ -65,7 +65,7 @@ closed as (
         last_deliveries.message_id,
         any_value(last_deliveries.plain_id) as plain_id,
         any_value(last_deliveries.content_hash) as content_hash,
-        any_value(last_deliveries.life) as life,
+        any_value(last_deliveries.life_cycle) as life_cycle,
         any_value(last_deliveries.last_happened_at) as last_happened_at,
         any_value(last_deliveries.last_delivery) as last_delivery,
         any_value(last_deliveries.dropped_batch) as dropped_batch,
@@ -88,7 +88,7 @@ known as (
         map_from_entries(collect_list(struct(
             message_id,
             struct(
-                life,
+                life_cycle,
                 -- a failure that happened before this is one that we have been told about
                 greatest(last_happened_at, last_delivery.due_at) as quiet_until,
                 coalesce(closed_batch, dropped_batch) as closed_batch,

@@ -30,14 +30,14 @@ placed as (
             when inputs.input_kind = 'report' and inputs.is_about_a_dead_letter then 'answers_a_dead_letter'
             when inputs.asks_about_a_dead_letter and not inputs.is_about_a_dead_letter then 'wrong_kind_of_delivery'
             when inputs.asks_about_what_waits and (inputs.is_about_a_dead_letter or inputs.is_about_a_refusal) then 'wrong_kind_of_delivery'
-            -- what was refused is decided anew: its report is told again, as long as it is there
+            -- what was refused is decided anew: its report is read once more, as long as it is there
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
                 then 'wrong_kind_of_delivery'
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal then 'payload_was_dropped'
             when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
             when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
             when inputs.answered is not null then 'answer'
-            -- our own result always has its delivery; the check at the end stops the fold if it hadn't
+            -- our own result always has its delivery; the check at the end stops the decide step if it hadn't
             when inputs.input_kind = 'failed_send' then 'lost'
             when inputs.asks_about_a_dead_letter or inputs.asks_about_what_waits then 'no_such_delivery'
             when inputs.speaks_for is null then 'unknown_source'

@@ -1,5 +1,5 @@
 -- rules_found: which routes and error rules may concern each failure. Failures that are alike in scope and classes are looked at once.
--- They are those of this fold, or of the view that the var `judge` names, where somebody only wants to know what the rules say.
+-- They are those of this run, or of the view that the var `judge` names, where somebody only wants to know what the rules say.
 {%- set messages_identified = ref('messages_identified') %}
 
 with

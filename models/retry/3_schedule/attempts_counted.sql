@@ -1,7 +1,7 @@
 -- attempts_counted: how many failures each message has now. What answers a delivery that has its successor charges nothing. Among the inputs of
--- this fold the successor is found once it is known what is decided about each: in turns_taken.
+-- this run the successor is found once it is known what is decided about each: in turns_taken.
 {%- set before_this %}
-    partition by standing, coalesce(answered.delivery_id, cause), answered.due_at
+    partition by standing, coalesce(answered.delivery_id, input_id), answered.due_at
     order by batch, report_topic, report_partition, report_offset, report_index
     rows between unbounded preceding and 1 preceding
 {%- endset %}
@@ -21,8 +21,8 @@ answered_before as (
         prior_due,
         max(decision in {{ decisions_where(succeeds='yes') }}) as is_answered,
         max(decision = 'purged') as is_purged,
-        -- in the order of their inputs, as below: of several in one batch the last part of the cause is the number
-        max_by(decision, struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(cause, '/', -1) as int), cause))
+        -- in the order of their inputs, as below: of several in one batch the last part of the input_id is the number
+        max_by(decision, struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(input_id, '/', -1) as int), input_id))
             filter (where decision not in ('noted', 'purged')) = 'discarded' as is_discarded
     from {{ wheel() }} as deliveries
     where (decision in {{ decisions_where(succeeds='yes') }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}
@@ -38,10 +38,10 @@ ordered as (
         coalesce(answered_before.is_purged, false) as was_purged,
         coalesce(answered_before.is_discarded, false) as was_discarded,
         row_number() over (
-            -- what is only said about a dead letter takes nobody's turn
+            -- notes and purges are no successors of a dead letter
             partition by
                 inputs.standing, inputs.input_kind in {{ order_kinds('annotate') }},
-                coalesce(inputs.answered.delivery_id, inputs.cause), inputs.answered.due_at
+                coalesce(inputs.answered.delivery_id, inputs.input_id), inputs.answered.due_at
             order by
                 inputs.batch,
                 case when inputs.input_kind = 'report' then 0 else 1 end,
@@ -57,7 +57,7 @@ ordered as (
 
 worded as (
 
-    -- what operators have said about a dead letter by then: in this fold, or before it
+    -- which annotations of a dead letter there are by then: in this run, or before it
     select
         *,
         coalesce(
@@ -105,7 +105,7 @@ select
         -- a redrive begins anew
         when standing = 'answer' and input_kind = 'redrive' then 0
         when standing = 'answer' and input_kind <> 'report' then answered.attempt
-        when standing in ('answer', 'first', 'new_life', 'orphan', 'unreadable')
+        when standing in ('answer', 'first', 'new_life_cycle', 'orphan', 'unreadable')
             then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
     end as attempt,
     case

@@ -23,7 +23,7 @@ select
     route.header_profile,
     route.privacy,
     route.publish_charge,
-    route.gate,
+    route.circuit_breaker_per,
     -- not `least`, which looks past a null: no bound is no bound
     cast(case when route.processing.max_attempts > 2147483647 then 2147483647 else route.processing.max_attempts end as int) as max_attempts,
     -- a failed send is the publisher's trouble and waits by the route's policy for that

@@ -21,15 +21,15 @@ allowed as (
 
 select
     ---------- which
-    cause,
+    input_id,
     -- a delivery is named after what caused it; what answers a failed send, after the delivery that failed
-    case when is_failed_send then answered.delivery_id else cause end as named_after,
+    case when is_failed_send then answered.delivery_id else input_id end as named_after,
     batch,
     recorded_at,
     source,
     dialect,
     message_id,
-    life,
+    life_cycle,
     attempt,
     publish_attempt,
     max_attempts,
@@ -53,7 +53,7 @@ select
         when is_dead_letter_again then recorded_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0)
         else recorded_at
     end as due_at,
-    case when is_another_try then {{ gate_scope('gate', 'consumer_group', 'original_topic', 'original_partition') }} end as gate,
+    case when is_another_try then {{ breaker_key('circuit_breaker_per', 'consumer_group', 'original_topic', 'original_partition') }} end as breaker_key,
     case when is_another_try then publish_charge end as publish_charge,
     case when is_dead_letter_again or (is_another_try and decision = 'retry') then delay_ms end as delay_ms,
 

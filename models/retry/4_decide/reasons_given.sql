@@ -22,7 +22,7 @@ timed as (
         greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at) as retry_at,
         case
             when input_kind = 'report' then coalesce(answered.first_failed_at, failed_at)
-            -- nothing has failed yet in this life
+            -- nothing has failed yet in this life cycle
             when input_kind <> 'redrive' then answered.first_failed_at
         end as first_failed_at
     from failures
@@ -36,9 +36,9 @@ reasoned as (
         case
             when standing = 'noted' then input_kind
             -- it is dead already, and lies where it was read: wherever it came from
-            when adopts and standing in ('first', 'new_life', 'answer', 'orphan', 'unreadable') then 'adopted'
+            when adopts and standing in ('first', 'new_life_cycle', 'answer', 'orphan', 'unreadable') then 'adopted'
             -- it begins no message and answers nothing that is open: the standing says why
-            when standing not in ('first', 'new_life', 'answer') then standing
+            when standing not in ('first', 'new_life_cycle', 'answer') then standing
             when is_failed_send and answered.kind = 'dead_letter' then 'dead_letter_failed'
             when is_order then input_kind
             when is_failed_send and error_kind in ('fatal', 'poison') then 'send_failed'

@@ -13,9 +13,9 @@ claimed as (
     select
         *,
         case
-            -- what is only said about a dead letter takes nobody's turn
+            -- notes and purges are no successors of a dead letter
             when standing = 'answer' and input_kind not in {{ order_kinds('annotate') }} then struct(answered.delivery_id as name, answered.due_at as due_at)
-            when standing in ('first', 'new_life') then struct(message_id as name, cast(null as timestamp) as due_at)
+            when standing in ('first', 'new_life_cycle') then struct(message_id as name, cast(null as timestamp) as due_at)
         end as claim,
         objection is null and decision in {{ decisions_where(succeeds='yes') }} as succeeds
     from decided
@@ -28,7 +28,7 @@ ordered as (
         * except (claim, succeeds),
         claim is not null and coalesce(
             max(succeeds) over (
-                partition by coalesce(claim.name, cause), claim.due_at
+                partition by coalesce(claim.name, input_id), claim.due_at
                 order by
                     batch,
                     case when input_kind = 'report' then 0 else 1 end,

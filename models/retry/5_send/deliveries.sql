@@ -2,7 +2,7 @@
 {{ config(
     materialized='append_only',
     refuse_creation='refuse_to_replace_the_wheel',
-    guard='fold_guard',
+    guard='decide_guard',
     partition_by=['hours(due_at)'],
     tblproperties=ledger_properties(distribution='none'),
     stages=['answers_found', 'messages_identified', 'errors_classified', 'decisions_made'],
@@ -13,15 +13,15 @@
 
 {{ typed_empty() }}
 
-{% elif execute and fold_bounds().inputs == 0 %}
+{% elif execute and lookup_bounds().inputs == 0 %}
 
 -- nothing to append
 {{ typed_empty() }}
 
 {% else %}
 
-{#- dbt parses this branch: without the call it would not know that a fold reads the ledgers, and refuse to -#}
-{%- set batches = fold_batches() %}
+{#- dbt parses this branch: without the call it would not know that a decide run reads the ledgers, and refuse to -#}
+{%- set batches = batches_to_decide() %}
 
 with
 
@@ -35,15 +35,15 @@ select
     ---------- which: an input without a decision, or with two, stops everything, before anything is written
     {{ stop_unless(
         'decisions_of_this_input = 1',
-        'cause',
-        "concat('the fold made ', coalesce(decisions_of_this_input, 0), ' decisions for input ', cause, ', not one: nothing was written. This is a bug in a rule; reports are kept and wait.')",
-    ) }} as cause,
+        'input_id',
+        "concat('the decide step made ', coalesce(decisions_of_this_input, 0), ' decisions for input ', input_id, ', not one: nothing was written. This is a bug in a rule; reports are kept and wait.')",
+    ) }} as input_id,
     batch,
-    xxhash64('{{ invocation_id }}') as fold,
+    xxhash64('{{ invocation_id }}') as decide_run,
     recorded_at,
     source,
     message_id,
-    life,
+    life_cycle,
     attempt,
     publish_attempt,
     max_attempts,
@@ -60,7 +60,7 @@ select
     {{ stop_unless(
         'decision is not null',
         'decision',
-        "concat('no rule decides about input ', cause, ' (', coalesce(reason, 'no reason'), '): nothing was written. This is a bug in a rule; reports are kept and wait.')",
+        "concat('no rule decides about input ', input_id, ' (', coalesce(reason, 'no reason'), '): nothing was written. This is a bug in a rule; reports are kept and wait.')",
     ) }} as decision,
     reason,
     kind,
@@ -69,7 +69,7 @@ select
     date_trunc('hour', due_at) as due_hour,
     topic,
     partition,
-    gate,
+    breaker_key,
     publish_charge,
     delay_ms,
     header_profile,
@@ -99,7 +99,7 @@ select
     {{ stop_unless(
         "rules_hash = '" ~ var('rules_hash') ~ "'",
         'rules_hash',
-        "'the rules changed since the loop loaded them (has a dbt build?): nothing was written, the fold is tried again'",
+        "'the rules changed since the loop loaded them (has a dbt build?): nothing was written, the decide step is tried again'",
     ) }} as rules_hash,
     {%- endif %}
 
@@ -112,7 +112,7 @@ select
     payload_delivery,
     payload_due
 from decisions
--- so that file statistics prune look-ups by coordinates; within each partition, as a total order makes Spark fold twice, once to sample
+-- so that file statistics prune look-ups by coordinates; within each partition, as a total order makes Spark compute everything twice, once to sample
 sort by original_topic, original_partition, original_offset
 
 {% endif %}

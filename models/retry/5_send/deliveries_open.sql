@@ -8,9 +8,9 @@ deliveries as (
 
 ),
 
-first_folds as (
+first_runs as (
 
-    {{ first_folds('deliveries') }}
+    {{ first_runs('deliveries') }}
 
 ),
 
@@ -59,11 +59,11 @@ waiting as (
         deliveries.headers,
         postponed.not_before
     from deliveries
-    left semi join first_folds
+    left semi join first_runs
         on
-            deliveries.batch = first_folds.batch
-            and deliveries.due_hour = first_folds.due_hour
-            and deliveries.fold = first_folds.fold
+            deliveries.batch = first_runs.batch
+            and deliveries.due_hour = first_runs.due_hour
+            and deliveries.decide_run = first_runs.decide_run
     left anti join closed
         on
             deliveries.delivery_id = closed.delivery_id

@@ -4,7 +4,7 @@ with
 events as (
 
     select
-        {{ event_cause('events') }} as cause,
+        {{ event_input_id('events') }} as input_id,
         key,
         value,
         headers,
@@ -14,7 +14,7 @@ events as (
         cast(null as bigint) as payload_bytes,
         true as is_report
     from {{ ref('events') }} as events
-    where {{ in_this_fold('batch') }} and (kind = 'report' or delivery_id is null)
+    where {{ in_this_run('batch') }} and (kind = 'report' or delivery_id is null)
 
 ),
 
@@ -22,20 +22,20 @@ about_deliveries as (
 
     -- what comes from ourselves carries no payload: that of the delivery it is about
     select
-        {{ result_cause('publish_results') }} as cause,
+        {{ result_input_id('publish_results') }} as input_id,
         delivery_id,
         due_at
     from {{ ref('publish_results') }} as publish_results
-    where outcome = 'failed' and {{ in_this_fold('batch') }}
+    where outcome = 'failed' and {{ in_this_run('batch') }}
 
     union all
 
     select
-        {{ event_cause('events') }} as cause,
+        {{ event_input_id('events') }} as input_id,
         delivery_id,
         due_at
     from {{ ref('events') }} as events
-    where kind <> 'report' and delivery_id is not null and {{ in_this_fold('batch') }}
+    where kind <> 'report' and delivery_id is not null and {{ in_this_run('batch') }}
 
 ),
 
@@ -56,7 +56,7 @@ first_letters as (
 sent_before as (
 
     select
-        about_deliveries.cause,
+        about_deliveries.input_id,
         coalesce(deliveries.key, first_letters.key) as key,
         coalesce(deliveries.value, first_letters.value) as value,
         coalesce(deliveries.headers, first_letters.headers) as headers,

@@ -5,7 +5,7 @@ decisions as (
 
     select
         *,
-        count(*) over (partition by cause) as decisions_of_this_input
+        count(*) over (partition by input_id) as decisions_of_this_input
     from {{ ref('decisions_made') }}
 
 ),
@@ -20,8 +20,8 @@ joined as (
 
     -- from the inputs: one without a decision must be seen
     select
-        decisions.* except (cause),
-        inputs.cause,
+        decisions.* except (input_id),
+        inputs.input_id,
         inputs.key as input_key,
         inputs.value as input_value,
         inputs.headers as input_headers,
@@ -38,10 +38,10 @@ joined as (
         or decisions.decision in ('adopted', 'parked')
         or (
             decisions.decision = 'refused' and decisions.reason in {{ reasons_where(redrivable='yes') }}
-            and inputs.is_report and decisions.cause not like 'loop/%'
+            and inputs.is_report and decisions.input_id not like 'loop/%'
         ) as has_a_name
     from inputs
-    left join decisions on inputs.cause = decisions.cause
+    left join decisions on inputs.input_id = decisions.input_id
 
 ),
 

@@ -1,4 +1,4 @@
--- purges: of which messages an operator wants the payload gone, and up to which life. `decisions` shows no more of them, `redrive maintain` removes it.
+-- purges: of which messages an operator wants the payload gone, and up to which life cycle. `decisions` shows no more of them, `redrive maintain` removes it.
 {{ config(materialized='view') }}
 
 with
@@ -14,8 +14,8 @@ purges as (
 
     select
         message_id,
-        max(life) as life,
-        max_by(recorded_at, struct(life, -batch)) as purged_at
+        max(life_cycle) as life_cycle,
+        max_by(recorded_at, struct(life_cycle, -batch)) as purged_at
     from purged
     group by message_id
 

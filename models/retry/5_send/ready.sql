@@ -12,9 +12,9 @@ deliveries as (
 
 ),
 
-first_folds as (
+first_runs as (
 
-    {{ first_folds('deliveries') }}
+    {{ first_runs('deliveries') }}
 
 ),
 
@@ -28,11 +28,11 @@ first_letters as (
 
     select deliveries.*
     from deliveries
-    left semi join first_folds
+    left semi join first_runs
         on
-            deliveries.batch = first_folds.batch
-            and deliveries.due_hour = first_folds.due_hour
-            and deliveries.fold = first_folds.fold
+            deliveries.batch = first_runs.batch
+            and deliveries.due_hour = first_runs.due_hour
+            and deliveries.decide_run = first_runs.decide_run
     where deliveries.kind = 'dead_letter' and deliveries.payload_due is null
 
 ),
@@ -90,7 +90,7 @@ select
     case when kind = 'dead_letter' then attempt else attempt + 1 end as attempt,
     publish_charge,
     payload_bytes,
-    gate,
+    breaker_key,
     first_failed_at,
 
     ---------- where the message came from

@@ -1,0 +1,28 @@
+-- follow_up_decisions: what was decided about messages after their first life cycle, or by an operator: little, beside all that is decided.
+with
+
+decisions as (
+
+    -- whole row groups have none of these, and are skipped. What is there twice is last once
+    select * from {{ ref('deliveries') }}
+    where life_cycle > 1 or decision = 'redrive' or decision in {{ operator_decisions() }}
+
+),
+
+follow_up_decisions as (
+
+    select
+        message_id,
+        -- what was asked for in vain begins no life cycle
+        max(case when decision not in ('refused', 'duplicate') then life_cycle end) as life_cycles,
+        max(case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as tried_batch,
+        max_by(struct(delivery_id, due_at), case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as last_try,
+        max(
+            case when decision in ('discarded', 'restored') then struct(batch, input_id, decision, prior_delivery) end
+        ) as last_annotation
+    from decisions
+    group by message_id
+
+)
+
+select * from follow_up_decisions

@@ -1,0 +1,131 @@
+"""Brings the tables of a version before to the form of this one when a loop starts, and refuses those of a newer one.
+
+Each table of the loop has its version in a property. Where a table has an older one, its columns are renamed and its version is set in one
+commit of Iceberg's, which writes metadata alone: a crash leaves the table as it was, or as it is to be. Snapshots and files stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pyspark.sql import SparkSession
+
+from orchestration.settings import Settings
+from orchestration.tables.catalog import CatalogError, move_tables, refuse_beside_a_loop
+
+log = logging.getLogger(__name__)
+
+TABLE_VERSION: Final = 2
+"""The version of the tables that this program reads and writes: as the macro table_version has it."""
+
+PROPERTY: Final = "redrive.version"
+"""The property of a table that has its version. Tables of version 1 have none."""
+
+# `deliveries` is last: who only reads looks at its version alone.
+_TABLES: Final = ("ticks", "events", "publish_results", "deliveries")
+
+_RENAMED: Final[Mapping[int, Mapping[str, Mapping[str, str]]]] = {
+    2: {
+        "ticks": {
+            "set_aside": "paused_destinations",
+            "gates": "circuit_breakers",
+            # a gate that was closed is a circuit breaker that is open: the two change places
+            "gates.value.closed_at": "opened_at",
+            "gates.value.opened_at": "closed_at",
+        },
+        "deliveries": {"cause": "input_id", "fold": "decide_run", "life": "life_cycle", "gate": "breaker_key"},
+    }
+}
+"""By version and table, the columns that have another name from then on. Names of before are those of the version before."""
+
+
+def migrate_tables(settings: Settings, spark: SparkSession, schema: str) -> None:
+    """Brings all tables to this version. Raises CatalogError for tables of a newer one, and while an older loop runs that is known here."""
+    move_tables(settings)
+    spark.sql(f"create namespace if not exists {schema}")
+    versions = {table: table_version(spark, f"{schema}.{table}") for table in _existing(spark, schema)}
+    if versions and max(versions.values()) > TABLE_VERSION:
+        raise CatalogError(_too_new(settings, max(versions.values())))
+    older = {table: version for table, version in versions.items() if version < TABLE_VERSION}
+    if not older:
+        return
+    refuse_beside_a_loop(settings)
+    # views have the names of the columns in them: a start makes them anew, also if this process ends before it does
+    settings.project_digest.unlink(missing_ok=True)
+    described = _descriptions(settings.project)
+    for table, version in older.items():
+        _migrate(spark, f"{schema}.{table}", version, table, described.get(table, {}))
+        log.info("the table %s.%s has version %d now; it had version %d", schema, table, TABLE_VERSION, version)
+
+
+def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> str | None:
+    """Why this program can't read the tables, and what to do; None where it can. For whoever reads, beside a loop or without one."""
+    version = table_version(spark, f"{schema}.deliveries")
+    if version > TABLE_VERSION:
+        return _too_new(settings, version)
+    if version < TABLE_VERSION:
+        return (
+            f"the tables under {settings.home} have version {version}, and this program reads version {TABLE_VERSION}: "
+            "start this version's loop once, by `redrive run` or `redrive tick`, which changes them"
+        )
+    return None
+
+
+def table_version(spark: SparkSession, name: str) -> int:
+    """The version of a table."""
+    return int(_iceberg(spark, name).properties().get(PROPERTY) or 1)
+
+
+def _existing(spark: SparkSession, schema: str) -> list[str]:
+    tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
+    return [table for table in _TABLES if table in tables]
+
+
+def _migrate(spark: SparkSession, name: str, version: int, table: str, descriptions: Mapping[str, str]) -> None:
+    iceberg = _iceberg(spark, name)
+    change = iceberg.newTransaction()
+    renaming = change.updateSchema()
+    renames = False
+    for old, new in _renames(version, table):
+        # a table that has been there for long may lack a column that was added later
+        if iceberg.schema().findField(old) is not None:
+            renaming = renaming.renameColumn(old, new)
+            renames = True
+            if new in descriptions and "." not in old:
+                renaming = renaming.updateColumnDoc(old, descriptions[new])
+    if renames:
+        renaming.commit()
+    change.updateProperties().set(PROPERTY, str(TABLE_VERSION)).commit()
+    change.commitTransaction()
+    spark.sql(f"refresh table {name}")
+
+
+def _renames(version: int, table: str) -> Iterator[tuple[str, str]]:
+    for later in range(version + 1, TABLE_VERSION + 1):
+        yield from _RENAMED.get(later, {}).get(table, {}).items()
+
+
+def _descriptions(project: Path) -> dict[str, dict[str, str]]:
+    """What the columns of each model mean, for `describe`."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted((project / "models").glob("**/*.yml")):
+        for model in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("models", ()):
+            found[model["name"]] = {column["name"]: column.get("description", "") for column in model.get("columns", ())}
+    return found
+
+
+def _iceberg(spark: SparkSession, name: str) -> Any:
+    # outside of a statement, a thread of the JVM that has run none knows no default catalog
+    catalog = spark.conf.get("spark.sql.defaultCatalog", "spark_catalog")
+    return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{catalog}.{name}")  # type: ignore[union-attr]
+
+
+def _too_new(settings: Settings, version: int) -> str:
+    return (
+        f"the tables under {settings.home} have version {version}, and this program knows versions up to {TABLE_VERSION}: "
+        "a newer version of redrive has changed them. Use that version, or a newer one; --home or REDRIVE_HOME names another state"
+    )
