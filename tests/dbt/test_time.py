@@ -12,6 +12,7 @@ from pyspark.sql import Row
 from orchestration.loop.due import Due
 from orchestration.loop.gates import Gates
 from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.export import export
 from orchestration.operators.rendering import facts
 from orchestration.operators.selections import Selection
 from orchestration.rules.explain import told
@@ -133,7 +134,7 @@ def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_p
     assert (letter["first_failed_at"], letter["failed_at"]) == (first, first)
     assert dict(facts(letter))["died"].endswith("the first at 1-01-01 00:00:00")
     for name in ("letters.jsonl", "letters.parquet"):
-        assert dead.export(selection, tmp_path / name) == 1
+        assert export(dead, selection, tmp_path / name) == 1
     found = select(settings, "select failed_at, first_failed_at from deliveries where original_topic = 'long-ago'", 10)
     print_rows(found, "json")
     assert capsys.readouterr().out.count("0001-01-01T00:00:00.000+00:00") == 6

@@ -20,7 +20,7 @@ def quick(redrive: Redrive) -> Iterator[Redrive]:
     """A loop that takes a message for processed when no report came within two seconds, and tells its gates."""
     settings = redrive.loop.settings
     if GATES not in redrive.loop.cluster.topic_names():
-        redrive.topics(GATES, **{"cleanup.policy": "compact"})
+        redrive.topics(GATES, config={"cleanup.policy": "compact"})
     redrive.restart(settle_seconds=2, gates_topic=GATES)
     yield redrive
     redrive.restart(settle_seconds=settings.settle_seconds, gates_topic="")
