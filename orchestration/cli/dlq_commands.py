@@ -134,7 +134,7 @@ def _triage(dry_run: DryRun = False, home: Home = None) -> None:
     for wish, listed in wanted:
         check_wish(settings, seeds, wish)
         tell.print(escape(wish.reason))
-        carry_out(settings, seeds, wish, listed, dry_run=dry_run)
+        carry_out(settings, wish, listed, dry_run=dry_run)
     if not wanted:
         tell.print("no rule wants anything sent again now")
 

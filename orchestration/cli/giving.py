@@ -21,7 +21,6 @@ from orchestration.settings import Settings
 if TYPE_CHECKING:
     from orchestration.operators.commands import Wish
     from orchestration.operators.lists import Listed
-    from orchestration.rules.seeds import Seeds
 
 
 @dataclass(frozen=True)
@@ -77,16 +76,16 @@ def give(home: Path | None, wish: Wish, chosen: Chosen | None, *, asks: bool = F
         raise typer.Exit(1)
     if (missing := set(chosen.ids or ()) - {one.message_id for one in listed}) and not (choice.listed or choice.most):
         tell.print(f"{len(missing)} of these ids are left out, as what is asked doesn't hold for them: {escape(first_of(sorted(missing)))}")
-    carry_out(settings, seeds, wish, listed, dry_run=choice.dry_run, asks=asks)
+    carry_out(settings, wish, listed, dry_run=choice.dry_run, asks=asks)
 
 
-def carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed], *, dry_run: bool, asks: bool = False) -> None:
+def carry_out(settings: Settings, wish: Wish, listed: Sequence[Listed], *, dry_run: bool, asks: bool = False) -> None:
     """Sends a command with its list; or shows the list, and keeps it. asks: whether people at a terminal are asked first."""
     from orchestration.operators.lists import keep
     from orchestration.operators.sending import send
 
     if dry_run:
-        _show_list(settings, seeds, wish, listed)
+        _show_list(settings, wish, listed)
         try:
             kept_as = f"This list is kept: --list {keep(settings.home, listed)} instead of a choice does just that"
         except OSError as error:
@@ -94,7 +93,7 @@ def carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Lis
         tell.print(f"nothing was done. {escape(kept_as)}")
         return
     if asks and sys.stdin.isatty():
-        _show_list(settings, seeds, wish, listed)
+        _show_list(settings, wish, listed)
         typer.confirm(f"{wish.what} these {len(listed)} messages? It can't be undone", abort=True, err=True)
     with progress_of(f"writing {wish.what} of {len(listed)} messages") as told:
         command = send(settings, wish, listed, told)
@@ -102,12 +101,12 @@ def carry_out(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Lis
     print(command)
 
 
-def _show_list(settings: Settings, seeds: Seeds, wish: Wish, listed: Sequence[Listed]) -> None:
+def _show_list(settings: Settings, wish: Wish, listed: Sequence[Listed]) -> None:
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import shown
 
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(settings, seeds, wish, listed, wall_clock()):
+    for what, counts in shown(settings, wish, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(listed[:5]):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from orchestration.loop.loop import Loop, Tick
     from orchestration.operators.commands import Wish
     from orchestration.operators.lists import Listed
-    from orchestration.rules.seeds import Seeds
 
 # How long a shift turns if nobody says otherwise.
 SHIFT_MINUTES = 14.0
@@ -165,7 +164,7 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
             listed = select_deliveries(dead, wish.what, selection, None)
         if not listed:
             raise CommandError("no open dead letter is like that: nothing is done")
-        _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+        _carry_out(context, redrive, wish, listed, dry_run=config.dry_run)
 
 
 @dg.job(
@@ -193,7 +192,7 @@ def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, re
         seeds = read_seeds(redrive.settings.seeds)
         for wish, listed in triage(DeadLetters(redrive.settings)):
             check_wish(redrive.settings, seeds, wish)
-            _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+            _carry_out(context, redrive, wish, listed, dry_run=config.dry_run)
 
 
 @dg.job(description="Dead letters that redrive_rules sends again by themselves.", executor_def=dg.in_process_executor)
@@ -201,15 +200,13 @@ def triage() -> None:
     triage_dead_letters()
 
 
-def _carry_out(
-    context: dg.OpExecutionContext, redrive: Redrive, seeds: "Seeds", wish: "Wish", listed: "list[Listed]", *, dry_run: bool
-) -> None:
+def _carry_out(context: dg.OpExecutionContext, redrive: Redrive, wish: "Wish", listed: "list[Listed]", *, dry_run: bool) -> None:
     """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import keep, shown
     from orchestration.operators.sending import send
 
-    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, wish, listed, wall_clock()) for name, count in counts]
+    counted = [(by, name, count) for by, counts in shown(redrive.settings, wish, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),
