@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from publisher.clients import Background, kafka_error, make_admin
 from publisher.errors import SessionLostError, Trouble

@@ -34,7 +34,7 @@ def _refuse_local_time(self: TimestampType, micros: int) -> Any:
     raise AssertionError("pyspark would make a local time without a zone of a timestamp: collect rows with orchestration.tables.rows")
 
 
-TimestampType.fromInternal = _refuse_local_time  # type: ignore[method-assign]
+setattr(TimestampType, TimestampType.fromInternal.__name__, _refuse_local_time)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def no_log_into_a_closed_stream() -> Iterator[None]:
         root.removeHandler(handler)
 
 
-class ByFolder(LoadScopeScheduling):
+class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Gives a worker the tests of a folder that has something to share as a whole, and other tests file by file."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -1,9 +1,9 @@
 {#- The kind of error that a word stands for: redrive's own words, and those of other vocabularies. Null for anything else. -#}
-{% macro error_kind(word) -%}
-    case lower(trim({{ word }}))
-        {%- for kind, words in error_kinds().items() %}
-        {%- for synonym in [kind] + words %}
-        when '{{ synonym }}' then '{{ kind }}'
+{% macro error_kind(text) -%}
+    case lower(trim({{ text }}))
+        {%- for kind, words in var('error_kinds').items() %}
+        {%- for word in [kind] + words %}
+        when '{{ word | lower }}' then '{{ kind }}'
         {%- endfor %}
         {%- endfor %}
     end

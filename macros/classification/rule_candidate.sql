@@ -1,7 +1,7 @@
 {#- A rule that may decide about a cause, to sort by: the narrower scope first; in a scope what names anything before what holds for all
     others; then the outermost cause, and for one cause what looks at more than its class before what doesn't; then the class itself, a pattern (the longer
     first), an ancestor (the nearest first), any. Of two that are equal that of a set, which somebody has switched on; then the kinds decide, in the
-    order of error_kinds.
+    order of the var error_kind_precedence.
 
     rule: as in `rules`. place: the cause's place in the chain, from 0. distance: how far up the class is that the rule names; null for a pattern. -#}
 {% macro rule_candidate(rule, place, distance) -%}

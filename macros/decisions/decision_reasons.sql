@@ -6,59 +6,60 @@
     refused report.
     sends: the decision sends something. succeeds: it is the successor of the delivery that its input answers, which is then never sent again.
     charges: it counts one more failure of processing: `yes`, `no`, or in its own `row` only, as the message doesn't get any further by it.
+    refuses: what is refused: an `order`, which says nothing new about its message, or a `report`.
     failure: it is counted as a failure of a consumer (metrics, docs/metrics.md).
     redrivable: a report that was refused for this reason may be decided anew, under the rules of that day. -#}
 {% macro decision_reasons() -%}
     {%- set table %}
-        reason                  | decision    | order       | sends | succeeds | charges | failure | redrivable
-        retriable               | retry       |             | yes   | yes      | yes     | yes     |
-        quota                   | retry       |             | yes   | yes      | yes     | yes     |
-        backpressure            | retry       |             | yes   | yes      | no      | yes     |
-        fenced                  | retry       |             | yes   | yes      | yes     | yes     |
-        blocking                | retry       |             | yes   | yes      | yes     | yes     |
-        release                 | retry       | waiting     | yes   | yes      | no      |         |
-        probe                   | retry       | waiting     | yes   | yes      | no      |         |
-        send_now                | retry       | waiting     | yes   | yes      | no      |         |
-        cancel                  | cancelled   | waiting     |       | yes      | no      |         |
-        redrive                 | redrive     | dead_letter | yes   | yes      | no      |         |
-        discard                 | discarded   | dead_letter |       |          | no      |         |
-        restore                 | restored    | dead_letter |       |          | no      |         |
-        note                    | noted       | dead_letter |       |          | no      |         |
-        purge                   | purged      | dead_letter |       |          | no      |         |
-        fatal                   | dead_letter |             | yes   | yes      | yes     | yes     |
-        fatal                   | parked      |             |       | yes      | yes     | yes     |
-        poison                  | dead_letter |             | yes   | yes      | yes     | yes     |
-        poison                  | parked      |             |       | yes      | yes     | yes     |
-        exhausted               | dead_letter |             | yes   | yes      | yes     | yes     |
-        exhausted               | parked      |             |       | yes      | yes     | yes     |
-        exhausted               | dropped     |             |       | yes      | yes     | yes     |
-        out_of_time             | dead_letter |             | yes   | yes      | yes     | yes     |
-        out_of_time             | parked      |             |       | yes      | yes     | yes     |
-        out_of_time             | dropped     |             |       | yes      | yes     | yes     |
-        send_failed             | dead_letter |             | yes   | yes      | no      | yes     |
-        send_failed             | parked      |             |       | yes      | no      | yes     |
-        dead_letter_failed      | dead_letter |             | yes   | yes      | no      |         |
-        adopted                 | adopted     |             |       | yes      | yes     |         |
-        orphan                  | orphan      |             | yes   |          | yes     | yes     |
-        unreadable              | orphan      |             | yes   |          | yes     | yes     |
-        known_already           | duplicate   |             |       |          | no      |         |
-        answered_already        | duplicate   |             |       |          | no      |         |
-        not_waiting             | duplicate   |             |       |          | no      |         |
-        payload_was_dropped     | refused     |             |       |          | no      | yes     |
-        not_discarded           | refused     |             |       |          | no      | yes     |
-        wrong_kind_of_delivery  | refused     |             |       |          | no      | yes     |
-        no_original_topic       | refused     |             |       |          | no      | yes     |
-        no_such_delivery        | refused     |             |       |          | no      | yes     |
-        answers_a_dead_letter   | refused     |             |       |          | no      | yes     |
-        unknown_source          | refused     |             |       |          | no      | yes     | yes
-        not_spoken_for          | refused     |             |       |          | no      | yes     | yes
-        no_route                | refused     |             |       |          | row     | yes     | yes
-        destination_not_legal   | refused     |             |       |          | row     | yes     | yes
-        destination_is_a_source | refused     |             |       |          | row     | yes     | yes
-        destination_is_internal | refused     |             |       |          | row     | yes     | yes
-        start                   | note        |             |       |          | no      |         |
-        gap                     | note        |             |       |          | no      |         |
-        command                 | note        |             |       |          | no      |         |
+        reason                  | decision    | order       | sends | succeeds | charges | refuses | failure | redrivable
+        retriable               | retry       |             | yes   | yes      | yes     |         | yes     |
+        quota                   | retry       |             | yes   | yes      | yes     |         | yes     |
+        backpressure            | retry       |             | yes   | yes      | no      |         | yes     |
+        fenced                  | retry       |             | yes   | yes      | yes     |         | yes     |
+        blocking                | retry       |             | yes   | yes      | yes     |         | yes     |
+        release                 | retry       | waiting     | yes   | yes      | no      |         |         |
+        probe                   | retry       | waiting     | yes   | yes      | no      |         |         |
+        send_now                | retry       | waiting     | yes   | yes      | no      |         |         |
+        cancel                  | cancelled   | waiting     |       | yes      | no      |         |         |
+        redrive                 | redrive     | dead_letter | yes   | yes      | no      |         |         |
+        discard                 | discarded   | dead_letter |       |          | no      |         |         |
+        restore                 | restored    | dead_letter |       |          | no      |         |         |
+        note                    | noted       | dead_letter |       |          | no      |         |         |
+        purge                   | purged      | dead_letter |       |          | no      |         |         |
+        fatal                   | dead_letter |             | yes   | yes      | yes     |         | yes     |
+        fatal                   | parked      |             |       | yes      | yes     |         | yes     |
+        poison                  | dead_letter |             | yes   | yes      | yes     |         | yes     |
+        poison                  | parked      |             |       | yes      | yes     |         | yes     |
+        exhausted               | dead_letter |             | yes   | yes      | yes     |         | yes     |
+        exhausted               | parked      |             |       | yes      | yes     |         | yes     |
+        exhausted               | dropped     |             |       | yes      | yes     |         | yes     |
+        out_of_time             | dead_letter |             | yes   | yes      | yes     |         | yes     |
+        out_of_time             | parked      |             |       | yes      | yes     |         | yes     |
+        out_of_time             | dropped     |             |       | yes      | yes     |         | yes     |
+        send_failed             | dead_letter |             | yes   | yes      | no      |         | yes     |
+        send_failed             | parked      |             |       | yes      | no      |         | yes     |
+        dead_letter_failed      | dead_letter |             | yes   | yes      | no      |         |         |
+        adopted                 | adopted     |             |       | yes      | yes     |         |         |
+        orphan                  | orphan      |             | yes   |          | yes     |         | yes     |
+        unreadable              | orphan      |             | yes   |          | yes     |         | yes     |
+        known_already           | duplicate   |             |       |          | no      |         |         |
+        answered_already        | duplicate   |             |       |          | no      |         |         |
+        not_waiting             | duplicate   |             |       |          | no      |         |         |
+        payload_was_dropped     | refused     |             |       |          | no      | order   | yes     |
+        not_discarded           | refused     |             |       |          | no      | order   | yes     |
+        wrong_kind_of_delivery  | refused     |             |       |          | no      | order   | yes     |
+        no_original_topic       | refused     |             |       |          | no      | order   | yes     |
+        no_such_delivery        | refused     |             |       |          | no      | order   | yes     |
+        answers_a_dead_letter   | refused     |             |       |          | no      | report  | yes     |
+        unknown_source          | refused     |             |       |          | no      | report  | yes     | yes
+        not_spoken_for          | refused     |             |       |          | no      | report  | yes     | yes
+        no_route                | refused     |             |       |          | row     | report  | yes     | yes
+        destination_not_legal   | refused     |             |       |          | row     | report  | yes     | yes
+        destination_is_a_source | refused     |             |       |          | row     | report  | yes     | yes
+        destination_is_internal | refused     |             |       |          | row     | report  | yes     | yes
+        start                   | note        |             |       |          | no      |         |         |
+        gap                     | note        |             |       |          | no      |         |         |
+        command                 | note        |             |       |          | no      |         |         |
     {%- endset -%}
     {%- set rows = [] -%}
     {%- for line in (table | trim).split('\n') -%}

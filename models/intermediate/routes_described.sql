@@ -16,16 +16,7 @@ routes as (
 
 ranked as (
 
-    select
-        {{ route_rank('topic', 'consumer_group') }} as rank,
-        case when error_kind = '*' then 1 else 0 end as by_kind,
-        topic,
-        consumer_group,
-        error_kind,
-        {%- for column in descriptions %}
-        {{ column }}{{ ',' if not loop.last }}
-        {%- endfor %}
-    from routes
+    {{ ranked_routes('routes', descriptions) }}
 
 ),
 

@@ -57,7 +57,7 @@ ranked as (
         message is not null or code is not null or header is not null as looks_beyond_the_class,
         {{ rule_scope('source', 'topic', 'consumer_group') }} as scope,
         {{ scope_text('topic', 'consumer_group', 'source') }} as scope_text,
-        array_position(array('{{ error_kinds().keys() | join("', '") }}'), kind) as kind_order
+        array_position(array('{{ var('error_kind_precedence') | join("', '") }}'), kind) as kind_order
     from read
 
 )

@@ -21,7 +21,6 @@ from orchestration.settings import Settings
 if TYPE_CHECKING:
     from orchestration.operators.commands import CommandRequest
     from orchestration.operators.lists import Target
-    from orchestration.rules.seeds import Seeds
 
 
 @dataclass(frozen=True)
@@ -77,18 +76,16 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
         raise typer.Exit(1)
     if (missing := set(chosen.ids or ()) - {one.message_id for one in targets}) and not (choice.listed or choice.most):
         tell.print(f"{len(missing)} of these ids are left out, as what is asked doesn't hold for them: {escape(first_of(sorted(missing)))}")
-    carry_out(settings, seeds, request, targets, dry_run=choice.dry_run, asks=asks)
+    carry_out(settings, request, targets, dry_run=choice.dry_run, asks=asks)
 
 
-def carry_out(
-    settings: Settings, seeds: Seeds, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False
-) -> None:
+def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False) -> None:
     """Sends a command with its list; or shows the list, and keeps it. asks: whether people at a terminal are asked first."""
     from orchestration.operators.lists import keep
     from orchestration.operators.sending import send
 
     if dry_run:
-        _show_list(settings, seeds, request, targets)
+        _show_list(settings, request, targets)
         try:
             kept_as = f"This list is kept: --list {keep(settings.home, targets)} instead of a choice does just that"
         except OSError as error:
@@ -96,22 +93,22 @@ def carry_out(
         tell.print(f"nothing was done. {escape(kept_as)}")
         return
     if asks and sys.stdin.isatty():
-        _show_list(settings, seeds, request, targets)
+        _show_list(settings, request, targets)
         typer.confirm(f"{request.what} these {len(targets)} messages? It can't be undone", abort=True, err=True)
-    with progress_of(f"writing {request.what} of {len(targets)} messages") as progress:
-        command = send(settings, request, targets, progress)
+    with progress_of(f"writing {request.what} of {len(targets)} messages") as told:
+        command = send(settings, request, targets, told)
     tell.print(
-        f'{request.what} of {len(targets)} messages is sent; `redrive sql "select * from redrives"` shows how it goes', highlight=False
+        f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from redrives"` shows how it goes', highlight=False
     )
     print(command)
 
 
-def _show_list(settings: Settings, seeds: Seeds, request: CommandRequest, targets: Sequence[Target]) -> None:
+def _show_list(settings: Settings, request: CommandRequest, targets: Sequence[Target]) -> None:
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import shown
 
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(settings, seeds, request, targets, wall_clock()):
+    for what, counts in shown(settings, request, targets, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(targets[:5]):

@@ -134,7 +134,7 @@ def _triage(dry_run: DryRun = False, home: Home = None) -> None:
     for request, listed in wanted:
         check_request(settings, seeds, request)
         tell.print(escape(request.reason))
-        carry_out(settings, seeds, request, listed, dry_run=dry_run)
+        carry_out(settings, request, listed, dry_run=dry_run)
     if not wanted:
         tell.print("no rule wants anything sent again now")
 

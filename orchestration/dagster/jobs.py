@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from orchestration.loop.loop import Loop, Tick
     from orchestration.operators.commands import CommandRequest
     from orchestration.operators.lists import Target
-    from orchestration.rules.seeds import Seeds
 
 # How long a shift turns if nobody says otherwise.
 SHIFT_MINUTES = 14.0
@@ -165,7 +164,7 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
             listed = select_deliveries(dead, request.what, selection, None)
         if not listed:
             raise CommandError("no open dead letter is like that: nothing is done")
-        _carry_out(context, redrive, seeds, request, listed, dry_run=config.dry_run)
+        _carry_out(context, redrive, request, listed, dry_run=config.dry_run)
 
 
 @dg.job(
@@ -193,7 +192,7 @@ def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, re
         seeds = read_seeds(redrive.settings.seeds)
         for request, listed in triage(DeadLetters(redrive.settings)):
             check_request(redrive.settings, seeds, request)
-            _carry_out(context, redrive, seeds, request, listed, dry_run=config.dry_run)
+            _carry_out(context, redrive, request, listed, dry_run=config.dry_run)
 
 
 @dg.job(description="Dead letters that redrive_rules sends again by themselves.", executor_def=dg.in_process_executor)
@@ -202,14 +201,14 @@ def triage() -> None:
 
 
 def _carry_out(
-    context: dg.OpExecutionContext, redrive: Redrive, seeds: "Seeds", request: "CommandRequest", listed: "list[Target]", *, dry_run: bool
+    context: dg.OpExecutionContext, redrive: Redrive, request: "CommandRequest", listed: "list[Target]", *, dry_run: bool
 ) -> None:
     """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import keep, shown
     from orchestration.operators.sending import send
 
-    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, request, listed, wall_clock()) for name, count in counts]
+    counted = [(by, name, count) for by, counts in shown(redrive.settings, request, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),

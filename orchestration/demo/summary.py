@@ -85,7 +85,7 @@ def _dry_run(loop: Loop, screen: Console) -> str:
     request = CommandRequest("redrive", "the demo", "demo")
     screen.print("\n[bold]What would be sent again, if the bug behind KeyError were mended?[/bold]  (a dry run: nothing is sent)")
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(loop.settings, loop.seeds, request, listed, wall_clock()):
+    for what, counts in shown(loop.settings, request, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, str(count), escape(printable(name)))
     screen.print(table)

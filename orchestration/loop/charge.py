@@ -12,7 +12,7 @@ from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.sending import PublishStep
 from orchestration.loop.steps import StepReport
 from orchestration.loop.stored import Stored
-from orchestration.rules.routing import is_source
+from orchestration.rules.topic_patterns import is_source
 from orchestration.settings import Settings
 from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, refuse_superseded, take_charge
 

@@ -16,9 +16,10 @@ from pyspark.sql import Row
 
 from orchestration.loop.consumer_progress import Place
 
-# What doesn't tell that a probe has failed: a second report of it, and notes about it. What was refused for its destination does.
+# What doesn't tell that a probe has failed: a second report of it, notes about it, and an order about it that was refused. A report
+# that was refused, for its destination, does. tests/unit/test_decision_reasons.py compares both with the table of reasons.
 _NO_ANSWER = ("duplicate", "noted", "discarded", "restored", "purged")
-_REFUSED_ORDER = ("wrong_kind_of_delivery", "payload_was_dropped", "not_discarded")
+_REFUSED_ORDER = ("payload_was_dropped", "not_discarded", "wrong_kind_of_delivery", "no_original_topic", "no_such_delivery")
 
 # What a row of `ticks` keeps of a circuit breaker, beside its probe.
 _KEPT = ("opened_at", "closed_at", "error_class", "probes", "next_probe", "floor")

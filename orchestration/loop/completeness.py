@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from orchestration.rules.routing import topic_matches
+from orchestration.rules.topic_patterns import topic_matches
 
 
 @dataclass(frozen=True)

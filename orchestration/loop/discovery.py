@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from orchestration.kafka.cluster import Cluster, ClusterError, Partition, Topic
 from orchestration.loop.positions import SourceOffsets, ids_in_force
-from orchestration.rules.routing import topic_matches
 from orchestration.rules.seeds import Row
+from orchestration.rules.topic_patterns import topic_matches
 
 log = logging.getLogger(__name__)
 

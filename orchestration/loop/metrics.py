@@ -58,7 +58,9 @@ log = logging.getLogger(__name__)
 # What is counted takes a small part of the loop's time: after one second of it, twenty pass.
 _SHARE = 20
 
-# Decisions that tell of no failure.
+# Decisions that tell of no failure, and reasons for which what had failed before is sent anew: tests/unit/test_decision_reasons.py compares
+# both with the table of reasons.
+_SENT_ANEW = ("dead_letter_failed", "release", "probe", "send_now")
 _NO_FAILURE = ("duplicate", "note", "redrive", "cancelled", "discarded", "restored", "noted", "purged", "adopted")
 
 # Seconds until what was decided and sent is counted again, at most: longer than that nobody wants to wait.
@@ -175,7 +177,7 @@ class Metrics(Collector):
     def _count_decisions(self, row: Row) -> None:
         self._counts[DECISIONS].add((row["decision"], row["reason"]), row["rows"])
         # what is sent anew, or after a circuit breaker has closed, says nothing new about its message, and nor does what is only noted
-        silent = row["decision"] in _NO_FAILURE or row["reason"] in ("dead_letter_failed", "release", "probe", "send_now")
+        silent = row["decision"] in _NO_FAILURE or row["reason"] in _SENT_ANEW
         if not silent:
             will_retry = str(row["decision"] == "retry").lower()
             self._counts[FAILURES].add((row["topic"], row["error_class"], row["error_kind"], will_retry), row["rows"])

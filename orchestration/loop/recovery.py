@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JNetworkError
 
 from orchestration.loop.health import LEDGERS, Health, Reason
 from orchestration.loop.state import LoopState

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orchestration.clock import parse_duration, parse_moment
-from orchestration.rules.routing import is_source
 from orchestration.rules.seeds import Seeds
+from orchestration.rules.topic_patterns import is_source
 from orchestration.settings import Settings
 
 _PER = {"s": 1, "m": 60, "h": 3600}

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +14,8 @@ from pathlib import Path
 from orchestration.operators.commands import CommandError, CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.selections import Selection
-from orchestration.rules.routing import is_source, route_for, topic_from_template
-from orchestration.rules.seeds import Seeds
+from orchestration.rules.explain import Rulebook
+from orchestration.rules.routing import Redrive, Routing
 from orchestration.settings import Settings
 
 MOST = 1_000_000
@@ -29,6 +29,15 @@ WAITING = ("send_now", "cancel")
 
 BY_RULES = "redrive_rules"
 """Who gives the commands that the redrive rules ask for."""
+
+# Why a redrive would be refused, by the reason that it would be decided with.
+_OBJECTIONS = {
+    "no_original_topic": "refused: no original topic is known",
+    "no_route": "refused: no route",
+    "destination_not_legal": "refused: Kafka allows no such name",
+    "destination_is_a_source": "refused: a source reads it",
+    "destination_is_internal": "refused: an internal topic",
+}
 
 _AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": None}
 
@@ -165,7 +174,7 @@ def _sha256(text: str) -> str:
 
 
 def shown(
-    settings: Settings, seeds: Seeds, request: CommandRequest, listed: Sequence[Target], now: datetime
+    settings: Settings, request: CommandRequest, listed: Sequence[Target], now: datetime
 ) -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """What a list is made of: how many, by topic, by class, by age, and where a redrive would go; each the most frequent first."""
     yield "messages", [(request.what, len(listed))]
@@ -174,7 +183,7 @@ def shown(
     ages = Counter(_age(one.since, now) for one in listed)
     yield "age", [(age, ages[age]) for age in (*_AGES, "unknown") if ages[age]]
     if request.what == "redrive":
-        yield "would go to", destinations(settings, seeds, listed, request.to).most_common(20)
+        yield "would go to", destinations(lambda: Rulebook(settings).routing(), listed, request.to).most_common(20)
 
 
 def _age(since: datetime | None, now: datetime) -> str:
@@ -184,32 +193,22 @@ def _age(since: datetime | None, now: datetime) -> str:
     return next(age for age, most in _AGES.items() if most is None or hours <= most)
 
 
-def destinations(settings: Settings, seeds: Seeds, listed: Sequence[Target], to: str | None) -> Counter[str]:
-    """Where the messages of a redrive would go, by today's seeds: how many by topic, or by why they would be refused."""
+def destinations(routing: Callable[[], Routing], listed: Sequence[Target], to: str | None) -> Counter[str]:
+    """Where the messages of a redrive would go, by the rules in force: how many by topic, or by why they would be refused.
+
+    routing: makes what is asked, which takes seconds, where there is something to ask.
+    """
     found: Counter[str] = Counter()
-    known: dict[tuple[str | None, ...], str] = {}
+    asked: Counter[Redrive] = Counter()
     for one in listed:
-        kind = (one.original_topic, one.consumer_group, one.error_kind, one.state)
-        if kind not in known:
-            known[kind] = _destination(settings, seeds, one, to)
-        found[known[kind]] += 1
+        if one.state == "refused":
+            found["decided anew" if to in (None, "retry") else "refused: --to is for dead letters"] += 1
+        elif one.original_topic is None:
+            # a list that was kept has ids alone
+            found[str(to) if to not in (None, "retry", "original") else _OBJECTIONS["no_original_topic"]] += 1
+        else:
+            asked[one.original_topic, one.consumer_group, one.error_kind] += 1
+    if asked:
+        for kind, (topic, objection) in routing().redrives(asked, to).items():
+            found[str(topic) if objection is None else _OBJECTIONS.get(objection, f"refused: {objection}")] += asked[kind]
     return found
-
-
-def _destination(settings: Settings, seeds: Seeds, one: Target, to: str | None) -> str:
-    if one.state == "refused":
-        return "decided anew" if to in (None, "retry") else "refused: --to is for dead letters"
-    if to not in (None, "retry", "original"):
-        return str(to)
-    if one.original_topic is None or is_source(seeds, one.original_topic):
-        return "refused: no original topic is known"
-    topic = one.original_topic
-    if to != "original":
-        route = route_for(seeds, one.original_topic, one.consumer_group, one.error_kind)
-        if route is None:
-            return "refused: no route"
-        if one.consumer_group is not None or "{group}" not in route["retry_topic"]:
-            topic = topic_from_template(route["retry_topic"], one.original_topic, one.consumer_group, one.error_kind)
-    if settings.is_internal(topic):
-        return "refused: an internal topic"
-    return "refused: a source reads it" if is_source(seeds, topic) else topic

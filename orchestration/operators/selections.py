@@ -123,7 +123,7 @@ def _nodes(expression: Any) -> Iterator[Any]:
 
 def check_pattern(spark: SparkSession, option: str, wanted: str | None) -> str | None:
     """A name, or a regular expression that begins with ^, as it came. Raises DlqError for one that can't be read."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     if wanted is not None and wanted.startswith("^"):

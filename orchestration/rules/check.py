@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.kafka.cluster import Cluster, ClusterError, Topic
 from orchestration.kafka.topics import new_topic, room
 from orchestration.rules.policies import why_not
-from orchestration.rules.routing import speaks_for_all, topic_matches
 from orchestration.rules.seed_rows import Row, Seeds
 from orchestration.rules.seeds import SeedError, read_seeds
+from orchestration.rules.topic_patterns import speaks_for_all, topic_matches
 from orchestration.rules.topics_needed import Need, plan_topics
 from orchestration.rules.vocabulary import KIND_PRECEDENCE
 from orchestration.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from orchestration.rules.explain import Rulebook
 
 
 @dataclass(frozen=True)
@@ -43,13 +48,22 @@ def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()
         seeds = None
     if seeds is not None:
         findings += _permissions(settings, seeds)
-    findings += _kafka(settings, seeds, groups, create=create)
+    # before the topics: this makes the catalog of a home that has none, and the session that asks the rules must find it
     catalog = _catalog(settings)
+    rulebook = cache(lambda: _rulebook(settings))
+    findings += _kafka(settings, seeds, rulebook, groups, create=create)
     findings.append(catalog)
     if seeds is not None:
         findings += _equal_rules(settings, seeds)
-        findings += _policies(settings, seeds) if catalog.ok else ()
+        findings += _policies(settings, seeds, rulebook()) if catalog.ok else ()
     return findings
+
+
+def _rulebook(settings: Settings) -> Rulebook:
+    # here, as dbt takes seconds to import
+    from orchestration.rules.explain import Rulebook
+
+    return Rulebook(settings)
 
 
 def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
@@ -96,12 +110,10 @@ def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
             )
 
 
-def _policies(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
+def _policies(settings: Settings, seeds: Seeds, rulebook: Rulebook) -> Iterator[Finding]:
     """Policies that the SQL can't read, or that a route uses for what they can't do: with one of them, no seeds are loaded."""
-    from orchestration.rules.explain import Rulebook
-
     rows = {row["policy"]: row for row in seeds.rows["retry_policies"]}
-    reading = Rulebook(settings).reading_of({name: row["definition"] for name, row in rows.items()})
+    reading = rulebook.reading_of({name: row["definition"] for name, row in rows.items()})
     misused = [row for row in seeds.rows["routes"] if row["publish_policy"] in reading.processing_only]
     for row in misused:
         yield Finding(
@@ -120,7 +132,9 @@ def _policies(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
         yield Finding(True, "policies", f"{len(rows)} can be read")
 
 
-def _kafka(settings: Settings, seeds: Seeds | None, groups: Collection[str], *, create: bool) -> Iterator[Finding]:
+def _kafka(
+    settings: Settings, seeds: Seeds | None, rulebook: Callable[[], Rulebook], groups: Collection[str], *, create: bool
+) -> Iterator[Finding]:
     servers = settings.kafka_properties.get("bootstrap.servers")
     if not servers:
         yield Finding(
@@ -138,7 +152,7 @@ def _kafka(settings: Settings, seeds: Seeds | None, groups: Collection[str], *, 
         return
     try:
         yield from _commands_topic(cluster, settings, names, create=create)
-        yield from _topics(cluster, settings, seeds, names, groups, create=create)
+        yield from _topics(cluster, settings, seeds, rulebook, names, groups, create=create)
     except ClusterError as error:
         yield Finding(False, "topics", str(error))
 
@@ -160,7 +174,14 @@ def _commands_topic(cluster: Cluster, settings: Settings, names: list[str], *, c
 
 
 def _topics(
-    cluster: Cluster, settings: Settings, seeds: Seeds, names: list[str], groups: Collection[str], *, create: bool
+    cluster: Cluster,
+    settings: Settings,
+    seeds: Seeds,
+    rulebook: Callable[[], Rulebook],
+    names: list[str],
+    groups: Collection[str],
+    *,
+    create: bool,
 ) -> Iterator[Finding]:
     topics = cluster.describe(names)
     for source in seeds.rows["sources"]:
@@ -170,7 +191,14 @@ def _topics(
         yield Finding(bool(found), f"source {source['source']}", which)
     own = {settings.group, f"{settings.transactional_prefix}.{settings.instance}"}
     read = {group: its_topics for group, its_topics in cluster.groups().items() if group not in own}
-    plan = plan_topics(settings, seeds, topics, read, groups)
+    try:
+        with rulebook().routing_of(seeds) as routing:
+            plan = plan_topics(settings, routing, seeds, topics, read, groups)
+    except Exception as error:
+        from orchestration.tables.spark import in_short
+
+        yield Finding(False, "topics", f"which ones are needed can't be told without Spark and dbt: {in_short(error)}")
+        return
     yield from _loops(seeds, plan.needs)
     sizes = cluster.max_message_bytes([*topics])
     missing: dict[str, list[Need]] = {}

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from orchestration.rules.policies import why_not
+from orchestration.rules.routing import Routing, view
+from orchestration.rules.seed_rows import Seeds
 from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables
 from orchestration.tables.dbt import dbt_to_ask
@@ -21,7 +23,7 @@ from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, session_to_ask
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row, SparkSession
 
 
 class ExplainError(Exception):
@@ -102,6 +104,15 @@ class Rulebook:
         self._spark: SparkSession = session_to_ask(settings)
         self._dbt = dbt_to_ask(settings)
 
+    def routing(self) -> Routing:
+        """The routing that is in force. Raises ExplainError where no rules are loaded yet."""
+        self._rules("rules_hash")
+        return Routing(self._spark, self._dbt, f"{schema(self._settings.project)}.rules")
+
+    def routing_of(self, seeds: Seeds) -> AbstractContextManager[Routing]:
+        """The routing of seeds that may not be loaded yet."""
+        return Routing.of_seeds(self._spark, self._dbt, seeds)
+
     def reading_of(self, policies: Mapping[str, str]) -> PolicyReading:
         """How the SQL reads policies, which are given by name."""
         rows = self._ask(policies, "select policy, definition, not_understood, processing_only from {read} order by policy")
@@ -161,7 +172,7 @@ class Rulebook:
         classified = self._dbt.compiled(
             "select error_kind, rule, matched, passed_over from {{ ref('errors_classified') }}", variables={"judge": "errors_to_judge"}
         )
-        with _view(frame, "errors_to_judge"):
+        with view(frame, "errors_to_judge"):
             found = self._spark.sql(classified).collect()[0]
         causes = tuple((cause["error_class"], cause["message"]) for cause in frame.collect()[0]["causes"])
         return Verdict(found["error_kind"], found["rule"], found["matched"], causes, tuple(found["passed_over"]))
@@ -203,19 +214,9 @@ class Rulebook:
         if delay:
             arguments = f"{json.dumps(delay['failures'])}, {json.dumps(delay['policy'])}"
             wait = self._dbt.compiled("{{ backoff_delay_ms(" + arguments + ") }}")
-        with _view(self._spark.createDataFrame(list(policies.items()), "policy string, definition string"), "policies_to_read"):
+        with view(self._spark.createDataFrame(list(policies.items()), "policy string, definition string"), "policies_to_read"):
             rows: list[Row] = self._spark.sql(statement.format(read=f"({read})", delay=wait)).collect()
         return rows
-
-
-@contextmanager
-def _view(frame: DataFrame, name: str) -> Iterator[None]:
-    """Lets a frame be read by a name: what people write goes into no statement."""
-    frame.createOrReplaceTempView(name)
-    try:
-        yield
-    finally:
-        frame.sparkSession.catalog.dropTempView(name)
 
 
 def history(spark: SparkSession, tables: str, message_id: str) -> list[dict[str, Any]]:

@@ -1,75 +1,116 @@
-"""Which topics a pattern means, and which route a message has, by seeds that are read as files: for what must work without Spark.
+"""Where messages go, asked of the SQL that decides it: the macros in macros/routing/, which the models of a decide run are made of.
 
-The loop routes in SQL: models/rules/routes_ranked.sql ranks the routes, and the macros topic_matches, topic_from_template and
-is_our_destination read them. What is here is a copy of that, which a change there must change, too.
+Nothing here knows which route goes before another one, or how a destination's name is made.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from orchestration.rules.seed_rows import Row, Seeds
-from orchestration.rules.vocabulary import ERROR_KINDS
+from orchestration.rules.seed_rows import Seeds
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
 
-def topic_matches(topic: str, pattern: str) -> bool:
-    """Whether a topic is meant by a pattern of the seeds: as the macro of this name decides it."""
-    if pattern == "*":
-        return True
-    if pattern.startswith("^"):
-        return re.search(pattern, topic) is not None
-    return topic == pattern
+    from orchestration.tables.dbt import Dbt
 
+Redrive = tuple[str, str | None, str | None]
+"""Original topic, consumer group, and kind of error of a dead letter that is to be sent again."""
 
-def is_source(seeds: Seeds, topic: str) -> bool:
-    """Whether a source reads a topic."""
-    return any(topic_matches(topic, source["topic"]) for source in seeds.rows["sources"])
-
-
-def topic_from_template(template: str, topic: str, group: str | None, kind: str | None) -> str:
-    """A destination's name from its template: as the macro of this name makes it."""
-    for word, value in (("{topic}", topic), ("{group}", group), ("{kind}", kind)):
-        template = template.replace(word, value or "")
-    return template
+# What routing is made of in the seeds: the columns that the macros read.
+_COLUMNS = {
+    "sources": ("source", "topic", "speaks_for"),
+    "routes": ("topic", "consumer_group", "error_kind", "retry_topic", "dead_letter_topic"),
+    "dead_letter_topics": ("error_class", "topic", "consumer_group", "dead_letter_topic"),
+}
 
 
-def routes_of(seeds: Seeds, topic: str, group: str | None) -> list[Row]:
-    """The routes of a topic and group, one for each kind of error."""
-    chosen = (route_for(seeds, topic, group, kind) for kind in ERROR_KINDS)
-    return list({row.line: row for row in chosen if row is not None}.values())
+@dataclass(frozen=True)
+class Roles:
+    """What a topic is to the sources: by name, those that read it, and those that may report its failures.
+
+    dead_letter_topic_of_reports: where its own records go as dead letters, if it is read and one of them can't be placed.
+    """
+
+    read_by: frozenset[str]
+    spoken_for_by: frozenset[str]
+    dead_letter_topic_of_reports: str
 
 
-def route_for(seeds: Seeds, topic: str, group: str | None, kind: str | None) -> Row | None:
-    """The most specific route that matches, as `routes_ranked` sorts them."""
+@dataclass(frozen=True)
+class Destination:
+    """A topic that a route, or a dead letter topic of a class of errors, makes of an original topic. what: what goes there."""
 
-    def rank(row: Row) -> tuple[int, int, int, str, int]:
-        pattern = row["topic"]
-        by_topic = 2 if pattern == "*" else 1 if pattern.startswith("^") else 0
-        return by_topic, -len(pattern), int(row["consumer_group"] == "*"), pattern, int(row["error_kind"] == "*")
-
-    matching = (row for row in seeds.rows["routes"] if topic_matches(topic, row["topic"]) and row["consumer_group"] in ("*", group))
-    return min((row for row in matching if row["error_kind"] in ("*", kind)), key=rank, default=None)
+    topic: str
+    what: str
 
 
-def speaks_for_all(pattern: str) -> bool:
-    """Whether a pattern of `speaks_for` allows whatever topic a report names: it tells no topic from another."""
-    return pattern.startswith("^") and all(topic_matches(name, pattern) for name in ("a", "Z", "0", "_", ".-.", "x" * 249))
+class Routing:
+    """The routing of an installation, to be asked."""
+
+    def __init__(self, spark: SparkSession, dbt: Dbt, rules: str) -> None:
+        """rules: a relation of one row, with the columns of `rules` that are about routing."""
+        self._spark = spark
+        self._dbt = dbt
+        self._rules = rules
+
+    @classmethod
+    @contextmanager
+    def of_seeds(cls, spark: SparkSession, dbt: Dbt, seeds: Seeds) -> Iterator[Routing]:
+        """The routing of seeds that were read as files: what the next load will put into `rules`."""
+        with ExitStack() as views:
+            for name, columns in _COLUMNS.items():
+                rows = [(row.line, *(row[column] for column in columns)) for row in seeds.rows[name]]
+                frame = spark.createDataFrame(rows, ", ".join(("line int", *(f"{column} string" for column in columns))))
+                views.enter_context(view(frame, f"{name}_to_ask"))
+            rules = dbt.compiled("{{ routing_of_seeds('sources_to_ask', 'routes_to_ask', 'dead_letter_topics_to_ask') }}")
+            views.enter_context(view(spark.sql(rules), "rules_to_ask"))
+            yield cls(spark, dbt, "rules_to_ask")
+
+    def roles(self, topics: Iterable[str]) -> dict[str, Roles]:
+        """What each of these topics is to the sources."""
+        rows = self._ask("topics_asked", [(topic,) for topic in topics], "topic string")
+        return {
+            row["topic"]: Roles(frozenset(row["read_by"]), frozenset(row["spoken_for_by"]), row["dead_letter_topic_of_reports"])
+            for row in rows
+        }
+
+    def destinations(self, asked: Sequence[tuple[str, str | None]]) -> dict[tuple[str, str | None], list[Destination]]:
+        """The destinations of topics and groups (None: none is known), for all kinds of errors; without those that are made of the kind."""
+        found: dict[tuple[str, str | None], list[Destination]] = {one: [] for one in asked}
+        rows = self._ask("destinations_asked", asked, "topic string, consumer_group string")
+        for row in sorted(rows, key=lambda row: int(row["place"])):
+            what = row["what"] if row["error_class"] is None else f"{row['what']} ({row['error_class']})"
+            found[row["topic"], row["consumer_group"]].append(Destination(row["destination"], what))
+        return found
+
+    def redrives(self, asked: Iterable[Redrive], wanted: str | None) -> Mapping[Redrive, tuple[str | None, str | None]]:
+        """Where redrives would go, and the reason for which one would be refused instead. wanted: `retry`, `original`, a topic, or None."""
+        rows = self._ask(
+            "redrives_asked",
+            [(*one, wanted) for one in asked],
+            "original_topic string, consumer_group string, error_kind string, wanted string",
+        )
+        return {(row["original_topic"], row["consumer_group"], row["error_kind"]): (row["destination"], row["objection"]) for row in rows}
+
+    def _ask(self, macro: str, asked: Sequence[tuple[str | None, ...]], columns: str) -> list[Row]:
+        """Runs the statement that a macro makes of what is asked and of the rules."""
+        if not asked:
+            return []
+        statement = self._dbt.compiled("{{ " + f"{macro}('asked_of_routing', '{self._rules}')" + " }}")
+        with view(self._spark.createDataFrame(asked, columns), "asked_of_routing"):
+            rows: list[Row] = self._spark.sql(statement).collect()
+        return rows
 
 
-def speaks_for(source: Row, topic: str) -> bool:
-    return any(topic_matches(topic, pattern) for pattern in source["speaks_for"].split())
-
-
-def is_our_destination(seeds: Seeds, source: Row, topic: str) -> bool:
-    """Whether a topic is taken for a retry or dead letter topic: as the macro of this name decides it, of any group."""
-    if topic in source["speaks_for"].split():
-        return False
-    templates = {row[column] for row in seeds.rows["routes"] for column in ("retry_topic", "dead_letter_topic")}
-    templates |= {row["dead_letter_topic"] for row in seeds.rows["dead_letter_topics"]}
-    for template in templates - {"{topic}"}:
-        pattern = re.escape(template).replace(r"\{topic\}", "(?P<topic>.+)", 1).replace(r"\{topic\}", "(?P=topic)")
-        pattern = pattern.replace(r"\{group\}", ".+").replace(r"\{kind\}", "[a-z]+")
-        found = re.fullmatch(pattern, topic)
-        if found and ("{topic}" not in template or speaks_for(source, found["topic"])):
-            return True
-    return False
+@contextmanager
+def view(frame: DataFrame, name: str) -> Iterator[None]:
+    """Lets a frame be read by a name: what people write goes into no statement."""
+    frame.createOrReplaceTempView(name)
+    try:
+        yield
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)

@@ -17,6 +17,7 @@ from orchestration.rules.vocabulary import (
     NO_TOPIC,
     OTHER_KIND_WORDS,
     PUBLISH_KINDS,
+    TOPIC_PLACEHOLDERS,
 )
 
 Check = Callable[[str], str | None]
@@ -25,7 +26,7 @@ Check = Callable[[str], str | None]
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SET = re.compile(r"[A-Za-z0-9._-]+")
 _LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
-_TEMPLATE = re.compile(r"([A-Za-z0-9._-]|\{topic\}|\{group\}|\{kind\})+")
+_TEMPLATE = re.compile(rf"([A-Za-z0-9._-]|\{{({'|'.join(TOPIC_PLACEHOLDERS)})\}})+")
 
 
 def _text(value: str) -> str | None:

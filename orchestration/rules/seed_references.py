@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from orchestration.rules.routing import topic_matches
 from orchestration.rules.seed_columns import KEYS
 from orchestration.rules.seed_rows import Row
+from orchestration.rules.topic_patterns import topic_matches
 from orchestration.rules.vocabulary import EVERYTHING, NO_TOPIC
 
 Rows = Mapping[str, tuple[Row, ...]]

@@ -6,17 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from orchestration.kafka.cluster import Topic
-from orchestration.rules.routing import (
-    is_our_destination,
-    is_source,
-    routes_of,
-    speaks_for,
-    speaks_for_all,
-    topic_from_template,
-    topic_matches,
-)
+from orchestration.rules.routing import Roles, Routing
 from orchestration.rules.seed_rows import Row, Seeds
-from orchestration.rules.vocabulary import NO_TOPIC
+from orchestration.rules.topic_patterns import speaks_for_all, topic_matches
 from orchestration.settings import Settings
 
 
@@ -38,7 +30,12 @@ class Plan:
 
 
 def plan_topics(
-    settings: Settings, seeds: Seeds, topics: Mapping[str, Topic], read: Mapping[str, Collection[str]], groups: Collection[str]
+    settings: Settings,
+    routing: Routing,
+    seeds: Seeds,
+    topics: Mapping[str, Topic],
+    read: Mapping[str, Collection[str]],
+    groups: Collection[str],
 ) -> Plan:
     """The destinations of everything that a source speaks for, and what can't be known about them.
 
@@ -47,12 +44,12 @@ def plan_topics(
     """
     needs: dict[tuple[str, str], Need] = {}
     unknown: dict[str, str] = {}
-    sources = seeds.rows["sources"]
-    for source in sources:
+    roles = routing.roles(topics)
+    for source in seeds.rows["sources"]:
         for topic in topics.values():
             # what is adopted stays where it lies, whatever it is
-            if not source["adopt"] and topic_matches(topic.name, source["topic"]):
-                name = f"{topic.name}.dlq"
+            if not source["adopt"] and source["source"] in roles[topic.name].read_by:
+                name = roles[topic.name].dead_letter_topic_of_reports
                 needs[name, topic.name] = Need(name, topic, f"for reports of source {source['source']} that can't be placed")
         for name in source["speaks_for"].split():
             if not name.startswith("^") and name not in topics:
@@ -60,18 +57,20 @@ def plan_topics(
                     f"is missing, and source {source['source']} speaks for it: how many partitions its retries and dead letters need "
                     "is not known"
                 )
-    for topic in topics.values():
-        if settings.is_internal(topic.name) or is_source(seeds, topic.name):
-            continue
-        speakers = [source for source in sources if speaks_for(source, topic.name) and not is_our_destination(seeds, source, topic.name)]
-        narrow = [source for source in speakers if any(topic_matches(topic.name, one) for one in _narrow_patterns(source))]
-        known = {group for group, its_topics in read.items() if topic.name in its_topics}
-        known |= {source["consumer_group"] for source in narrow if source["consumer_group"]} | ({*groups} if narrow else set())
-        for group in sorted(known) if speakers else ():
-            _add(needs, seeds, topic, group)
-        if narrow and not known:
-            _add(needs, seeds, topic, None)
-            unknown[f"topic {topic.name}"] = (
+    readers = {
+        name: _readers(seeds, name, one, read, groups)
+        for name, one in roles.items()
+        if one.spoken_for_by and not one.read_by and not settings.is_internal(name)
+    }
+    made = routing.destinations([(name, group) for name, its_groups in readers.items() for group in its_groups])
+    for (name, group), destinations in made.items():
+        for destination in destinations:
+            if destination.topic != name:
+                whose = "" if group is None else f" for group {group}"
+                need = Need(destination.topic, topics[name], f"{destination.what} of {name}{whose}")
+                needs.setdefault((destination.topic, name), need)
+        if group is None:
+            unknown[f"topic {name}"] = (
                 "no consumer group is known to read it (none has committed offsets): topics with {group} in their names were not "
                 "looked for; --group NAME says which"
             )
@@ -84,26 +83,15 @@ def plan_topics(
     return Plan(tuple(need for need in needs.values() if need.original.name not in wanted), tuple(unknown.items()))
 
 
-def _narrow_patterns(source: Row) -> list[str]:
+def _readers(seeds: Seeds, topic: str, roles: Roles, read: Mapping[str, Collection[str]], groups: Collection[str]) -> list[str | None]:
+    """The groups that read a topic; None alone where a source tells the topic and no group is known."""
+    speakers = (source for source in seeds.rows["sources"] if source["source"] in roles.spoken_for_by)
+    told = [source for source in speakers if any(topic_matches(topic, one) for one in _told(source))]
+    known = {group for group, its_topics in read.items() if topic in its_topics}
+    known |= {source["consumer_group"] for source in told if source["consumer_group"]} | ({*groups} if told else set())
+    return [*sorted(known)] or ([None] if told else [])
+
+
+def _told(source: Row) -> list[str]:
     """What a source speaks for as far as it tells topics from others."""
     return [pattern for pattern in source["speaks_for"].split() if not speaks_for_all(pattern)]
-
-
-def _add(needs: dict[tuple[str, str], Need], seeds: Seeds, topic: Topic, group: str | None) -> None:
-    templates = [
-        (route[column], what)
-        for route in routes_of(seeds, topic.name, group)
-        for column, what in (("retry_topic", "retries"), ("dead_letter_topic", "dead letters"))
-    ]
-    templates += [
-        (row["dead_letter_topic"], f"dead letters ({row['error_class']})")
-        for row in seeds.rows["dead_letter_topics"]
-        if topic_matches(topic.name, row["topic"]) and row["consumer_group"] in ("*", group)
-    ]
-    for template, what in templates:
-        if "{kind}" in template or template == NO_TOPIC or (group is None and "{group}" in template):
-            continue
-        name = topic_from_template(template, topic.name, group, None)
-        if name != topic.name:
-            whose = "" if group is None else f" for group {group}"
-            needs.setdefault((name, topic.name), Need(name, topic, f"{what} of {topic.name}{whose}"))

@@ -1,25 +1,39 @@
-"""The words that seeds are written in. The SQL has its own definitions, in macros and in the vars of dbt_project.yml: change both."""
+"""The words that seeds are written in.
+
+Dialects and kinds of errors are vars of dbt_project.yml, which the SQL reads, too. The other words stand in macros, and are compared with
+them by tests/unit/test_vocabulary.py.
+"""
 
 from __future__ import annotations
 
-DIALECTS = ("redrive", "spring")
-PUBLISH_KINDS = ("retriable", "fatal", "poison", "backpressure", "quota", "fenced")
-ERROR_KINDS = (*PUBLISH_KINDS, "blocking")
-OTHER_KIND_WORDS = (
-    *("NRE", "SLE", "SNBE", "SBE"),
-    *("transient", "non-transient", "recoverable", "not recoverable", "unrecoverable"),
-)
-"""What other vocabularies call the kinds: the macro error_kinds says which is which."""
-KIND_PRECEDENCE = ("fatal", "poison", "retriable", "quota", "backpressure", "fenced", "blocking")
-"""Of rules that are equal but for their kind, which one decides: as the macro error_kinds has them."""
-HEADER_PROFILES = ("dlq", "safi", "spring", "connect")
-"""Which headers say on a dead letter why it died: a macro dead_letter_headers_<profile> each; `+stack` may follow."""
-NO_TOPIC = "none"
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+# of the program's own project: a directory that `project` names must be one of this version
+_PROJECT: Final = Path(__file__).resolve().parents[2] / "dbt_project.yml"
+_VARS: Final[dict[str, Any]] = yaml.safe_load(_PROJECT.read_text(encoding="utf-8"))["vars"]
+
+DIALECTS: Final[tuple[str, ...]] = tuple(_VARS["dialects"])
+ERROR_KINDS: Final[tuple[str, ...]] = tuple(_VARS["error_kinds"])
+PUBLISH_KINDS: Final = tuple(kind for kind in ERROR_KINDS if kind != "blocking")
+"""What an error of Kafka's may be: only an application says that everything must wait."""
+OTHER_KIND_WORDS: Final[tuple[str, ...]] = tuple(word for words in _VARS["error_kinds"].values() for word in words)
+"""What other vocabularies call the kinds."""
+KIND_PRECEDENCE: Final[tuple[str, ...]] = tuple(_VARS["error_kind_precedence"])
+"""Of rules that are equal but for their kind, which one decides."""
+HEADER_PROFILES: Final = ("dlq", "safi", "spring", "connect")
+"""Which headers say on a dead letter why it died: the macro dead_letter_header_names has what belongs to each; `+stack` may follow."""
+NO_TOPIC: Final = "none"
 """What stands for a dead letter topic where messages that die are parked: as the macro no_topic has it."""
-EVERYTHING = "everything"
-"""The privacy that keeps and shows all, and needs no row."""
-CONCERNS = ("record", "topic", "connection")
-LINK_PLACEHOLDERS = (
+EVERYTHING: Final = "everything"
+"""The privacy that keeps and shows all, and needs no row: the model privacy_read adds it."""
+CONCERNS: Final = ("record", "topic", "connection")
+"""What an error of Kafka's may concern: as publisher/errors.py reads them."""
+TOPIC_PLACEHOLDERS: Final = ("topic", "group", "kind")
+"""What may stand in the template of a destination: as the macro topic_from_template has them."""
+LINK_PLACEHOLDERS: Final = (
     *("message_id", "topic", "partition", "offset", "group", "class", "request_id", "process_id", "trace_id"),
     *("time", "time_ms", "from", "from_ms", "to", "to_ms"),
 )

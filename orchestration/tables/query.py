@@ -79,7 +79,7 @@ def list_tables(settings: Settings) -> Rows:
 
 def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     """Runs a select in a session, with the schema's tables under their own names."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     from orchestration.tables.rows import collected

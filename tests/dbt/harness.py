@@ -176,7 +176,7 @@ class Home:
 
     def append_reports(self, *reports: Report) -> list[str]:
         """Takes reports in, in one batch. Returns what each is called as the input of a decision."""
-        rows = [
+        rows: list[tuple[Any, ...]] = [
             (
                 *(
                     "topic-id" if taken.about is None else "loop",

@@ -102,6 +102,7 @@ def test_tables_of_before_are_moved_whole_and_programs_of_before_write_no_more(
 
 
 def test_an_append_that_has_begun_before_the_move_fails_after_it(settings: Settings, before: SparkSession) -> None:
+    # a session has a JVM
     table = before._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(before._jsparkSession, "redrive.events")  # type: ignore[union-attr]
     append = table.newAppend()
     assert move_tables(settings)

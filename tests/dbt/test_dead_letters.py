@@ -66,7 +66,7 @@ def metadata(headers: list[dict[str, Any]], topic: str, group: str, timestamp: s
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-OWN_IN_JSON = [
+OWN_IN_JSON: list[dict[str, Any]] = [
     {"key": "trace", "value": base64.b64encode(b"\x00\xff" * 40).decode(), "encoding": "base64"},
     {"key": "a", "value": "1"},
     {"key": "a", "value": None},
@@ -396,7 +396,7 @@ def test_a_dead_letter_that_was_written_at_last_is_shown_and_redriven_with_its_p
 # ---------- topics
 
 
-TOPICS = [
+TOPICS: list[tuple[str, dict[str, Any], str | None]] = [
     ("template-group", {}, "template-group-billing-dlt"),
     ("template-group", {"group": None}, "template-group.dlq"),
     ("template-shared", {}, "dead.letters"),
@@ -418,10 +418,7 @@ TOPICS = [
 
 @pytest.fixture(scope="module")
 def addressed(home: Home) -> list[Row]:
-    reports = [
-        report(topic, 900 + place, **{"error": "KeyError", **how})  # type: ignore[arg-type]
-        for place, (topic, how, _) in enumerate(TOPICS)
-    ]
+    reports = [report(topic, 900 + place, **{"error": "KeyError", **how}) for place, (topic, how, _) in enumerate(TOPICS)]
     # dead at once, whatever the class
     return decided(home, *(one.but(headers=(*(one.headers or ()), ("redrive-error-kind", b"fatal"))) for one in reports))
 

@@ -91,6 +91,15 @@ def fails_pointing(offset: int, place: int = -1, **but: bytes) -> Round:
     return lambda decisions: [failed_again(decisions[place], offset).with_headers(*pointer(decisions[place])).but(**but)]
 
 
+def no_room_again(offset: int) -> Round:
+    """The consumer has no room for the retry, either."""
+    return lambda decisions: [stated("backpressure", failed_again(decisions[-1], offset))]
+
+
+def first_topic_ends(end: str) -> Callable[[list[Row]], bool]:
+    return lambda decisions: bool(decisions[0]["topic"].endswith(end))
+
+
 def attempts(*expected: int | None) -> Callable[[list[Row]], bool]:
     return lambda decisions: [row["attempt"] for row in decisions] == list(expected)
 
@@ -142,7 +151,7 @@ CASES = [
             f"the most specific route for {group} and {topic}: {what}",
             (comes(report(topic, group=group)),),
             (RETRY,),
-            lambda rows, what=what: rows[0]["topic"].endswith(f".{what}"),
+            first_topic_ends(f".{what}"),
         )
         for what, topic, group in [
             ("expression", "routed-us", "billing"),
@@ -166,11 +175,7 @@ CASES = [
         "what was turned away for want of room is charged nothing, ever",
         (
             comes(stated("backpressure", report("no-room"))),
-            *(
-                part
-                for n in range(6)
-                for part in (delivered_at(520 + n), lambda rows, n=n: [stated("backpressure", failed_again(rows[-1], 520 + n))])
-            ),
+            *(part for n in range(6) for part in (delivered_at(520 + n), no_room_again(520 + n))),
             delivered_at(530),
             fails_again(530),
         ),

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.rules.routing import topic_matches
+from orchestration.rules.topic_patterns import topic_matches
 from tests.dbt.harness import Home
 
 BETWEEN = "\n/* next */\n"

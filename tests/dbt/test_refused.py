@@ -54,7 +54,7 @@ def redrive(home: Home, *refused: Row, to: str | None = None) -> list[Row]:
 
 def listed(home: Home, state: str) -> list[Target]:
     dead = DeadLetters(load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT))
-    return select_deliveries(dead, "redrive", Selection(state=state), None)  # type: ignore[arg-type]
+    return select_deliveries(dead, "redrive", Selection(state=state), None)  # type: ignore[arg-type]  # one of the states, as text
 
 
 def test_it_is_found_and_shown_like_a_dead_letter(home: Home, refused: dict[str, Row]) -> None:

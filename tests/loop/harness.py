@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,10 +100,10 @@ class Topics:
         """Leaves Kafka."""
         self._producer.flush(10)
 
-    def topics(self, *names: str, partitions: int = 1, **config: str) -> None:
+    def topics(self, *names: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Makes topics, large enough for records of a megabyte unless the test says otherwise."""
         admin = AdminClient({**self.kafka})
-        settings = {"max.message.bytes": "4000000", **config}
+        settings = {"max.message.bytes": "4000000", **(config or {})}
         for made in admin.create_topics([NewTopic(name, partitions, 1, config=settings) for name in names]).values():
             made.result()
 
@@ -160,8 +160,8 @@ class Topics:
                         int(message.partition() or 0),
                         int(message.offset() or 0),
                         message.timestamp()[1],
-                        message.key(),  # type: ignore[arg-type]
-                        message.value(),  # type: ignore[arg-type]
+                        message.key(),
+                        message.value(),
                         tuple(pairs),
                     )
                 )

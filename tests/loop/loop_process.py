@@ -104,7 +104,12 @@ def _set_wall_clock(steps: list[tuple[float, float]]) -> None:
         wrong = [by for since, by in steps if time.monotonic() - began >= since]
         return wall_clock() + timedelta(seconds=wrong[-1] if wrong else 0)
 
-    orchestration.loop.standing.LoopClock = partial(LoopClock, wall=wall)  # type: ignore[misc, assignment]
+    _put(orchestration.loop.standing, "LoopClock", partial(LoopClock, wall=wall))
+
+
+def _put(owner: object, name: str, instead: object) -> None:
+    """Puts something in the place of a part of the program, for as long as this process lives."""
+    setattr(owner, name, instead)
 
 
 def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> None:
@@ -121,7 +126,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                     die()
                 return taken
 
-            Intake.take = take_and_die  # type: ignore[method-assign]
+            _put(Intake, "take", take_and_die)
         case "after the offsets' commit":
             commit = Intake.commit_offsets
 
@@ -129,7 +134,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                 commit(self)
                 die()
 
-            Intake.commit_offsets = commit_and_die  # type: ignore[method-assign]
+            _put(Intake, "commit_offsets", commit_and_die)
         case "after the decide step":
             run = Dbt.run
 
@@ -138,7 +143,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                 if how.get("select") == ["deliveries"]:
                     die()
 
-            Dbt.run = decide_and_die  # type: ignore[method-assign]
+            _put(Dbt, "run", decide_and_die)
         case "in the middle of sending":
 
             def send_and_die(
@@ -151,7 +156,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
 
                 return publish(batches, settings, slot, last_time)
 
-            orchestration.loop.sending.publish = send_and_die  # type: ignore[assignment]
+            _put(orchestration.loop.sending, "publish", send_and_die)
         case "before the results' append" | "before the ticks row":
             append = Ledgers.append
             ledger_of = {"before the results' append": "publish_results", "before the ticks row": "ticks"}
@@ -163,7 +168,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                     die()
                 return append(self, ledger, rows, *when)
 
-            Ledgers.append = die_instead  # type: ignore[method-assign]
+            _put(Ledgers, "append", die_instead)
         case "after the orders' append":
             append_orders = Ledgers.append
 
@@ -173,7 +178,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                     die()
                 return batch
 
-            Ledgers.append = append_and_die  # type: ignore[method-assign]
+            _put(Ledgers, "append", append_and_die)
         case _:
             raise ValueError(f"no such point: {point}")
 

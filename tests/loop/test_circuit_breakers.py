@@ -21,8 +21,8 @@ BLOCKING = "acme.BlockingError"
 def quick(redrive: Redrive) -> Iterator[Redrive]:
     """A loop that takes a message for processed when no report came within two seconds, and writes the state of its circuit breakers."""
     settings = redrive.loop.settings
-    for topic in {BREAKERS, GATES} - redrive.loop.cluster.topic_names():
-        redrive.topics(topic, **{"cleanup.policy": "compact"})
+    for topic in {BREAKERS, GATES}.difference(redrive.loop.cluster.topic_names()):
+        redrive.topics(topic, config={"cleanup.policy": "compact"})
     redrive.restart(settle_seconds=2, circuit_breakers_topic=BREAKERS, gates_topic=GATES)
     yield redrive
     redrive.restart(settle_seconds=settings.settle_seconds, circuit_breakers_topic="", gates_topic="")

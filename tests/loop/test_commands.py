@@ -134,7 +134,7 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
 
     # whoever sees it differently resumes it; then the loop dies before it has written down what it issued
     _call(executing, "dlq", "resume", command, "--reason", "that one is another bug")
-    executing.loop._append_tick = lambda: None  # type: ignore[method-assign]
+    executing.loop._append_tick = lambda: None  # type: ignore[method-assign]  # a stub
     executing.until(lambda: executing.loop.commands.issued.of(command) > 2, "a part of the rest is issued")
     executing.restart()
     row = _until_done(executing, command)

@@ -288,6 +288,7 @@ def test_taken_over_from_while_it_is_busy_a_loop_sends_nothing_twice(processes: 
         loop = processes.start()
         for number in range(1, 4):
             before = len(processes.retries())
+            # mypy infers no lambda with a default
             until(lambda before=before: len(processes.retries()) > before + 20, f"loop {number} is busy", 900)  # type: ignore[misc]
             older, loop = loop, processes.start(last_rows=300)
             said = processes.ended(older, 400)
@@ -350,12 +351,12 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
         for round_, command in enumerate(("run", "build", "run")):
             processes.fail_some(f"beside {round_}", 5)
             dbt = [
-                Path(sys.executable).with_name("dbt"),
+                str(Path(sys.executable).with_name("dbt")),
                 command,
                 "--target-path",
-                state / "dbt-beside",
+                str(state / "dbt-beside"),
                 "--log-path",
-                state / "logs-beside",
+                str(state / "logs-beside"),
             ]
             ended = subprocess.run(dbt, cwd=processes.project, env=environment, capture_output=True, text=True, check=False)
             # where the loop came first with what both decide, it is refused, and nothing else

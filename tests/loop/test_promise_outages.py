@@ -214,7 +214,7 @@ def test_a_broker_that_fails_while_messages_are_sent_charges_nobody(
 @pytest.mark.slow
 def test_a_broker_without_transactions_is_served_too(redrive: Redrive) -> None:
     redrive.domain("plain")
-    redrive.topics("plain.orders-locked-retry", **{"max.message.bytes": "1000"})
+    redrive.topics("plain.orders-locked-retry", config={"max.message.bytes": "1000"})
     redrive.restart(transactions=False)
     try:
         well = redrive.fails("plain.orders", b"k", b"v")
@@ -345,7 +345,7 @@ def test_results_that_spark_has_lost_do_not_stop_the_loop(redrive: Redrive, monk
     redrive.domain("lost")
 
     def an_executor_dies() -> None:
-        for kept in redrive.loop.spark.sparkContext._jsc.getPersistentRDDs().values():  # type: ignore[union-attr]
+        for kept in redrive.loop.spark.sparkContext._jsc.getPersistentRDDs().values():
             kept.unpersist(True)
 
     _lock_results(monkeypatch, 1, an_executor_dies)

@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from publisher import PublisherSettings, SupersededError, epoch_ms, generation, refuse_superseded, sending, take_charge
 from publisher.contract import SUPERSEDED_CODE
 from publisher.fitting import exact_size
+from publisher.handover import hand_over
 from publisher.session import Session
 from tests.unit.publisher_kit.rows import outcomes, plain, publish_records, ready, send, stops
 from tests.unit.publisher_kit.tables import ERROR_KINDS
@@ -128,6 +129,7 @@ def test_a_transaction_that_is_open_in_any_slot_ever_used_is_ended(
         take_charge(newer, [source], slots=6)
 
         with pytest.raises(SupersededError):
+            # if nothing is lost, None is raised, which fails
             raise session.lost(session.repeated(producer.commit_transaction))  # type: ignore[arg-type]
 
 
@@ -156,7 +158,6 @@ def test_a_record_that_the_broker_names_is_charged_alone(
     # compaction needs keys: the broker refuses the batch, and says for which records
     topic = create_topic("compacted", **{"cleanup.policy": "compact"})
     loads: list[int] = []
-    hand_over = sending.hand_over
 
     def noted(producer: Any, rows: pa.RecordBatch, *more: Any) -> Any:
         loads.append(rows.num_rows)

@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
 
-import jinja2
 import pytest
 
 from orchestration.loop.circuit_breaker import _NO_ANSWER, _REFUSED_ORDER
-from orchestration.loop.metrics import _NO_FAILURE
-
-PROJECT = Path(__file__).parents[2]
+from orchestration.loop.command_orders import _WAITING_KINDS
+from orchestration.loop.metrics import _NO_FAILURE, _SENT_ANEW
+from orchestration.operators.lists import _OBJECTIONS, WAITING
+from tests.unit.jinja_macros import PROJECT, macros, returned
 
 # what the page says of charges, by what the table says
 CHARGES = {"yes": ("yes", "1, its own", "yes, or 1, its own"), "no": ("no", "begins at 0"), "row": ("as above",)}
 
 
-class _ReturnedError(Exception):
-    """What a macro returns, on its way out."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def _return(value: Any) -> None:
-    raise _ReturnedError(value)
-
-
-def _module(*names: str, **globals_: Any) -> Any:
-    """Macros in Jinja alone. dbt calls each of them so that what it returns is its value."""
-    folder = PROJECT / "macros" / "decisions"
-    text = "".join((folder / f"{name}.sql").read_text(encoding="utf-8") for name in names)
-    environment = jinja2.Environment(extensions=["jinja2.ext.do"])
-    return environment.from_string(text, globals={"return": _return, **globals_}).module
-
-
 @pytest.fixture(scope="module")
 def reasons() -> list[dict[str, str]]:
     """The rows of the table."""
-    with pytest.raises(_ReturnedError) as returned:
-        _module("decision_reasons").decision_reasons()
-    rows: list[dict[str, str]] = returned.value.value
+    rows: list[dict[str, str]] = returned("decisions", "decision_reasons")
     return rows
 
 
@@ -62,9 +39,10 @@ def test_each_pair_is_there_once_and_whole(reasons: list[dict[str, str]]) -> Non
     pairs = [(row["reason"], row["decision"]) for row in reasons]
     assert len(pairs) == len(set(pairs))
     for row in reasons:
-        assert set(row) == {"reason", "decision", "order", "sends", "succeeds", "charges", "failure", "redrivable"}
+        assert set(row) == {"reason", "decision", "order", "sends", "succeeds", "charges", "refuses", "failure", "redrivable"}
         assert row["order"] in ("", "waiting", "dead_letter")
         assert row["charges"] in ("yes", "no", "row")
+        assert (row["refuses"] in ("order", "report")) == (row["decision"] == "refused")
         assert {row[name] for name in ("sends", "succeeds", "failure", "redrivable")} <= {"yes", ""}
 
 
@@ -105,13 +83,38 @@ def test_metrics_count_the_failures_of_the_table(reasons: list[dict[str, str]]) 
     silent_decisions = {row["decision"] for row in reasons} - {row["decision"] for row in reasons if row["failure"]}
     assert set(_NO_FAILURE) == silent_decisions
     silent_reasons = {row["reason"] for row in reasons if not row["failure"] and row["decision"] not in silent_decisions}
-    assert silent_reasons == {"dead_letter_failed", "release", "probe", "send_now"}
+    assert set(_SENT_ANEW) == silent_reasons
 
 
 def test_gates_know_what_is_no_answer_to_a_probe(reasons: list[dict[str, str]]) -> None:
     said = {row["decision"] for row in reasons if row["order"] == "dead_letter" and not row["sends"]}
     assert set(_NO_ANSWER) == {"duplicate", *said}
-    assert {row["decision"] for row in reasons if row["reason"] in _REFUSED_ORDER} == {"refused"}
+    assert set(_REFUSED_ORDER) == {row["reason"] for row in reasons if row["refuses"] == "order"}
+
+
+def test_docs_lifecycle_says_which_orders_are_refused(reasons: list[dict[str, str]]) -> None:
+    asked = {
+        name
+        for reason, decision, when, _ in _rows("Reasons")
+        for name in _names(reason)
+        if "refused" in decision and "asked" in when.lower()
+    }
+    assert asked == {row["reason"] for row in reasons if row["refuses"] == "order"}
+
+
+def test_commands_give_the_orders_that_the_loop_does_not_give_itself(reasons: list[dict[str, str]]) -> None:
+    orders = {row["reason"]: row["order"] for row in reasons if row["order"] and row["reason"] not in ("release", "probe")}
+    said = macros("decisions", "command_kinds").command_kinds()
+    assert set(re.findall(r"'(\w+)'", said)) == {*orders, "pause", "resume", "stop"}
+    assert set(WAITING) == set(_WAITING_KINDS) == {order for order, about in orders.items() if about == "waiting"}
+
+
+def test_a_dry_run_has_words_for_each_reason_against_a_destination(reasons: list[dict[str, str]]) -> None:
+    nothing = {name: lambda *_: "" for name in ("kafka_topic", "is_read_by_a_source", "is_internal_topic")}
+    said = macros("routing", "destination_objection", **nothing).destination_objection("topic", "false", "sources")
+    objections = set(re.findall(r"then '(\w+)'", said))
+    assert set(_OBJECTIONS) == objections
+    assert objections <= {row["reason"] for row in reasons if row["refuses"]}
 
 
 @pytest.mark.parametrize(
@@ -125,12 +128,12 @@ def test_gates_know_what_is_no_answer_to_a_probe(reasons: list[dict[str, str]]) 
     ],
 )
 def test_orders_are_found_by_what_they_are_about(reasons: list[dict[str, str]], which: str | None, kinds: str) -> None:
-    module = _module("reasons_where", "order_kinds", decision_reasons=lambda: reasons)
+    module = macros("decisions", "reasons_where", "order_kinds", decision_reasons=lambda: reasons)
     assert re.findall(r"'(\w+)'", module.order_kinds(which)) == kinds.split()
 
 
 def test_a_list_of_decisions_is_taken_from_the_table(reasons: list[dict[str, str]]) -> None:
-    module = _module("reasons_where", "decisions_where", "operator_decisions", decision_reasons=lambda: reasons)
+    module = macros("decisions", "reasons_where", "decisions_where", "operator_decisions", decision_reasons=lambda: reasons)
     assert module.decisions_where(sends="yes").strip() == "('retry', 'redrive', 'dead_letter', 'orphan')"
     assert module.decisions_where(succeeds="yes", sends="").strip() == "('cancelled', 'parked', 'dropped', 'adopted')"
     assert module.operator_decisions().strip() == "('discarded', 'restored', 'noted', 'purged')"

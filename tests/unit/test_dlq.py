@@ -157,7 +157,7 @@ ROW: dict[str, Any] = {
 def test_a_table_fits_its_terminal_and_shortens_no_id(table: str, width: int) -> None:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
     console.print(getattr(rendering, table)(Rows(tuple(ROW), (tuple(ROW.values()),), more=False)))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert "\x1b" not in text
@@ -175,7 +175,7 @@ def test_a_waiting_message_says_what_for(state: str, purpose: str) -> None:
     row = {**ROW, "message_id": "billing:orders/0/1", "state": state, "max_attempts": 5}
     console = Console(width=120, file=io.StringIO(), force_terminal=False)
     console.print(waiting_table(Rows(tuple(row), (tuple(row.values()),), more=False)))
-    assert f" {purpose}  " in console.file.getvalue()  # type: ignore[attr-defined]
+    assert f" {purpose}  " in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
 COMPLETING = """

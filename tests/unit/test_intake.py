@@ -47,6 +47,7 @@ def test_a_partition_without_an_answer_is_named_and_left_alone_and_stops_no_othe
         assert one.unanswered == ["half/1"]
         asked: list[object] = []
         ends = one.cluster.ends
+        # a stub, which notes in passing
         one.cluster.ends = lambda partitions: ends([where for where in partitions if not asked.append(where)])  # type: ignore[method-assign, func-returns-value]
         assert read(one, 2) == [("half", 0, 0, 1)]
         assert len(asked) == 1, "what gave no answer is not asked again at once"

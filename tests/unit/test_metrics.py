@@ -53,6 +53,7 @@ def free_port() -> int:
 
 
 def metrics_over(tables: Tables, **settings: Any) -> Metrics:
+    # tables are all that is asked of Spark and of the loop
     return Metrics(load_settings(**settings), tables, tables, "redrive", watermark=0, batch=0)  # type: ignore[arg-type]
 
 

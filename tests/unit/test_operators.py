@@ -1,11 +1,10 @@
-"""What an operator's command is made of, before anybody is asked: words, lists, records, and where a redrive would go."""
+"""What an operator's command is made of, before anybody is asked: words, lists, records."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from orchestration.loop.commands import Commands, _Open
 from orchestration.loop.issued import IssuedCommands
 from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_assume_after, parse_at, parse_rate
-from orchestration.operators.lists import Target, destinations, keep, kept
+from orchestration.operators.lists import Target, keep, kept
 from orchestration.operators.sending import records
 from orchestration.rules.seeds import Row, Seeds
 from orchestration.settings import Settings, load_settings
@@ -30,19 +29,7 @@ def settings(pytestconfig: pytest.Config, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def seeds() -> Seeds:
-    anywhere = {"topic": "*", "consumer_group": "*", "error_kind": "*", "dead_letter_topic": "{topic}.dlq"}
-    routes = [
-        {**anywhere, "retry_topic": "{topic}-{group}-retry"},
-        {**anywhere, "topic": "odd", "retry_topic": "failures"},
-        {**anywhere, "error_kind": "quota", "retry_topic": "{kind}.{topic}"},
-    ]
-    return Seeds(
-        {
-            "sources": (Row(2, {"source": "failures", "topic": "failures"}),),
-            "routes": tuple(Row(line, values) for line, values in enumerate(routes, 2)),
-        },
-        "digest",
-    )
+    return Seeds({"sources": (Row(2, {"source": "failures", "topic": "failures"}),)}, "digest")
 
 
 def _listed(number: int, topic: str = "orders", group: str | None = "billing", kind: str = "fatal") -> Target:
@@ -85,27 +72,6 @@ def test_times_have_units_and_zones() -> None:
 def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, asked: CommandRequest, complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
         check_request(settings, seeds, asked)
-
-
-def test_a_redrive_goes_by_the_routes_of_today(settings: Settings, seeds: Seeds) -> None:
-    listed = [_listed(1), _listed(2), _listed(3, "odd"), _listed(4, group=None), _listed(5, kind="quota"), _listed(6, "failures")]
-    assert destinations(settings, seeds, listed, None) == {
-        "orders-billing-retry": 2,
-        "refused: a source reads it": 1,
-        "orders": 1,
-        "quota.orders": 1,
-        "refused: no original topic is known": 1,
-    }
-    refused = [replace(listed[0], state="refused")]
-    assert (destinations(settings, seeds, refused, None), destinations(settings, seeds, refused, "elsewhere")) == (
-        {"decided anew": 1},
-        {"refused: --to is for dead letters": 1},
-    )
-    assert destinations(settings, seeds, listed[:1], "original") == {"orders": 1}
-    assert destinations(settings, seeds, listed, "elsewhere") == {"elsewhere": 6}
-    internal = [_listed(7, "_schemas"), _listed(8, "told", None)]
-    assert destinations(settings, seeds, internal, None) == {"refused: an internal topic": 2}
-    assert destinations(settings, seeds, internal, "original") == {"refused: an internal topic": 2}
 
 
 def test_a_long_list_goes_out_in_parts_that_one_digest_covers() -> None:
@@ -156,6 +122,7 @@ def test_a_list_is_kept_as_it_was_shown(tmp_path: Path) -> None:
 def test_how_far_a_command_is(changes: dict[str, Any], issued: int, state: str) -> None:
     command = dataclasses.replace(_Open("c", "redrive", 20, 1, 1, None, None, None, None, timedelta()), **changes)
     assert command.state(issued, NOW) == state
+    # nothing of Spark is asked
     commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": issued}), 100, {"c": command, "d": command})  # type: ignore[arg-type]
     assert commands.progress(NOW) == {("redrive", state): (40, issued * 2)}
 

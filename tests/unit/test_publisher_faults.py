@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
-from publisher import destinations, handover
+from publisher import PublisherSettings, destinations, handover
 from publisher.clients import DEFAULT_BATCH_SIZE
 from publisher.generation import refuse_superseded
 from publisher.session import Session
@@ -170,11 +171,16 @@ def test_a_producer_ends_when_its_requests_are_answered(mock_cluster: MockCluste
     mock_cluster.create(B)
     mock_cluster.answer(Api.PRODUCE, (47, 0), (47, 300))
     reported: list[int] = []
+
+    def note(error: KafkaError | None, _: Message) -> None:
+        assert error is not None
+        reported.append(error.code())
+
     with Session(settings_for(mock_cluster.bootstrap), SLOT, refuse_superseded) as session:
         producer = session.producer(DEFAULT_BATCH_SIZE, A)
         producer.begin_transaction()
         for topic in (A, B):
-            producer.produce(topic, b"value", on_delivery=lambda error, _: reported.append(error.code()))
+            producer.produce(topic, b"value", on_delivery=note)
         with pytest.raises(KafkaException, match="fenced"):
             producer.poll(10)
 
@@ -383,7 +389,13 @@ def test_a_topic_that_refuses_all_is_not_tried_again_in_the_call(mock_cluster: M
 def test_destinations_are_described_once_and_again_after_trouble(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     ask = destinations._ask
-    monkeypatch.setattr(destinations, "_ask", lambda topics, settings: (topics and asked.append(topics)) or ask(topics, settings))
+
+    def noted(topics: list[str], settings: PublisherSettings) -> Any:
+        if topics:
+            asked.append(topics)
+        return ask(topics, settings)
+
+    monkeypatch.setattr(destinations, "_ask", noted)
     mock_cluster.create(A)
     mock_cluster.create(B)
     settings = settings_for(mock_cluster.bootstrap)

@@ -19,6 +19,7 @@ from publisher import (
     generation,
     take_charge,
 )
+from publisher.clients import make_keeper
 from publisher.contract import SUPERSEDED_CODE, superseded_message
 from publisher.errors import Concerns, ErrorKind, Trouble
 from publisher.generation import mark
@@ -250,8 +251,12 @@ def test_without_topics_to_look_at_nothing_is_asked(kafka: MockCluster, monkeypa
 
 def test_the_client_that_reads_is_kept_until_it_fails(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    reader = generation.make_keeper
-    monkeypatch.setattr(generation, "make_keeper", lambda *arguments: made.append(1) or reader(*arguments))
+
+    def noted(*arguments: Any) -> Any:
+        made.append(1)
+        return make_keeper(*arguments)
+
+    monkeypatch.setattr(generation, "make_keeper", noted)
     for _ in range(3):
         send([{"topic": "t"}], of_generation(7, kafka))
     assert len(made) == 1

@@ -38,7 +38,7 @@ class FakeProducer:
 def handed(producer: FakeProducer, rows: int, deadline: float) -> Any:
     batch = ready({"topic": f"t{n}"} for n in range(rows))
     reports = Reports(rows, {})
-    hand_over(producer, batch, reports, deadline, clock=lambda: 42)  # type: ignore[arg-type]
+    hand_over(producer, batch, reports, deadline, clock=lambda: 42)  # type: ignore[arg-type]  # a producer that only counts
     return reports
 
 

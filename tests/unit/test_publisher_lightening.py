@@ -49,7 +49,7 @@ def dead(topic: str = "t", **changes: Any) -> dict[str, Any]:
     return {"topic": topic, "kind": "dead_letter", "key": KEY, "value": VALUE, "headers": headers, **counts, **changes}
 
 
-ONLY_IDENTITY = {"own_headers": 0, "reason_headers": 0}
+ONLY_IDENTITY: dict[str, Any] = {"own_headers": 0, "reason_headers": 0}
 
 
 FULL = exact_size(KEY, VALUE, [*OWN, *REASONS, *IDENTITY])

@@ -19,7 +19,7 @@ from publisher.contract import SUPERSEDED_CODE
 from publisher.destinations import Destination
 from publisher.errors import Trouble
 from publisher.generation import refuse_superseded
-from publisher.handover import Reports
+from publisher.handover import Reports, hand_over
 from publisher.session import Session
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 from tests.unit.publisher_kit.rows import NOW, NOW_MS, outcomes, ready, send, settings_for, stops
@@ -164,7 +164,6 @@ def test_nothing_is_handed_over_while_nobody_is_there(mock_cluster: MockCluster)
 
 def test_rows_for_brokers_that_go_while_they_are_sent_are_unknown(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = mock_cluster.create("t")
-    hand_over = sending.hand_over
     with ExitStack() as stack:
 
         def gone(*arguments: Any) -> None:
@@ -214,7 +213,7 @@ def test_reports_are_sorted_out(case: Reported) -> None:
 
     load = sending._sorted_out(reports, settings_for("b:9092"), None)
 
-    assert (set(load.refused), load.innocent, set(load.unanswered)) == (case.refused, case.innocent, case.unanswered)
+    assert (set(load.refused), set(load.innocent), set(load.unanswered)) == (case.refused, case.innocent, case.unanswered)
     assert load.lost is None
     # Rows that were thrown away were waited for in vain: that is the reason.
     given_up = [load.unanswered[row].error.code for row, code in case.errors.items() if code in (-151, -152)]

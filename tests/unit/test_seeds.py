@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from orchestration.rules.routing import topic_matches
 from orchestration.rules.seed_columns import DEFAULTS, FORMER_NAMES
 from orchestration.rules.seeds import SeedError, read_seeds
-from orchestration.rules.vocabulary import LINK_PLACEHOLDERS
+from orchestration.rules.topic_patterns import topic_matches
 
 PROJECT_SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 
@@ -253,11 +251,3 @@ def test_what_a_route_says_for_people(seeds: Path, column: str, value: str, told
     with pytest.raises(SeedError) as error:
         read_seeds(seeds)
     assert told in str(error.value)
-
-
-def test_dbt_has_the_same_placeholders_and_columns() -> None:
-    macros = PROJECT_SEEDS.parents[1] / "macros"
-    made = re.findall(r"^ {8}'(\w+)':", (macros / "marts" / "link_placeholders.sql").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(made) == sorted(LINK_PLACEHOLDERS)
-    described = re.findall(r"'(\w+)'", (macros / "marts" / "route_descriptions.sql").read_text(encoding="utf-8"))
-    assert set(described) == {column for column, default in DEFAULTS["routes"].items() if default == ""}

@@ -40,11 +40,7 @@ in_scope as (
         alike.classes,
         rules.*,
         filter(rules.other_rules, r -> {{ is_in_scope('r.what', 'alike.source', 'alike.original_topic', 'alike.consumer_group') }}) as other_rules_here,
-        filter(
-            rules.routes,
-            r -> coalesce({{ topic_matches('alike.original_topic', 'r.topic') }}, false)
-                and (r.consumer_group = '*' or r.consumer_group <=> alike.consumer_group)
-        ) as routes_here,
+        {{ routes_of('rules.routes', 'alike.original_topic', 'alike.consumer_group') }} as routes_here,
         filter(
             rules.dead_letter_topics,
             t -> coalesce(t.error_class = alike.error_class, alike.error_class rlike t.class_pattern, false)

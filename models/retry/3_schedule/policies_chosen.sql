@@ -11,7 +11,7 @@ chosen as (
 
     select
         * except (routes),
-        try_element_at(filter(routes, r -> r.error_kind = '*' or r.error_kind <=> failures.error_kind), 1) as route
+        {{ route_for_kind('routes', 'failures.error_kind') }} as route
     from failures
 
 )

@@ -22,7 +22,7 @@ decided as (
         reason = 'dead_letter_failed' or reason in {{ order_kinds('send_anew') }} as is_sent_anew,
         reason = 'dead_letter_failed' or reason in {{ order_kinds() }} as keeps_its_error,
         -- of what could not be placed, only the topic is known in which it was reported
-        reason = 'redrive' and exists(source_topics, t -> {{ topic_matches('original_topic', 't') }}) as has_no_origin
+        reason = 'redrive' and {{ is_read_by_a_source('original_topic', 'source_topics') }} as has_no_origin
     from failures
 
 ),
@@ -45,13 +45,10 @@ addressed as (
         case
             when is_sent_anew then answered.topic
             when is_failed_send and decision = 'retry' and answered.kind = 'redrive' then answered.topic
-            when decision = 'redrive' and coalesce(order_detail, 'retry') not in ('retry', 'original') then order_detail
-            when has_no_origin then null
-            when decision = 'redrive' and order_detail = 'original' then original_topic
-            when decision = 'orphan' then concat(report_topic, '.dlq')
-            when is_tried_again and has_no_group and contains(retry_topic, '{group}') then original_topic
-            when is_tried_again
-                then {{ topic_from_template('retry_topic', 'original_topic', "coalesce(consumer_group, '')", "error_kind") }}
+            when decision = 'redrive'
+                then {{ redrive_destination('order_detail', 'has_no_origin', 'retry_topic', 'original_topic', 'consumer_group', 'error_kind') }}
+            when decision = 'orphan' then {{ dead_letter_topic_of_reports('report_topic') }}
+            when decision = 'retry' then {{ retry_destination('retry_topic', 'original_topic', 'consumer_group', 'error_kind') }}
             when decision = 'dead_letter' and has_no_group and contains(dead_letter_topic, '{group}') then concat(original_topic, '.dlq')
             when decision = 'dead_letter'
                 then {{ topic_from_template('dead_letter_topic', 'original_topic', "coalesce(consumer_group, '')", "error_kind") }}
@@ -62,18 +59,9 @@ addressed as (
 
 checked as (
 
-    -- where it may go: a legal name that no source reads, or what we send would come back as a report; and no internal one
     select
         * except (is_sent, has_no_group),
-        case
-            when not is_sent then null
-            when destination is null and has_no_origin then 'no_original_topic'
-            when destination is null then 'no_route'
-            when {{ kafka_topic('destination') }} is null then 'destination_not_legal'
-            when exists(source_topics, t -> {{ topic_matches('destination', 't') }}) then 'destination_is_a_source'
-            -- who may report failures must not write Kafka's own topics, nor give commands, by way of the loop
-            when {{ is_internal_topic('destination') }} then 'destination_is_internal'
-        end as objection
+        case when not is_sent then null else {{ destination_objection('destination', 'has_no_origin', 'source_topics') }} end as objection
     from addressed
 
 )

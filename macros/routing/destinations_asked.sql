@@ -1,0 +1,43 @@
+{#- The destinations that the routes, and the dead letter topics of error classes, make of topics and groups, for `redrive check`: of all kinds
+    of errors, in the order in which they are told. Left out is what needs a kind, or a group where none is known.
+
+    asked: a relation with topic, and with consumer_group, null where it is unknown. rules: a relation like `routing_of_seeds` makes. -#}
+{% macro destinations_asked(asked, rules) -%}
+    select
+        topic,
+        consumer_group,
+        place,
+        {{ topic_from_template('one.template', 'topic', "coalesce(consumer_group, '')", "''") }} as destination,
+        one.what,
+        one.error_class
+    from (
+        select
+            asked.topic,
+            asked.consumer_group,
+            posexplode(concat(
+                flatten(transform(
+                    array_distinct(transform(
+                        array('{{ var('error_kinds') | join("', '") }}'),
+                        kind -> {{ route_for_kind(routes_of('routes', 'asked.topic', 'asked.consumer_group'), 'kind') }}
+                    )),
+                    route -> array(
+                        struct(route.retry_topic as template, 'retries' as what, cast(null as string) as error_class),
+                        struct(route.dead_letter_topic as template, 'dead letters' as what, cast(null as string) as error_class)
+                    )
+                )),
+                transform(
+                    filter(
+                        dead_letter_topics,
+                        d -> {{ topic_matches('asked.topic', 'd.topic') }} and (d.consumer_group = '*' or d.consumer_group <=> asked.consumer_group)
+                    ),
+                    d -> struct(d.dead_letter_topic as template, 'dead letters' as what, d.error_class as error_class)
+                )
+            )) as (place, one)
+        from {{ asked }} as asked
+        cross join {{ rules }}
+    )
+    where
+        one.template <> '{{ no_topic() }}'
+        and not contains(one.template, '{kind}')
+        and (consumer_group is not null or not contains(one.template, '{group}'))
+{%- endmacro %}
