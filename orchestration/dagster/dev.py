@@ -17,9 +17,10 @@ def serve(settings: Settings, arguments: Sequence[str]) -> None:
     """Becomes `dagster dev`, so that signals and the exit code are its own."""
     environment = environment_of(settings)
     print(f"DAGSTER_HOME is {environment['DAGSTER_HOME']}", file=sys.stderr, flush=True)
-    # where pyproject.toml says what to load
+    # where pyproject.toml says what to load; an installed project has none
     os.chdir(settings.project)
-    os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *arguments], environment)
+    what = () if Path("pyproject.toml").is_file() else ("--module-name", "orchestration.definitions")
+    os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *what, *arguments], environment)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
