@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestration.clock import LoopClock
+from orchestration.logs import event
 from orchestration.loop.gates import Gates
 from orchestration.loop.health import FOLD, Health, Reason
 from orchestration.loop.rules_in_force import RulesInForce
@@ -83,7 +84,7 @@ class Decide:
             report.failed(FOLD, Reason(f"nothing was decided, and reports wait: {failed}"))
             return False
         if failed is not None:
-            log.warning("fold: %d inputs are decided, though it failed, or by another fold: %s", decided, failed)
+            event(log, logging.WARNING, "decisions_found_after_error", inputs=decided, reason=failed)
         report.recovered(FOLD)
         self.cold = False
         return decided > 0

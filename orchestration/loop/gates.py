@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration.logs import event
 from orchestration.loop.completeness import Completeness
 from orchestration.loop.consumer_progress import Consumers, Place
 from orchestration.loop.due import Due, Waiting
@@ -120,7 +121,7 @@ class Gates:
         self.gates[row["gate"]] = Gate(now, row["error_class"], row["due_at"], min(floor, gate.floor) if gate else floor)
         self.untold.add(row["gate"])
         self.changes += 1
-        log.warning("gate %s is closed: %s", row["gate"], row["error_class"])
+        event(log, logging.WARNING, "circuit_breaker_opened", circuit_breaker=row["gate"], error_class=row["error_class"])
 
     # ---------- what is due
 
@@ -207,7 +208,7 @@ class Gates:
     def _is_under_way(self, scope: str, row: Row) -> None:
         probes = self.gates[scope].probes + 1
         self._change(scope, probes=probes, probe=Probe.of(row))
-        log.info("gate %s: probe %d is sent: %s", scope, probes, row["delivery_id"])
+        event(log, logging.INFO, "probe_sent", circuit_breaker=scope, probe=probes, delivery_id=row["delivery_id"])
 
     # ---------- what comes of it
 
@@ -235,7 +236,7 @@ class Gates:
         self._change(scope, opened_at=now, released_at=now, probe=None)
         self.untold.add(scope)
         self.changes += 1
-        log.warning("gate %s is open again: %s", scope, why)
+        event(log, logging.WARNING, "circuit_breaker_closed", circuit_breaker=scope, reason=why)
 
     def release(self, now: datetime) -> int:
         """Asks for successors of what opened gates have held, at the rate that is set; returns how many. Raises AppendError."""
@@ -259,10 +260,7 @@ class Gates:
             self._change(scope, released_at=now, next_release=None)
             if scope in refused:
                 if gate.refused != refused[scope]:
-                    log.warning(
-                        "gate %s is open, and the rules have no place any more for %d deliveries that it held: they wait for other rules",
-                        scope, refused[scope],
-                    )  # fmt: skip
+                    event(log, logging.WARNING, "held_deliveries_refused", circuit_breaker=scope, deliveries=refused[scope])
                 self._change(scope, refused=refused[scope], next_release=now + _REFUSED_PAUSE)
             elif scope not in busy and gate.opened_at is not None and gate.opened_at < now and scope not in self.untold:
                 del self.gates[scope]

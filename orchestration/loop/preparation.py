@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from orchestration.logs import event
 from orchestration.loop.rules_in_force import RulesInForce, seeds_file, seeds_stamp
 from orchestration.settings import Settings
 from orchestration.starter.directory import relink
@@ -29,7 +30,7 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
     spark.sql(f"create namespace if not exists {schema}")
     tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
     if made != digest or not {"deliveries", "rules"} <= tables:
-        log.info("preparing tables and views")
+        event(log, logging.INFO, "preparation_started", schema=schema)
         dbt.run("seed")
         dbt.run("run", variables={"watermark": 0, "upto": 0})
         stamp.write_text(digest, encoding="utf-8")
