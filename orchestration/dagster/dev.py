@@ -12,6 +12,22 @@ from orchestration.settings import Settings
 
 _INSTANCE = Path(__file__).with_name("dagster.yaml")
 
+# options of `dagster dev` that say what to load
+_CHOOSING = frozenset(
+    [
+        "-m",
+        "--module-name",
+        "-f",
+        "--python-file",
+        "--package-name",
+        "-w",
+        "--workspace",
+        "--empty-workspace",
+        "--grpc-port",
+        "--grpc-socket",
+    ]
+)
+
 
 def serve(settings: Settings, arguments: Sequence[str]) -> None:
     """Becomes `dagster dev`, so that signals and the exit code are its own."""
@@ -19,7 +35,8 @@ def serve(settings: Settings, arguments: Sequence[str]) -> None:
     print(f"DAGSTER_HOME is {environment['DAGSTER_HOME']}", file=sys.stderr, flush=True)
     # where pyproject.toml says what to load; an installed project has none
     os.chdir(settings.project)
-    what = () if Path("pyproject.toml").is_file() else ("--module-name", "orchestration.definitions")
+    chosen = any(argument.partition("=")[0] in _CHOOSING for argument in arguments)
+    what = () if chosen or Path("pyproject.toml").is_file() else ("--module-name", "orchestration.definitions")
     os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *what, *arguments], environment)
 
 
