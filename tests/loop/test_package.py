@@ -82,7 +82,8 @@ def test_the_demo_runs_in_an_empty_directory_and_dbt_in_an_initialised_one(insta
     said = installed.call(empty, "redrive", "demo", "--seconds", "30")
     assert "lost 0, early 0, twice 0" in said
     assert "uv run" not in said
-    assert [path.name for path in empty.iterdir()] == [".redrive"]
+    # Spark makes an empty directory where it is started, at times
+    assert {path.name for path in empty.iterdir()} - {"spark-warehouse"} == {".redrive"}
     decided = installed.call(empty, "redrive", "sql", "--format", "csv", "select count(*) > 0 as decided from decisions")
     assert decided.split() == ["decided", "true"]
 
