@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from orchestration.logs import event
+
 if TYPE_CHECKING:
     from orchestration.loop.loop import Loop
 
@@ -57,10 +59,10 @@ def _end_on_signal(loop: Loop, heard: socket.socket, written: socket.socket) -> 
 
 def _end_in_time(loop: Loop, why: str) -> None:
     """Ends the process if the loop does not get to it."""
-    log.info("%s: the loop ends", why)
+    event(log, logging.INFO, "stop_requested", signal=why)
     time.sleep(_GRACE)
     if loop.sending.locked():
-        log.info("what is being sent is written down before the end")
+        event(log, logging.INFO, "stop_delayed", reason="the results of a send are being recorded")
         with loop.sending:
             pass
         time.sleep(_GRACE)

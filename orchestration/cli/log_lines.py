@@ -6,13 +6,19 @@ import logging
 from datetime import UTC, datetime
 
 from orchestration.cli.output import as_json, one_line, redacted
+from orchestration.logs import Event
 
 
 class LogLines(logging.Formatter):
-    """`2026-03-01T12:00:00.000Z INFO    a message`: one line. Those of a traceback are moved in, so that none looks like a record."""
+    """`2026-03-01T12:00:00.000Z WARNING destination_paused topic=orders`, on one line. Those of a traceback are moved in.
+
+    So none of them looks like a record. What a library logs is no event: its message stands where the event would.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{self.formatTime(record)} {record.levelname:<7} {one_line(record.getMessage())}"
+        # an event is cleaned already, field by field: here it would be cut in the middle of one
+        said = str(record.msg) if isinstance(record.msg, Event) else one_line(record.getMessage())
+        line = f"{self.formatTime(record)} {record.levelname:<7} {said}"
         more = [self.formatException(record.exc_info)] if record.exc_info else []
         return "\n".join([line, *(f"    {one_line(part)}" for text in more for part in text.splitlines())])
 
@@ -22,12 +28,14 @@ class LogLines(logging.Formatter):
 
 
 class JsonLines(LogLines):
-    """One JSON object a line; `tick=3 sent=5` becomes fields of it."""
+    """One JSON object a line: `at`, `level`, `event` and its fields; of what a library logs, `message`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = one_line(record.getMessage())
-        line: dict[str, object] = {"at": self.formatTime(record), "level": record.levelname.lower(), "message": message}
-        line.update(getattr(record, "fields", {}))
+        line: dict[str, object] = {"at": self.formatTime(record), "level": record.levelname.lower()}
+        if isinstance(record.msg, Event):
+            line |= {"event": record.msg.name, **record.msg.cleaned()}
+        else:
+            line["message"] = one_line(record.getMessage())
         if record.exc_info:
             line["traceback"] = redacted(self.formatException(record.exc_info))
         return as_json(line)

@@ -7,14 +7,25 @@ import logging
 import typer
 from rich.markup import escape
 
-from orchestration.cli import dagster, dlq, dlq_commands, rules, run, tables, waiting
+from orchestration.cli import dagster, dlq, dlq_commands, init, rules, run, tables, waiting
 from orchestration.cli.screen import tell
 from orchestration.errors import is_ours
 
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
 
 # in the order of `redrive --help`
-for command in (run.run, run.tick, rules.check, tables.sql, rules.explain, rules.classify, run.status, tables.maintain, run.demo):
+for command in (
+    init.init,
+    run.run,
+    run.tick,
+    rules.check,
+    tables.sql,
+    rules.explain,
+    rules.classify,
+    run.status,
+    tables.maintain,
+    run.demo,
+):
     app.command()(command)
 # its options are those of `dagster dev`
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(dagster.dagster)

@@ -18,7 +18,7 @@ from rich.text import Text
 from publisher import masked
 
 # A line of a log is at most so long: the rest of a foreign text says nothing more.
-_LONGEST_LINE = 4_000
+LONGEST_LINE = 4_000
 
 # Wider than any line: rich shortens what is wider than its console.
 _UNBOUNDED = 1_000_000
@@ -42,7 +42,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in text)
 
 
-def one_line(text: str, longest: int = _LONGEST_LINE) -> str:
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """Text as a line of its own, without secrets: what would end the line, or tell a terminal something, is a blank or a mark there."""
     line = printable(re.sub(r"[\r\n\t\v\f]+", " ", redacted(text)))
     return line if len(line) <= longest else line[: longest - 1] + "…"

@@ -12,14 +12,32 @@ from orchestration.settings import Settings
 
 _INSTANCE = Path(__file__).with_name("dagster.yaml")
 
+# options of `dagster dev` that say what to load
+_CHOOSING = frozenset(
+    [
+        "-m",
+        "--module-name",
+        "-f",
+        "--python-file",
+        "--package-name",
+        "-w",
+        "--workspace",
+        "--empty-workspace",
+        "--grpc-port",
+        "--grpc-socket",
+    ]
+)
+
 
 def serve(settings: Settings, arguments: Sequence[str]) -> None:
     """Becomes `dagster dev`, so that signals and the exit code are its own."""
     environment = environment_of(settings)
     print(f"DAGSTER_HOME is {environment['DAGSTER_HOME']}", file=sys.stderr, flush=True)
-    # where pyproject.toml says what to load
+    # where pyproject.toml says what to load; an installed project has none
     os.chdir(settings.project)
-    os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *arguments], environment)
+    chosen = any(argument.partition("=")[0] in _CHOOSING for argument in arguments)
+    what = () if chosen or Path("pyproject.toml").is_file() else ("--module-name", "orchestration.definitions")
+    os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *what, *arguments], environment)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pydantic import PrivateAttr
 
 from orchestration.cli.output import one_line, printable, redacted
 from orchestration.errors import is_ours
+from orchestration.logs import Event
 from orchestration.loop.health import Entry
 from orchestration.loop.status import is_alive, read_status
 from orchestration.settings import Settings, load_settings
@@ -156,5 +157,5 @@ class _Forwarding(logging.Handler):
         self._to = to
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not hasattr(record, "fields"):
+        if not (isinstance(record.msg, Event) and record.msg.name == "tick_completed"):
             self._to.log(record.levelno, "%s", one_line(record.getMessage()))

@@ -68,7 +68,7 @@ class Progress:
 
 def run_demo(settings: Settings, *, port: int | None, seconds: int) -> int:
     """Runs the demo; returns the exit code: 1 if anything was lost, early, or twice."""
-    examples = settings.project
+    examples = settings.dbt_directory
     if str(examples) not in sys.path:
         sys.path.insert(0, str(examples))
     _quiet(settings.make_home())

@@ -17,6 +17,8 @@ from orchestration.operators.commands import CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import keep, select_deliveries, shown
 from orchestration.operators.selections import Selection
+from orchestration.settings import Settings
+from orchestration.settings.sources import is_clone
 from orchestration.tables.query import print_rows, query
 
 
@@ -30,7 +32,7 @@ def sum_up(loop: Loop, findings: Findings, tick_ms: list[int]) -> bool:
         ("What is dead, and why?", "what_is_dead"),
         ("Was anything lost, early or sent twice?", "what_went_wrong"),
     ):
-        text = (settings.project / "dbt_project" / "analyses" / f"{analysis}.sql").read_text(encoding="utf-8")
+        text = (settings.dbt_directory / "dbt_project" / "analyses" / f"{analysis}.sql").read_text(encoding="utf-8")
         rows = query(loop.spark, loop.schema, loop.dbt.compiled(text), 100)
         screen.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
         print_rows(rows, "table", screen)
@@ -42,24 +44,34 @@ def sum_up(loop: Loop, findings: Findings, tick_ms: list[int]) -> bool:
         f"lost {len(findings.lost)}, early {findings.early}, twice {findings.twice}."
     )
     kept_as = _dry_run(loop, screen)
-    elsewhere = settings.home != Path.cwd() / ".redrive"
-    home = f" --home {settings.home}" if elsewhere else ""
-    environment = f"REDRIVE_HOME={settings.home} " if elsewhere else ""
-    screen.print(
-        f"""
-[bold]Next[/bold], on the state that is left:
-  uv run redrive sql{home} "select state, count(*) from messages group by state"
-  uv run redrive explain{home} billing:orders/0/0    why it was sent again, or died
-  uv run redrive dlq groups{home}    what died of the same
-  uv run redrive dlq show{home} ID    one of them: its payload, its stack, and whom to ask (`dlq list` has the ids)
-  uv run redrive broker{home}        starts this broker again; then, beside it:
-  uv run redrive run{home}           goes on where the demo stopped (REDRIVE_KAFKA__BOOTSTRAP_SERVERS as it says)
-  uv run redrive dlq redrive{home} --list {kept_as} --reason "fixed"    sends what the dry run showed, by the loop that runs
-  {environment}uv run dbt build            tests and views, on the same tables"""
-    )
+    screen.print(_next_steps(settings, kept_as))
     if not clean:
         errors().print(f"[red]something was lost, early or sent twice[/red] {' '.join(findings.lost[:20])}")
     return clean
+
+
+def _next_steps(settings: Settings, kept_as: str) -> str:
+    """What can be done on the state that the demo leaves: commands, as they are given where it was run."""
+    elsewhere = settings.home != Path.cwd() / ".redrive"
+    home = f" --home {settings.home}" if elsewhere else ""
+    uv_run = "uv run " if is_clone() else ""
+    environment = f"REDRIVE_HOME={settings.home} " if elsewhere else ""
+    if is_clone():
+        dbt = f"{environment}uv run dbt build            tests and views, on the same tables"
+    elif settings.project == Path.cwd():
+        dbt = f"{environment}dbt build            tests and views, on the same tables"
+    else:
+        dbt = f"redrive init DIR    writes rules, settings and a dbt project to edit; REDRIVE_HOME={settings.home} dbt build works there"
+    return f"""
+[bold]Next[/bold], on the state that is left:
+  {uv_run}redrive sql{home} "select state, count(*) from messages group by state"
+  {uv_run}redrive explain{home} billing:orders/0/0    why it was sent again, or died
+  {uv_run}redrive dlq groups{home}    what died of the same
+  {uv_run}redrive dlq show{home} ID    one of them: its payload, its stack, and whom to ask (`dlq list` has the ids)
+  {uv_run}redrive broker{home}        starts this broker again; then, beside it:
+  {uv_run}redrive run{home}           goes on where the demo stopped (REDRIVE_KAFKA__BOOTSTRAP_SERVERS as it says)
+  {uv_run}redrive dlq redrive{home} --list {kept_as} --reason "fixed"    sends what the dry run showed, by the loop that runs
+  {dbt}"""
 
 
 def _lateness(loop: Loop, tick_ms: list[int]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.kafka.cluster import Cluster, ClusterError, Topic
+from orchestration.logs import event
 from orchestration.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -64,5 +65,5 @@ class TopicMaker:
             return str(error)
         if objection is None:
             self.made += 1
-            log.warning("topic %s was missing and is made, with %d partitions", name, new.num_partitions)
+            event(log, logging.WARNING, "topic_created", topic=name, partitions=new.num_partitions)
         return objection

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from orchestration.kafka.cluster import Cluster, ClusterError
+from orchestration.logs import event
 from orchestration.loop.health import KAFKA, SENDS, Health, Reason
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.sending import PublishStep
@@ -117,11 +118,12 @@ class Charge:
     def log_state(self) -> None:
         """Logs whether this loop is in charge."""
         if self.in_charge:
-            log.info("generation %d of instance %s is in charge", self.generation, self.settings.instance)
+            event(log, logging.INFO, "takeover_completed", generation=self.generation, instance=self.settings.instance)
         else:
-            log.warning(
-                "generation %d of instance %s is in charge of the tables, and not yet in Kafka: nothing is sent until it is",
-                self.generation, self.settings.instance,
+            event(
+                log, logging.WARNING, "takeover_delayed",
+                generation=self.generation, instance=self.settings.instance,
+                reason="the tables are taken over, Kafka is not yet: nothing is sent until it is",
             )  # fmt: skip
 
     def _newest_in_kafka(self) -> int | None:
@@ -131,7 +133,7 @@ class Charge:
         except SupersededError as error:
             return error.by
         except SessionLostError as error:
-            log.debug("Kafka does not say which loop is in charge: %s", error)
+            event(log, logging.DEBUG, "newest_generation_not_read", reason=error)
         return None
 
     def _knows(self, generation: int) -> bool:
@@ -139,10 +141,11 @@ class Charge:
         newest = self.stored.ledgers.newest_generation()
         knows = generation <= newest + 1
         if not knows:
-            log.error(
-                "Kafka knows of generation %d of instance %s, these tables of none above %d: another installation has the same name, "
-                "or the state of an earlier one is gone. Set `instance` (REDRIVE_INSTANCE) to a name of its own",
-                generation, self.settings.instance, newest,
+            event(
+                log, logging.ERROR, "unknown_generation_found",
+                generation=generation, instance=self.settings.instance, newest_in_tables=newest,
+                reason="another installation has the same name, or the state of an earlier one is gone",
+                hint="set `instance` (REDRIVE_INSTANCE) to a name of its own",
             )  # fmt: skip
         return knows
 

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration.logs import event
 from orchestration.loop.circuit_breaker import CircuitBreaker, Probe, answers_to_probes, key_parts
 from orchestration.loop.completeness import Completeness
 from orchestration.loop.consumer_progress import Consumers, Place
@@ -122,7 +123,7 @@ class CircuitBreakers:
         self.breakers[key] = CircuitBreaker(now, row["error_class"], row["due_at"], min(floor, breaker.floor) if breaker else floor)
         self.changed.add(key)
         self.changes += 1
-        log.warning("circuit breaker %s is open: %s", key, row["error_class"])
+        event(log, logging.WARNING, "circuit_breaker_opened", circuit_breaker=key, error_class=row["error_class"])
 
     # ---------- what is due
 
@@ -207,7 +208,7 @@ class CircuitBreakers:
     def _is_under_way(self, key: str, row: Row) -> None:
         probes = self.breakers[key].probes + 1
         self._change(key, probes=probes, probe=Probe.of(row))
-        log.info("circuit breaker %s: probe %d is sent: %s", key, probes, row["delivery_id"])
+        event(log, logging.INFO, "probe_sent", circuit_breaker=key, probe=probes, delivery_id=row["delivery_id"])
 
     # ---------- what comes of it
 
@@ -233,7 +234,7 @@ class CircuitBreakers:
         self._change(key, closed_at=now, released_at=now, probe=None)
         self.changed.add(key)
         self.changes += 1
-        log.warning("circuit breaker %s is closed again: %s", key, why)
+        event(log, logging.WARNING, "circuit_breaker_closed", circuit_breaker=key, reason=why)
 
     def release(self, now: datetime) -> int:
         """Asks for successors of what closed circuit breakers have held, at the rate that is set; returns how many. Raises AppendError."""
@@ -257,11 +258,7 @@ class CircuitBreakers:
             self._change(key, released_at=now, next_release=None)
             if key in refused:
                 if breaker.refused != refused[key]:
-                    log.warning(
-                        "circuit breaker %s is closed, and the rules have no place any more for %d deliveries that it held: they wait for "
-                        "other rules",
-                        key, refused[key],
-                    )  # fmt: skip
+                    event(log, logging.WARNING, "held_deliveries_refused", circuit_breaker=key, deliveries=refused[key])
                 self._change(key, refused=refused[key], next_release=now + _REFUSED_PAUSE)
             elif key not in busy and breaker.closed_at is not None and breaker.closed_at < now and key not in self.changed:
                 del self.breakers[key]

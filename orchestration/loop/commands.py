@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration.logs import event
 from orchestration.loop.canaries import canaries_of, has_succeeded
 from orchestration.loop.command_orders import Orders
 from orchestration.loop.completeness import Completeness
@@ -175,7 +176,7 @@ class Commands:
             return
         self._executed.add(command)
         if row["status"] != "complete":
-            log.warning("command %s does nothing: %s", command, row["problem"])
+            event(log, logging.WARNING, "command_rejected", command=command, reason=row["problem"])
             self._finished[command] = row["closed_batch"]
         elif row["of_command"] is not None:
             self._control(row["what"], row["of_command"], row["who"])
@@ -183,7 +184,10 @@ class Commands:
         elif self.issued.of(command) >= row["listed"]:
             self._finished[command] = row["closed_batch"]
         else:
-            log.info("command %s: %s of %d messages by %s: %s", command, row["what"], row["listed"], row["who"], row["reason"])
+            event(
+                log, logging.INFO, "command_accepted",
+                command=command, what=row["what"], messages=row["listed"], who=row["who"], reason=row["reason"],
+            )  # fmt: skip
             self._open[command] = self._opened(row)
 
     def _opened(self, row: Row) -> _Open:
@@ -205,9 +209,9 @@ class Commands:
     def _control(self, what: str, of: str, who: str) -> None:
         each = self._open.get(of)
         if each is None:
-            log.warning("%s of command %s by %s changes nothing: it is not at work", what, of, who)
+            event(log, logging.WARNING, "command_control_ignored", command=of, what=what, who=who, reason="the command is not running")
             return
-        log.info("command %s: %s by %s", of, what, who)
+        event(log, logging.INFO, "command_control_applied", command=of, what=what, who=who)
         if what == "stop":
             self._finish(each)
         elif what == "resume" and not each.paused:
@@ -287,9 +291,12 @@ class Commands:
         failed = [row["message_id"] for row in canaries if row["has_failed"]]
         if failed:
             each.held = f"{len(failed)} of {each.canary} canaries failed: {failed[0]}"
-            log.warning("command %s is held up: %s. `resume` sends the rest all the same, `stop` ends it", each.command, each.held)
+            event(
+                log, logging.WARNING, "command_held",
+                command=each.command, reason=each.held, hint="`resume` sends the rest all the same, `stop` ends the command",
+            )  # fmt: skip
         elif len(canaries) == each.canary and all(
             has_succeeded(row, each.assume_after, consumers, now, complete=complete) for row in canaries
         ):
             each.passed = True
-            log.info("command %s: %d canaries have succeeded, the rest follows", each.command, each.canary)
+            event(log, logging.INFO, "canaries_succeeded", command=each.command, canaries=each.canary)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestration.clock import LoopClock
+from orchestration.logs import event
 from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.health import DECIDE, Health, Reason
 from orchestration.loop.rules_in_force import RulesInForce
@@ -86,7 +87,7 @@ class Decide:
             report.failed(DECIDE, Reason(f"nothing was decided, and reports wait: {failed}"))
             return False
         if failed is not None:
-            log.warning("decide: %d inputs are decided, though it failed, or by another run: %s", decided, failed)
+            event(log, logging.WARNING, "decisions_found_after_error", inputs=decided, reason=failed)
         report.recovered(DECIDE)
         self.cold = False
         return decided > 0

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from orchestration.kafka.cluster import Cluster, ClusterError, Partition, Topic
+from orchestration.logs import event
 from orchestration.loop.positions import SourceOffsets, ids_in_force
 from orchestration.rules.seeds import Row
 from orchestration.rules.topic_patterns import topic_matches
@@ -78,7 +79,7 @@ class Discovery:
             readers = [row["source"] for row in self.sources if topic_matches(name, row["topic"])]
             if len(readers) > 1 and name not in self._shared:
                 self._shared.add(name)
-                log.warning("topic %s matches the sources %s: it is read once, as the first of them", name, ", ".join(readers))
+                event(log, logging.WARNING, "topic_matched_twice", topic=name, sources=readers)
             if readers:
                 wanted[readers[0]].append(name)
         self.partitions = {source: found for source, found in self.partitions.items() if source in wanted}
@@ -102,10 +103,10 @@ class Discovery:
             return
         if not found and row["source"] not in self._missing:
             self._missing.add(row["source"])
-            log.warning("source %s: no topic matches %s yet; it is read as soon as there is one", row["source"], row["topic"])
+            event(log, logging.WARNING, "source_topic_not_found", source=row["source"], pattern=row["topic"])
         elif found and row["source"] in self._missing:
             self._missing.discard(row["source"])
-            log.warning("source %s: %s is there now", row["source"], ", ".join(topic.name for topic in found))
+            event(log, logging.WARNING, "source_topic_found", source=row["source"], topics=[topic.name for topic in found])
 
     def _start(self, row: Row, partitions: list[Partition], now: float, offsets: SourceOffsets) -> SourceOffsets:
         """Gives each partition without a next offset one: the first start of a source as it says, later ones at 0.
@@ -121,7 +122,7 @@ class Discovery:
         try:
             where = self.cluster.ends(new) if row["start"] == "latest" else self.cluster.starts(new)
         except ClusterError as error:
-            log.debug("source %s: %s", source, error)
+            event(log, logging.DEBUG, "source_start_deferred", source=source, reason=error)
             where = {}
         if len(where) < len(new):
             self.leave_alone([partition for partition in new if partition not in where], now)

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestration.cli.output import redacted
+from orchestration.logs import event
 
 log = logging.getLogger(__name__)
 
@@ -158,12 +159,16 @@ class Health(Mapping[Part, Pause]):
         before = self._pauses.get(part)
         self._pauses[part] = before.prolonged(reason, now) if before else Pause(reason, now + FIRST_PAUSE)
         if before is None or before.why != reason.text:
-            log.warning("%s: %s", part, reason.text)
+            until = self._pauses[part].until
+            event(
+                log, logging.WARNING, "part_failed",
+                part=part.kind, name=part.name or None, retry_at=until, error=reason.error, reason=reason.text,
+            )  # fmt: skip
 
     def recovered(self, part: Part) -> None:
         """The part works."""
         if self._pauses.pop(part, None):
-            log.warning("%s: works again", part)
+            event(log, logging.WARNING, "part_recovered", part=part.kind, name=part.name or None)
 
     def entries(self, paused: Mapping[str, Pause]) -> list[Entry]:
         """All that doesn't work, and the destinations that are paused."""

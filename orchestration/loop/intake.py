@@ -18,6 +18,7 @@ from pyspark.sql import Observation, SparkSession
 
 from orchestration.kafka.cluster import NO_ID, Cluster, Partition
 from orchestration.kafka.records import RECORDS, UnreadError, read_records
+from orchestration.logs import event
 from orchestration.loop import event_rows
 from orchestration.loop.discovery import COMMANDS, Discovery
 from orchestration.loop.positions import Gap, Range, SourceOffsets, cut_id, share
@@ -113,7 +114,7 @@ class Intake:
             try:
                 return self._append(taken, gaps, recorded_at)
             except _UnreadableError as error:
-                log.debug("a step can't be read as a whole: %s", error)
+                event(log, logging.DEBUG, "batch_read_failed", reason=error)
         # source by source: what one of them has stops no other
         events = 0
         for source in sorted({part.source for part in taken} | {gap.source for gap in gaps}):
@@ -129,7 +130,7 @@ class Intake:
             try:
                 events += self._append(whole, gaps, recorded_at)
             except _UnreadableError as error:
-                log.info("source %s: Spark can't read it, and another client tries: %s", whole[0].source, error)
+                event(log, logging.INFO, "fallback_reader_used", source=whole[0].source, reason=error)
                 self._one_by_one.update(part.partition for part in whole)
                 if gaps:
                     events += self._append([], gaps, recorded_at)
@@ -180,7 +181,7 @@ class Intake:
             self._committer.poll(0)
             self._committer.commit(offsets=offsets, asynchronous=True)
         except (KafkaException, RejectedPropertiesError) as error:
-            log.debug("offsets were not committed: %s", error)
+            event(log, logging.DEBUG, "offset_commit_failed", reason=error)
 
     def use(self, sources: tuple[Row, ...]) -> None:
         """Reads these sources from now on, and operators' commands."""
@@ -212,9 +213,10 @@ class Intake:
             goes_on_at = 0 if partition.topic_id.startswith(NO_ID) else end
             cut = replace(partition, topic_id=cut_id(partition.topic_id, batch))
             gaps.append(Gap(source, cut, end, position, goes_on_at))
-            log.error(
-                "source %s: %s/%d ends at offset %d, and was read up to %d: what lay there is gone, and reading goes on at %d",
-                source, partition.topic, partition.number, end, position, goes_on_at,
+            event(
+                log, logging.ERROR, "partition_truncated",
+                source=source, topic=partition.topic, partition=partition.number,
+                end_offset=end, read_up_to=position, continues_at=goes_on_at,
             )  # fmt: skip
         return gaps
 
@@ -252,9 +254,10 @@ class Intake:
                 continue
             if start > part.begin:
                 gaps.append(Gap(part.source, part.partition, part.begin, start, goes_on_at=start))
-                log.warning(
-                    "source %s: offsets %d to %d of %s/%d were removed by retention before they were read",
-                    part.source, part.begin, start - 1, part.partition.topic, part.partition.number,
+                event(
+                    log, logging.WARNING, "unread_records_removed",
+                    source=part.source, topic=part.partition.topic, partition=part.partition.number,
+                    first_offset=part.begin, last_offset=start - 1,
                 )  # fmt: skip
             if part.end > start:
                 kept.append(Range(part.source, part.partition, max(part.begin, start), part.end))

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from orchestration.clock import LoopClock
 from orchestration.kafka.cluster import Cluster
+from orchestration.logs import event
 from orchestration.loop.assembly import Steps, assembled, serving
 from orchestration.loop.charge import Charge
 from orchestration.loop.commands import Commands
@@ -27,7 +28,7 @@ from orchestration.loop.intake import Intake
 from orchestration.loop.metrics import Metrics
 from orchestration.loop.preparation import prepare_tables
 from orchestration.loop.presence import Presence
-from orchestration.loop.reports import log_tick, rows_of, status_of, turn_of, what_it_waits_for
+from orchestration.loop.reports import log_first_sends, log_tick, status_of, turn_of, what_it_waits_for
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.sending import PublishStep
 from orchestration.loop.standing import Standing, read_standing
@@ -117,8 +118,7 @@ class Loop:
     def _send_first(self) -> None:
         """Sends what is due before anything is decided: the first run of dbt takes half a minute, and may end the process each time.
 
-        Reports are taken in first all the same: they tell what was sent by a loop that was killed before it could write that down. All this
-        counts as the beginning of the first tick.
+        Reports are taken in first: they tell what was sent by a loop that was killed. All this counts as the beginning of the first tick.
         """
         self._take_in()
         while not self.stopping.is_set():
@@ -126,8 +126,7 @@ class Loop:
             self._publish()
             if not self._tick.rest:
                 break
-        if self._tick.did_something:
-            log.info("before anything is decided: %s", rows_of(self._tick))
+        log_first_sends(self._tick)
 
     # ---------- one tick
 
@@ -233,7 +232,7 @@ class Loop:
         """Ends this loop: another one is in charge."""
         self.superseded_by = generation
         self.stopping.set()
-        log.error("generation %d has taken over from generation %d: this loop ends", generation, self.ledgers.generation)
+        event(log, logging.ERROR, "loop_superseded", generation=self.ledgers.generation, superseded_by=generation)
 
     # ---------- until it is stopped
 
@@ -246,17 +245,18 @@ class Loop:
         idle = False
         while not self.stopping.is_set():
             if at_most is not None and time.monotonic() - began >= at_most:
-                log.info("its time of %g s is over; %s", at_most, what_it_waits_for(self.state.window, self.health, self.waiting))
+                waits_for = what_it_waits_for(self.state.window, self.health, self.waiting)
+                event(log, logging.INFO, "time_limit_reached", seconds=at_most, waits_for=waits_for)
                 break
             if until_idle and time.monotonic() - said >= _SAYS_EVERY:
                 said = time.monotonic()
-                log.info("not idle yet; %s", what_it_waits_for(self.state.window, self.health, self.waiting))
+                event(log, logging.INFO, "idle_not_reached", waits_for=what_it_waits_for(self.state.window, self.health, self.waiting))
             tick = self.tick()
             if tick.did_something or self.health or self.state.window.paused:
                 idle_since = time.monotonic()
             if until_idle and time.monotonic() - idle_since >= self.settings.idle_for_seconds:
                 if self.waiting() == 0:
-                    log.info("nothing waits, and nothing came for %d s", self.settings.idle_for_seconds)
+                    event(log, logging.INFO, "idle_reached", seconds=self.settings.idle_for_seconds)
                     idle = True
                     break
                 idle_since = time.monotonic()
@@ -282,7 +282,7 @@ class Loop:
                 # a loop that has taken Kafka waits for it before it takes the tables
                 self.steps.publish.record_late()
             except Exception as error:
-                log.error("the loop ends, and the next one sends again what it sent last: %s", error)
+                event(log, logging.ERROR, "send_results_lost", reason=error)
             self._append_end()
         self.finish()
         if self._started:
@@ -299,7 +299,7 @@ class Loop:
         try:
             self.stored.append(replace(self.state.of_kind("end"), settled={}))
         except Exception as error:
-            log.debug("the last row of ticks was not written: %s", error)
+            event(log, logging.DEBUG, "end_not_recorded", reason=error)
 
     def finish(self) -> None:
         """Says in the status file and in a line of the log that the loop has ended."""
@@ -308,10 +308,10 @@ class Loop:
         self._has_ended = True
         if not self._started:
             # the status file is another loop's
-            log.info("the loop has ended before it was in charge")
+            event(log, logging.INFO, "start_aborted")
             return
         self._write_status("stopped")
-        log.info("generation %d has ended after %d ticks", self.ledgers.generation, self.state.tick)
+        event(log, logging.INFO, "loop_ended", generation=self.ledgers.generation, ticks=self.state.tick)
 
     # ---------- for those beside the loop
 

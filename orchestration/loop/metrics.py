@@ -21,6 +21,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 from pyspark.sql import Row, SparkSession
 
+from orchestration.logs import event
 from orchestration.loop.metric_names import (
     COMMANDS_ISSUED,
     COMMANDS_LISTED,
@@ -120,10 +121,11 @@ class Metrics(Collector):
         try:
             self._server = MetricsServer(address, port, registry)
         except OSError as error:
-            log.warning("metrics: no port %d at %s, the loop goes on without metrics: %s", port, address, error.strerror or error)
+            event(log, logging.WARNING, "metrics_port_refused", address=address, port=port, reason=error.strerror or error)
             return False
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
-        log.info("metrics: http://%s:%d/metrics", f"[{address}]" if ":" in address else address, port)
+        host = f"[{address}]" if ":" in address else address
+        event(log, logging.INFO, "metrics_server_started", url=f"http://{host}:{port}/metrics")
         return True
 
     def close(self) -> None:
@@ -231,7 +233,7 @@ class Metrics(Collector):
     def _say(self, error: Exception) -> None:
         said = in_short(error)
         if said != self._problem:
-            log.warning("metrics: the tables could not be counted, and will be: %s", said)
+            event(log, logging.WARNING, "metrics_query_failed", reason=said)
         self._problem = said
 
     # ---------- what is told

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from orchestration.logs import event
+
 log = logging.getLogger(__name__)
 
 # Seconds that a client may take to say what it wants, and to take the answer.
@@ -30,7 +32,7 @@ class MetricsServer(socketserver.TCPServer):
 
     def handle_error(self, *_: object) -> None:
         """A client that hangs up, or says nothing, is nothing to report."""
-        log.debug("metrics: a scrape was not answered", exc_info=True)
+        event(log, logging.DEBUG, "scrape_failed", exc_info=True)
 
 
 class _Scrape(BaseHTTPRequestHandler):

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from orchestration.clock import LoopClock
 from orchestration.kafka.topics import TopicMaker
+from orchestration.logs import event
 from orchestration.loop.charge import Charge
 from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.due import Due, Window
@@ -153,8 +154,9 @@ class Publish:
     def _after(self, window: SendWindow, what: Due, published: Published, stops: dict[str, Reason], now: datetime) -> SendWindow:
         for topic, reason in stops.items():
             paused = PausedDestination(reason, now, floor=what.floor)
-            window = window.with_paused(topic, replace(paused, until=now + paused.pause))
-            log.warning("destination %s is paused, its messages wait: %s", topic, reason.text)
+            until = now + paused.pause
+            window = window.with_paused(topic, replace(paused, until=until))
+            event(log, logging.WARNING, "destination_paused", topic=topic, retry_at=until, error=reason.error, reason=reason.text)
         if what.undecided_after is None:
             window = window.moved(published.upto)
         return window if published.complete else window.look_now()
@@ -171,7 +173,7 @@ class Publish:
     def _postpone(self, report: StepReport, published: Published) -> None:
         if published.open_since and published.open_until:
             report.change(window=report.state.window.with_unknown(published.open_since, published.open_until))
-            log.warning("the outcome of %d sends is unknown: they are sent again when Kafka has forgotten the first", published.unknown)
+            event(log, logging.WARNING, "send_outcomes_unknown", deliveries=published.unknown, retry_at=published.open_until)
 
     # ---------- destinations that are paused
 
@@ -210,7 +212,7 @@ class Publish:
         after = report.state.window.after_success(topic, upto, now, left_out=report.state.undecided_after is not None)
         report.rest = report.rest or upto < now
         if topic not in after.paused:
-            log.warning("destination %s is no longer paused: nothing waits for it any more", topic)
+            event(log, logging.WARNING, "destination_resumed", topic=topic)
         report.change(window=after)
 
     # ---------- what takes no sends

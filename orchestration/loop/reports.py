@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from orchestration.clock import LoopClock
+from orchestration.logs import event
 from orchestration.loop.health import KAFKA, Health
 from orchestration.loop.intake import Intake
 from orchestration.loop.metric_names import NONE, Labels
@@ -21,17 +22,21 @@ from orchestration.tables.spark import in_short
 log = logging.getLogger(__name__)
 
 
-def rows_of(tick: Tick) -> str:
-    """What a tick did, in words."""
-    return " ".join(f"{name}={count}" for name, count in tick.counts.items() if count)
+def log_first_sends(tick: Tick) -> None:
+    """Logs what a start has done before its first decisions, if anything."""
+    if tick.did_something:
+        event(log, logging.INFO, "due_deliveries_sent", **_rows(tick))
+
+
+def _rows(tick: Tick) -> dict[str, int]:
+    return {name: count for name, count in tick.counts.items() if count}
 
 
 def log_tick(number: int, tick: Tick) -> None:
     """Logs a tick that did something."""
-    steps = " ".join(f"{step}_ms={ms}" for step, ms in tick.step_ms.items())
-    late = f" late_p50_ms={tick.lateness_ms[0]} late_p99_ms={tick.lateness_ms[1]}" if tick.lateness_ms else ""
-    fields = {"tick": number, **tick.counts, **{f"{step}_ms": ms for step, ms in tick.step_ms.items()}, "late_ms": tick.lateness_ms}
-    log.info("tick=%d %s %s%s", number, rows_of(tick), steps, late, extra={"fields": fields})
+    steps = {f"{step}_ms": ms for step, ms in tick.step_ms.items()}
+    median, most = tick.lateness_ms or (None, None)
+    event(log, logging.INFO, "tick_completed", tick=number, **_rows(tick), **steps, late_p50_ms=median, late_p99_ms=most)
 
 
 def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], int]) -> str:
@@ -48,7 +53,7 @@ def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], 
     else:
         if still:
             reasons.append(f"{still} deliveries are open" + (f", the next at {text(window.next_due)}" if window.next_due else ""))
-    return f"it waits for: {'; '.join(reasons)}" if reasons else "nothing waits, but something has come a moment ago"
+    return "; ".join(reasons) or "nothing, but something has come a moment ago"
 
 
 def status_of(said: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock) -> Status:

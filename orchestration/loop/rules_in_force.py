@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from orchestration.logs import event
 from orchestration.loop.health import SEEDS, Health, Reason
 from orchestration.loop.recovery import is_gone
 from orchestration.loop.state import LoopState
@@ -76,7 +77,7 @@ class RulesInForce:
         if seeds.digest == self.seeds.digest and not self.is_stale:
             report.recovered(SEEDS)
             return report.result()
-        log.info("the seeds have changed: loading them")
+        event(log, logging.INFO, "seeds_changed", directory=self.settings.seeds)
         self.seeds, self.is_stale = seeds, True
         try:
             self.load()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from orchestration.logs import event
 from orchestration.loop.charge import Charge
 from orchestration.loop.presence import Presence
 from orchestration.loop.standing import Standing
@@ -77,12 +78,12 @@ class TakeOver:
         if last is None or last["kind"] == "end" or self.presence.has_ended(last["generation"]):
             return False
         before = last["generation"]
-        log.info("generation %d may be at work: it gets %g s to write down what it has sent", before, _LAST_ROWS)
+        event(log, logging.INFO, "older_loop_awaited", generation=before, at_most_s=_LAST_ROWS)
         deadline = time.monotonic() + _LAST_ROWS
         ledgers = standing.stored.ledgers
         while not (self.presence.has_ended(before) or ledgers.has_ended(before) or self.stopping.is_set()):
             if time.monotonic() >= deadline:
-                log.warning("generation %d does not say that it has ended: what it sent and has not written down is sent again", before)
+                event(log, logging.WARNING, "older_loop_timed_out", generation=before)
                 break
             time.sleep(_LAST_WORDS_GLANCE)
         return True

@@ -6,14 +6,14 @@ them by tests/unit/test_vocabulary.py.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from orchestration.settings.sources import installed_project
+
 # of the program's own project: a directory that `project` names must be one of this version
-_PROJECT: Final = Path(__file__).resolve().parents[2] / "dbt_project.yml"
-_VARS: Final[dict[str, Any]] = yaml.safe_load(_PROJECT.read_text(encoding="utf-8"))["vars"]
+_VARS: Final[dict[str, Any]] = yaml.safe_load((installed_project() / "dbt_project.yml").read_text(encoding="utf-8"))["vars"]
 
 DIALECTS: Final[tuple[str, ...]] = tuple(_VARS["dialects"])
 ERROR_KINDS: Final[tuple[str, ...]] = tuple(_VARS["error_kinds"])

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from orchestration.cli.output import hide
 from orchestration.settings.java import LOGIN, TRUST_STORES, to_java
 from orchestration.settings.problems import problem_of, where_set
-from orchestration.settings.sources import PREFIX, Environment, TomlFile, find_project
+from orchestration.settings.sources import PREFIX, Environment, TomlFile, find_project, find_seeds, installed_project
 from orchestration.settings.values import AbsolutePath, Count, KafkaProperties, Name, Properties, SettingsError, Size, TopicOrNone
 from publisher import secrets_of
 
@@ -25,8 +25,8 @@ class Settings(BaseSettings):
     home: AbsolutePath = Path(".redrive")
     """Where the state lives: catalog, warehouse, status, the demo's broker."""
     project: AbsolutePath = Field(default_factory=find_project)
-    """The directory of dbt_project.yml: the current one if it has one, else the one redrive is installed from."""
-    seeds: AbsolutePath = Field(default_factory=lambda data: data.get("project", Path()) / "dbt_project" / "seeds")
+    """The directory of dbt_project.yml and profiles.yml: the current one if it has the first, else what redrive was installed with."""
+    seeds: AbsolutePath = Field(default_factory=lambda data: find_seeds(data.get("project", Path())))
     """The directory of the seeds: policies, rules, routes, sources."""
 
     kafka: KafkaProperties = Field(default_factory=Properties, validate_default=False)
@@ -110,6 +110,14 @@ class Settings(BaseSettings):
         return topic.startswith("_") or any(
             topic.startswith(name[:-1]) if name.endswith("*") else topic == name for name in self.internal_topics
         )
+
+    @property
+    def dbt_directory(self) -> Path:
+        """Where dbt runs: the project itself if it has models, as a clone has; else the project that redrive was installed with.
+
+        A directory that `redrive init` has made has no models: an upgrade of redrive would leave it with old ones.
+        """
+        return self.project if (self.project / "models").is_dir() else installed_project()
 
     @property
     def catalog(self) -> Path:

@@ -30,9 +30,31 @@ _FORMER_NAMES: Final = {"gate_release_rate": "circuit_breaker_release_rate"}
 _WITH_UNDERSCORES: Final = {"log_level"}
 
 
+# The top of this package: `_project` beside it is what a wheel brings (.ci/wheel.py); in a clone its parent is the project.
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+
+def installed_project() -> Path:
+    """The dbt project that comes with this code: in a clone the clone's root, else what the wheel has put beside the code."""
+    inside = _PACKAGE / "_project"
+    return inside if inside.is_dir() else _PACKAGE.parent
+
+
+def is_clone() -> bool:
+    """Whether this code runs from a clone of the repository."""
+    return installed_project() == _PACKAGE.parent
+
+
 def find_project() -> Path:
+    """The default of the setting `project`."""
     here = Path.cwd()
-    return here if (here / "dbt_project.yml").is_file() else Path(__file__).resolve().parents[2]
+    return here if (here / "dbt_project.yml").is_file() else installed_project()
+
+
+def find_seeds(project: Path) -> Path:
+    """The default of the setting `seeds`. A directory that `redrive init` has made has them at its top."""
+    inside = project / "dbt_project" / "seeds"
+    return inside if inside.is_dir() or not (project / "seeds").is_dir() else project / "seeds"
 
 
 class _Source(PydanticBaseSettingsSource):
@@ -82,8 +104,10 @@ class TomlFile(_Source):
 
 def _dbt_variables() -> set[str]:
     """The variables that the project's own files read: they are known, though not here."""
-    _, content = read_config()
-    project = Path(os.environ.get(f"{PREFIX}PROJECT") or content.get("project") or find_project())
+    path, content = read_config()
+    said = content.get("project")
+    in_file = path.absolute().parent / Path(said).expanduser() if isinstance(said, str) and said else find_project()
+    project = Path(os.environ.get(f"{PREFIX}PROJECT") or in_file)
     found: set[str] = set()
     for name in ("profiles.yml", "dbt_project.yml"):
         if (path := project / name).is_file():

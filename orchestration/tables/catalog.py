@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from orchestration.logs import event
 from orchestration.loop.status import is_alive, read_status
 from orchestration.settings import Settings
 from orchestration.tables.spark import catalog_file, session_configuration
@@ -80,11 +81,7 @@ def move_tables(settings: Settings) -> bool:
     with closing(sqlite3.connect(file, timeout=_LOCKED_SECONDS, isolation_level=None)) as catalog:
         if not _is_left_behind(catalog, name):
             if _has_entries(catalog, _BEFORE) and name != _BEFORE:
-                log.warning(
-                    "%s has tables under the names of version 0.1.0, too: a program of that version ran after the tables were moved. They "
-                    "are not read",
-                    file,
-                )
+                event(log, logging.WARNING, "older_tables_ignored", file=file, version="0.1.0")
             return False
         refuse_beside_a_loop(settings)
         # views name the catalog that they were made in: a start makes them anew, also if this process ends before it does
@@ -102,7 +99,7 @@ def move_tables(settings: Settings) -> bool:
         except BaseException:
             catalog.execute("rollback")
             raise
-    log.info("the tables in %s are now in the namespace %s of catalog %s", file, _BEFORE, name)
+    event(log, logging.INFO, "tables_moved", file=file, namespace=_BEFORE, catalog=name)
     return True
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dbt.compilation
+import yaml
 from dbt.artifacts.resources.v1.components import InjectedCTE
 from dbt.cli.main import dbtRunner, dbtRunnerResult
 
@@ -43,6 +44,18 @@ class DbtError(Exception):
     """A dbt command failed: its message is what the failed nodes said."""
 
 
+# What dbt_project.yml says of the SQL beside it, and not of how a user wants it: an older copy must not hide what an upgrade has added.
+_OF_THE_SQL = frozenset({"dialects", "judge", "rules_hash", "upto", "watermark"})
+
+
+def variables_of(settings: Settings) -> dict[str, object]:
+    """The variables in the dbt_project.yml of a directory that `redrive init` has made: dbt runs elsewhere, and is given them."""
+    if settings.project == settings.dbt_directory:
+        return {}
+    said = yaml.safe_load((settings.project / "dbt_project.yml").read_text(encoding="utf-8")) or {}
+    return {name: value for name, value in (said.get("vars") or {}).items() if name not in _OF_THE_SQL}
+
+
 def dbt_args(
     command: str,
     settings: Settings,
@@ -57,16 +70,17 @@ def dbt_args(
     lie in the loop's home, or where `writes_to` says: a `dbt run` in the project beside it has its own.
     """
     place = writes_to or settings.home
+    given = {**variables_of(settings), **(variables or {})}
     return [
         command,
-        *("--project-dir", str(settings.project)),
+        *("--project-dir", str(settings.dbt_directory)),
         *("--profiles-dir", str(settings.project)),
         *("--target-path", str(place / "dbt")),
         *("--log-path", str(place / "logs")),
         *("--log-level-file", "none", "--quiet", "--no-use-colors"),
         *(() if command == "parse" else ("--no-populate-cache", "--no-write-json")),
         *(("--select", *select) if select else ()),
-        *(("--vars", json.dumps(dict(variables))) if variables else ()),
+        *(("--vars", json.dumps(given)) if given else ()),
     ]
 
 

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from orchestration.cli.output import as_json, console, one_line
+from orchestration.logs import event
 from orchestration.settings import Settings
 from orchestration.tables.catalog import left_behind, missing_tables
 from orchestration.tables.migration import unreadable_tables
@@ -265,9 +266,9 @@ def _maintain(
         milliseconds=round((time.monotonic() - began) * 1000),
         left="; ".join(left),
     )
-    log.info(
-        "%s: %d files rewritten, %d snapshots expired, %d ms",
-        report.table, report.files_rewritten, report.snapshots_expired, report.milliseconds,
+    event(
+        log, logging.INFO, "table_maintained",
+        table=report.table, files_rewritten=report.files_rewritten, snapshots_expired=report.snapshots_expired, ms=report.milliseconds,
     )  # fmt: skip
     return report
 
@@ -281,7 +282,7 @@ def _unless_overtaken(step: Callable[[], T], what: str, left: list[str]) -> T | 
             refusal = _refusal(error)
             if refusal is None:
                 raise
-            log.warning("%s: the commit was refused (attempt %d of %d): %s", what, attempt, _ATTEMPTS, refusal)
+            event(log, logging.WARNING, "maintenance_commit_refused", step=what, attempt=attempt, attempts=_ATTEMPTS, reason=refusal)
     left.append(f"{what}: other commits came first {_ATTEMPTS} times")
     return None
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import yaml
 from pyspark.sql import SparkSession
 
+from orchestration.logs import event
 from orchestration.settings import Settings
 from orchestration.tables.catalog import CatalogError, move_tables, refuse_beside_a_loop
 
@@ -59,7 +60,7 @@ def migrate_tables(settings: Settings, spark: SparkSession, schema: str) -> None
     described = _descriptions(settings.project)
     for table, version in older.items():
         _migrate(spark, f"{schema}.{table}", version, table, described.get(table, {}))
-        log.info("the table %s.%s has version %d now; it had version %d", schema, table, TABLE_VERSION, version)
+        event(log, logging.INFO, "table_migrated", table=f"{schema}.{table}", version=TABLE_VERSION, before=version)
 
 
 def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> str | None:

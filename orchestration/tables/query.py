@@ -67,7 +67,7 @@ def list_tables(settings: Settings) -> Rows:
     import yaml
 
     found: list[tuple[str, str, str]] = []
-    models = settings.project / "models"
+    models = settings.dbt_directory / "models"
     for path in sorted(models.glob("**/*.yml")):
         said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         for kind, nodes in ((path.relative_to(models).parts[0], said.get("models")), ("rules", said.get("seeds"))):

@@ -293,14 +293,14 @@ def test_taken_over_from_while_it_is_busy_a_loop_sends_nothing_twice(processes: 
             older, loop = loop, processes.start(last_rows=300)
             said = processes.ended(older, 400)
             assert older.returncode == 3, said[-3000:]
-            assert f"generation {number + 1} has taken over from generation {number}" in said
+            assert f"loop_superseded generation={number} superseded_by={number + 1}" in said
             assert "Traceback" not in said
     finally:
         enough.set()
         writer.join()
     said = processes.ended(loop, 400)
     assert loop.returncode == 0, said[-3000:]
-    assert "generation 4 of instance" in said
+    assert "takeover_completed generation=4 " in said
     sent = deliveries(processes.retries())
     (told,) = processes.sql("select count(*) as reports from events where kind = 'report'")
     assert (len(sent), set(sent.values())) == (told["reports"], {1})
@@ -320,7 +320,7 @@ def test_a_loop_that_was_frozen_and_superseded_writes_nothing_when_it_goes_on(pr
         processes.fail_some("third", 5)
         said = processes.ended(older)
         assert older.returncode == 3, said[-3000:]
-        assert "generation 2 has taken over from generation 1" in said
+        assert "loop_superseded generation=1 superseded_by=2" in said
         said = processes.ended(newer, 400)
         assert newer.returncode == 0, said[-3000:]
     assert len(processes.retries()) > before

@@ -13,6 +13,7 @@ import pytest
 from orchestration.loop.charge import Charge
 from orchestration.loop.loop import Loop
 from orchestration.loop.steps import StepReport
+from tests.log_events import logged
 from tests.loop.harness import Redrive, deliveries
 
 
@@ -47,8 +48,8 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
         patch.setattr(newer, "_publish", lambda: None)
         newer.start()
     assert newer.charge.in_charge
-    assert f"generation {older.ledgers.generation} does not say that it has ended" in caplog.text
-    assert f"generation {newer.ledgers.generation} of instance {newer.settings.instance} is in charge" in caplog.messages
+    assert logged(caplog, "older_loop_timed_out") == [{"generation": older.ledgers.generation}]
+    assert {"generation": newer.ledgers.generation, "instance": newer.settings.instance} in logged(caplog, "takeover_completed")
 
     with caplog.at_level(logging.ERROR):
         # what it is about to send
@@ -56,7 +57,8 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
         redrive.until(lambda: older.superseded_by or older.tick(), "the older loop sees that it is not in charge")
     assert older.superseded_by == newer.ledgers.generation == older.ledgers.generation + 1
     assert older.stopping.is_set()
-    assert f"generation {newer.ledgers.generation} has taken over from generation {older.ledgers.generation}" in caplog.text
+    superseded = {"generation": older.ledgers.generation, "superseded_by": newer.ledgers.generation}
+    assert superseded in logged(caplog, "loop_superseded")
     assert len(redrive.read("takeover.orders-billing-retry")) == 1
     older.close()
 
@@ -130,8 +132,9 @@ def test_an_installation_whose_name_is_taken_is_told_so(
         assert not charge.take(report)
         stranger._apply(report.result())
     assert stranger.stopping.is_set()
-    assert "another installation has the same name" in caplog.text
-    assert "REDRIVE_INSTANCE" in caplog.text
+    said = logged(caplog, "unknown_generation_found")[-1]
+    assert "another installation has the same name" in said["reason"]
+    assert "REDRIVE_INSTANCE" in said["hint"]
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
+from orchestration.starter.directory import make_directory
 
 PROJECT = Path(__file__).parents[2]
 
@@ -54,6 +55,20 @@ def test_dagster_has_a_home_in_the_state_with_telemetry_and_the_dialog_off(
     # it starts in the project: what was found from here is named in full
     assert environment["REDRIVE_HOME"] == str(tmp_path / "state")
     assert environment["REDRIVE_CONFIG"] == str(tmp_path / "redrive.toml")
+
+
+def test_without_a_clone_dagster_is_told_what_to_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, became: list[tuple[list[str], dict[str, str], Path]]
+) -> None:
+    make_directory(tmp_path / "rules")
+    monkeypatch.setenv("REDRIVE_PROJECT", str(tmp_path / "rules"))
+    _call("--port", "3333")
+    _call("-m", "my.definitions")
+    assert [arguments for arguments, _, _ in became] == [
+        ["-m", "dagster", "dev", "--module-name", "orchestration.definitions", "--port", "3333"],
+        ["-m", "dagster", "dev", "-m", "my.definitions"],
+    ]
+    assert became[0][2] == tmp_path / "rules"
 
 
 def test_what_a_user_has_changed_or_chosen_stays(

@@ -40,16 +40,16 @@ DOING = {
 @pytest.mark.parametrize(
     ("doing", "superseded", "signals", "code", "said"),
     [
-        ("a decide run", None, [signal.SIGTERM], 0, ["SIGTERM: the loop ends", "goodbye"]),
-        ("a decide run", None, [signal.SIGINT], 0, ["SIGINT: the loop ends", "goodbye"]),
-        ("a question to Kafka", None, [signal.SIGTERM], 0, ["SIGTERM: the loop ends", "goodbye"]),
-        ("a decide run", 8, [signal.SIGTERM], 3, ["SIGTERM: the loop ends", "goodbye"]),
+        ("a decide run", None, [signal.SIGTERM], 0, ["stop_requested signal=SIGTERM", "goodbye"]),
+        ("a decide run", None, [signal.SIGINT], 0, ["stop_requested signal=SIGINT", "goodbye"]),
+        ("a question to Kafka", None, [signal.SIGTERM], 0, ["stop_requested signal=SIGTERM", "goodbye"]),
+        ("a decide run", 8, [signal.SIGTERM], 3, ["stop_requested signal=SIGTERM", "goodbye"]),
         (
             "a send",
             None,
             [signal.SIGTERM],
             0,
-            ["SIGTERM: the loop ends", "what is being sent is written down before the end", "sent", "goodbye"],
+            ["stop_requested signal=SIGTERM", 'stop_delayed reason="the results of a send are being recorded"', "sent", "goodbye"],
         ),
         ("a send that hangs", None, [signal.SIGTERM, signal.SIGTERM], 128 + signal.SIGTERM, None),
         ("nothing", None, [signal.SIGTERM], 0, ["goodbye"]),
@@ -66,7 +66,7 @@ def test_a_loop_ends_when_it_is_told_to(
     for number in signals[1:]:
         # the first is executed by now
         assert process.stderr is not None
-        assert process.stderr.readline() == "SIGTERM: the loop ends\n"
+        assert process.stderr.readline() == "stop_requested signal=SIGTERM\n"
         process.send_signal(number)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == code, error

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestration.loop.health import KAFKA, LEDGERS, SENDS, Entry, Health, Pause, Reason, destination, source
+from tests.log_events import logged
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -57,7 +58,9 @@ def test_a_part_that_works_again_begins_with_a_short_pause(caplog: pytest.LogCap
         health.recovered(source("reports"))
     assert not health
     # what is not new is not said again
-    assert caplog.messages == ["source reports: no record within 10 s", "source reports: works again"]
+    part = {"part": "source", "name": "reports"}
+    assert logged(caplog, "part_failed") == [{**part, "retry_at": "2026-01-01T12:00:01.000Z", "reason": "no record within 10 s"}]
+    assert logged(caplog, "part_recovered") == [part]
     health.failed(source("reports"), Reason("again"))
     assert health[source("reports")].pause == timedelta(seconds=1)
 

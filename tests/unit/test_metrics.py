@@ -22,6 +22,7 @@ from orchestration.loop.metric_queries import reach
 from orchestration.loop.metric_values import Counts
 from orchestration.loop.metrics import Metrics, Turn
 from orchestration.settings import load_settings
+from tests.log_events import logged
 
 PROJECT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
@@ -164,7 +165,7 @@ def test_tables_that_cannot_be_read_stop_nothing_and_what_was_missed_is_counted_
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             metrics.measure(TURN_WITH_ROWS)
-    assert caplog.text.count("the catalog is locked") == 1
+    assert [said["reason"] for said in logged(caplog, "metrics_query_failed")].count("the catalog is locked") == 1
     assert tables.asked == ["rows", "hours", "dead_letters"], "it is not asked again at once"
     assert ("redrive_waiting_messages", frozenset()) not in told(metrics)
     tables.answers = {"rows": [sent("r", "delivered", 5, bucket=0, lateness_ms=1)]}
@@ -228,7 +229,8 @@ def test_a_port_that_is_taken_is_told_and_no_reason_to_stop(caplog: pytest.LogCa
         metrics = metrics_over(Tables(), metrics_port=port)
         assert not metrics.serve("127.0.0.1", port)
         assert not metrics.serve("no.such.address.invalid", port)
-    assert f"no port {port} at 127.0.0.1" in caplog.text
+    refused = logged(caplog, "metrics_port_refused")[0]
+    assert (refused["address"], refused["port"]) == ("127.0.0.1", port)
     metrics.close()
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from orchestration.cli.log_lines import JsonLines, LogLines
 from orchestration.cli.output import SafeConsole, as_json, hide, one_line, printable
+from orchestration.logs import Event
 from orchestration.operators.rendering import (
     dead_letter_table,
     facts,
@@ -122,7 +123,7 @@ def test_what_is_told_of_one_message_is_safe(screen: SafeConsole) -> None:
     assert is_safe(shown(screen))
 
 
-def record(*arguments: object, message: str = "%s", error: bool = False) -> logging.LogRecord:
+def record(*arguments: object, message: object = "%s", error: bool = False) -> logging.LogRecord:
     raised = None
     if error:
         try:
@@ -138,6 +139,15 @@ def test_a_record_of_the_log_is_one_line() -> None:
     assert "\n" not in line
     assert len(line) < 5_000
     assert re.match(r"\S+Z WARNING circuit breaker orders is open: �\[2J", line)
+    line = LogLines().format(
+        record(message=Event("circuit_breaker_opened", {"circuit_breaker": "orders", **dict.fromkeys("abc", HOSTILE)}))
+    )
+    assert is_safe(line)
+    assert "\n" not in line
+    assert len(line) < 5_000
+    assert re.match(r'\S+Z WARNING circuit_breaker_opened circuit_breaker=orders a="�\[2J', line)
+    # it is cut within the fields, so that the quotes are closed, and none of them is left out
+    assert re.search(r' b="�[^"]*" c="�[^"]*"$', line)
 
 
 def test_a_traceback_forges_no_record() -> None:
@@ -148,7 +158,9 @@ def test_a_traceback_forges_no_record() -> None:
 
 
 def test_a_record_in_json_is_one_object() -> None:
-    for line in (JsonLines().format(record(HOSTILE)), JsonLines().format(record("x", error=True))):
+    event = record(message=Event("circuit_breaker_opened", {"circuit_breaker": HOSTILE}))
+    assert json.loads(JsonLines().format(event))["circuit_breaker"] == HOSTILE
+    for line in map(JsonLines().format, (record(HOSTILE), record("x", error=True), event)):
         assert line.isprintable()
         assert json.loads(line)["level"] == "warning"
 
@@ -163,7 +175,9 @@ def secret() -> Iterator[str]:
 def test_errors_and_log_lines_have_no_secret_in_them(secret: str) -> None:
     screen = SafeConsole(file=io.StringIO(), secretive=True)
     screen.print(f"error: Unrecognized config at {secret[3:]}, in {secret}")
+    event = record(message=Event("part_failed", {"part": secret, "reason": ValueError(f"in {secret}"), "topics": [secret]}))
     lines = [shown(screen), LogLines().format(record(secret)), JsonLines().format(record(secret[4:])), one_line(secret)]
+    lines += [LogLines().format(event), JsonLines().format(event), event.getMessage()]
     assert not [line for line in lines if secret[4:] in line]
     assert all("***" in line for line in lines)
 

@@ -19,6 +19,7 @@ from orchestration.settings import load_settings
 from orchestration.tables.ledgers import AppendError
 from publisher import SupersededError
 from publisher.errors import Concerns, ErrorKind, Trouble
+from tests.log_events import logged
 from tests.unit.loop_kit.steps import state_at
 
 
@@ -137,14 +138,14 @@ def test_kafka_is_taken_before_the_tables_and_who_lives_is_heard_out(
         found, charge, _ = take_over(**before)
         charge.log_state()
     assert found == done
-    assert ("does not say that it has ended" in caplog.text) == waits
+    assert (len(logged(caplog, "older_loop_timed_out")) == 1) == waits
     assert charge.in_charge == ("kafka" not in before)
-    said = (
-        "is in charge of the tables, and not yet in Kafka"
-        if "kafka" in before
-        else f"generation {done[-1][-1]} of instance default is in charge"
-    )
-    assert said in caplog.text
+    (said,) = logged(caplog, "takeover_delayed" if "kafka" in before else "takeover_completed")
+    assert said["instance"] == "default"
+    if "kafka" in before:
+        assert "Kafka is not yet" in said["reason"]
+    else:
+        assert str(said["generation"]) == done[-1][-1]
 
 
 def test_a_start_that_another_installation_has_the_name_of_takes_nothing(take_over: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -152,7 +153,8 @@ def test_a_start_that_another_installation_has_the_name_of_takes_nothing(take_ov
     assert found == ["read"]
     assert loop.superseded_by == 17
     assert loop.stopping.is_set()
-    assert "another installation has the same name" in caplog.text
+    (said,) = logged(caplog, "unknown_generation_found")
+    assert "another installation has the same name" in said["reason"]
 
 
 def test_a_start_beside_another_start_leaves_it_to_the_tables_who_is_first(take_over: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -161,4 +163,4 @@ def test_a_start_beside_another_start_leaves_it_to_the_tables_who_is_first(take_
     assert found == ["read", *TAKEN]
     assert loop.superseded_by is None
     assert not charge.in_charge
-    assert "another installation" not in caplog.text
+    assert not logged(caplog, "unknown_generation_found")
