@@ -15,6 +15,8 @@ import pytest
 
 from orchestration.cli.log_lines import JsonLines, LogLines
 from orchestration.logs import Event, event
+from orchestration.loop.reports import log_first_sends, log_tick
+from orchestration.loop.steps import Tick
 
 ROOT = Path(__file__).parents[2]
 CODE = ROOT / "orchestration"
@@ -87,6 +89,20 @@ def test_a_traceback_follows_an_event(caplog: pytest.LogCaptureFixture) -> None:
     assert record.msg == Event("thing_happened", {})
     assert "    ValueError: too large" in LogLines().format(record).splitlines()
     assert "ValueError: too large" in json.loads(JsonLines().format(record))["traceback"]
+
+
+def test_a_tick_has_a_field_for_each_number(caplog: pytest.LogCaptureFixture) -> None:
+    tick = Tick(counts={"events": 5, "delivered": 0, "decisions": 5}, step_ms={"intake": 210, "publish": 0}, lateness_ms=(120, 610))
+    with caplog.at_level(logging.INFO):
+        log_tick(7, tick)
+        log_tick(8, Tick(counts={"events": 1}))
+        log_first_sends(tick)
+        log_first_sends(Tick(counts={"events": 0}))
+    assert [record.getMessage() for record in caplog.records] == [
+        "tick_completed tick=7 events=5 decisions=5 intake_ms=210 publish_ms=0 late_p50_ms=120 late_p99_ms=610",
+        "tick_completed tick=8 events=1",
+        "due_deliveries_sent events=5 decisions=5",
+    ]
 
 
 # ---------- the code, and the page about it
