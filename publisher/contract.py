@@ -1,6 +1,6 @@
 """What the publisher is given and what it gives back: the two Arrow schemas between SQL and Kafka.
 
-``READY`` is what the dbt view `ready` shows, one row per delivery that is due. ``RESULTS`` is what the ledger `publish_results` keeps, one
+``READY`` is what it gets of the dbt view `ready`, one row per delivery that is due; the view's other columns are for the loop. ``RESULTS`` is what the ledger `publish_results` keeps, one
 row per send, without the columns that the ledger itself adds (batch, generation, recorded_at). Timestamps are UTC with whole milliseconds.
 """
 
