@@ -1,7 +1,8 @@
 """What the publisher is given and what it gives back: the two Arrow schemas between SQL and Kafka.
 
-``READY`` is what it gets of the dbt view `ready`, one row per delivery that is due; the view's other columns are for the loop. ``RESULTS`` is what the ledger `publish_results` keeps, one
-row per send, without the columns that the ledger itself adds (batch, generation, recorded_at). Timestamps are UTC with whole milliseconds.
+``READY`` is what it gets of the dbt view `ready`, one row per delivery that is due; the view's other columns are for the loop.
+``RESULTS`` is what the ledger `publish_results` keeps, one row per send, without the columns that the ledger itself adds (batch,
+generation, recorded_at). Timestamps are UTC with whole milliseconds.
 """
 
 from typing import Final

@@ -41,7 +41,8 @@ _BATCH_BYTES = 64 * 1024 * 1024
 
 # What is added to a message, and no part of payload_bytes. With each: which delivery of which message it is (publisher/headers.py), where
 # names are of ordinary length. With a dead letter: the reason, at most 1,024 bytes, and what else its header profile says; where that is
-# `safi`, the message's own headers once more, which are not counted here. With `+stack`: the stack (macros/dead_letter_headers/dead_letter_stack.sql).
+# `safi`, the message's own headers once more, which are not counted here. With `+stack`: the stack
+# (macros/dead_letter_headers/dead_letter_stack.sql).
 _STAMPS_BYTES = 400
 _REASON_BYTES = 1_536
 _STACK_BYTES = 8_192
