@@ -77,9 +77,13 @@ def test_what_a_user_has_changed_or_chosen_stays(
     _call("--home", "state")
     own = tmp_path / "state" / "dagster" / "dagster.yaml"
     own.write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    # the call before has gone to the project
+    monkeypatch.chdir(tmp_path)
     _call("--home", "state")
+    assert became[-1][1]["DAGSTER_HOME"] == str(own.parent)
     assert own.read_text(encoding="utf-8") == "telemetry: {enabled: false}\n"
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.chdir(tmp_path)
     _call("--home", "other")
     assert became[-1][1]["DAGSTER_HOME"] == str(tmp_path / "elsewhere")
     assert not (tmp_path / "other").exists()
