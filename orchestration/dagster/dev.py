@@ -13,7 +13,12 @@ from orchestration.settings import Settings
 _INSTANCE = Path(__file__).with_name("dagster.yaml")
 
 # options of `dagster dev` that say what to load
-_CHOOSING = frozenset("-m --module-name -f --python-file --package-name -w --workspace --empty-workspace --grpc-port --grpc-socket".split())
+_CHOOSING = frozenset(
+    [
+        *("-m", "--module-name", "-f", "--python-file", "--package-name", "-w", "--workspace", "--empty-workspace"),
+        *("--grpc-port", "--grpc-socket"),
+    ]
+)
 
 
 def serve(settings: Settings, arguments: Sequence[str]) -> None:
