@@ -24,7 +24,7 @@ def rulebook(settings: Settings) -> Rulebook:
 
 
 def _decided(home: Home, reported: Report) -> str:
-    """DecideRuns a report; returns the id of its message."""
+    """Decides about a report; returns the id of its message."""
     (input_id,) = home.append_reports(reported)
     home.decide()
     return str(home.decisions()[input_id]["message_id"])
