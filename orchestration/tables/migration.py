@@ -65,6 +65,8 @@ def migrate_tables(settings: Settings, spark: SparkSession, schema: str) -> None
 
 def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> str | None:
     """Why this program can't read the tables, and what to do; None where it can. For whoever reads, beside a loop or without one."""
+    if not spark.catalog.tableExists(f"{schema}.deliveries"):
+        return None
     version = table_version(spark, f"{schema}.deliveries")
     if version > TABLE_VERSION:
         return _too_new(settings, version)

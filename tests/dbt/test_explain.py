@@ -24,10 +24,10 @@ def rulebook(settings: Settings) -> Rulebook:
 
 
 def _decided(home: Home, reported: Report) -> str:
-    """DecideRuns a report; returns the id of its message."""
-    (cause,) = home.append_reports(reported)
+    """Decides about a report; returns the id of its message."""
+    (input_id,) = home.append_reports(reported)
     home.decide()
-    return str(home.decisions()[cause]["message_id"])
+    return str(home.decisions()[input_id]["message_id"])
 
 
 def test_a_message_s_life_is_told_in_order(home: Home, rulebook: Rulebook) -> None:

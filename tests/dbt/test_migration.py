@@ -204,7 +204,3 @@ def test_a_loop_refuses_tables_of_a_newer_version(home: Home) -> None:
         prepare_tables(home._settings, home.spark, home.schema, home._dbt, rules=None)  # type: ignore[arg-type]
     assert refused.value.exit_code == 2
     assert str(home.path) in str(refused.value)
-
-
-def test_sql_and_python_know_the_same_version(home: Home) -> None:
-    assert home.compiled("{{ table_version() }}").strip() == str(TABLE_VERSION)
