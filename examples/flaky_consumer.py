@@ -5,8 +5,8 @@ It depends on confluent-kafka only. An application needs to copy nothing but ``r
 - If the consumer can't process a record, it sends the record unchanged to the report topic, with headers that describe the failure. Then it
   commits the record's offset and goes on with the next one, so a failing record blocks no other.
 - redrive sends the record again when it is due, to the retry topic of this topic and group. So the consumer subscribes to both topics.
-- A record may arrive more than once, after a crash of the consumer or of redrive. So processing must be idempotent. It uses the message id, which
-  is the same for a record and all its retries.
+- A record may arrive more than once, after a crash of the consumer or of redrive. So processing must be idempotent. It uses the message id,
+  which is the same for a record and all its retries.
 
     python -m examples.flaky_consumer --bootstrap localhost:9092
 """
@@ -35,8 +35,8 @@ log = logging.getLogger("flaky_consumer")
 def process(value: bytes | None, attempt: int) -> None:
     """Charges one order: ``{"order": 17, "amount": 120, "fails": 2}``, where ``fails`` is the number of attempts that time out.
 
-    Raises TimeoutError in the first ``fails`` attempts (``"always"``: in every attempt): a later attempt may succeed. Raises KeyError for an
-    order without an amount, and ValueError for an amount that is no number: these are bugs, and no attempt succeeds.
+    Raises TimeoutError in the first ``fails`` attempts (``"always"``: in every attempt): a later attempt may succeed. Raises KeyError for
+    an order without an amount, and ValueError for an amount that is no number: these are bugs, and no attempt succeeds.
     """
     order = json.loads(value or b"{}")
     fails = order.get("fails", 0)
@@ -62,7 +62,7 @@ def report_failure(producer: Producer, report_topic: str, group: str, record: Me
         "redrive-failed-at": time.time_ns() // 1_000_000,
         "redrive-consumer-group": group,
     }
-    # Keep all headers of the record: those of a retry tell redrive which delivery has failed. Append the new ones: the last of a name counts.
+    # Keep all headers of the record: those of a retry tell redrive which delivery failed. Append the new ones: the last of a name counts.
     headers = [*(record.headers() or []), *((name, str(fact).encode(errors="replace")) for name, fact in facts.items())]
     outcome: list[object] = []
     producer.produce(
