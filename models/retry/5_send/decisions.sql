@@ -1,4 +1,4 @@
--- decisions: every decision once, and of it what may be shown: no more than its privacy lets see, nothing that an operator has purged.
+-- decisions: every decision once, with what its privacy allows to be shown, and without what an operator has purged.
 -- Its description and columns: deliveries.yml.
 {{ config(materialized='view') }}
 
