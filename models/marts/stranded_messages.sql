@@ -1,4 +1,4 @@
--- stranded_messages: what goes nowhere by itself any more: what died, and what was refused; why, where it lies, and what was done about it.
+-- stranded_messages: messages that died, and those that were refused: nothing more happens to them by itself. Why, where they lie, and what operators did.
 with
 
 stranded as (
