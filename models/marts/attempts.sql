@@ -3,7 +3,7 @@ with
 
 failures as (
 
-    -- only reports are failed attempts: what is sent again after a failed send, after a circuit breaker held it, or by an operator has no report_topic
+    -- only reports are failed attempts: a decision that follows a failed send, a circuit breaker or an operator's order has no report_topic
     select * from {{ ref('decisions') }}
     where (kind is not null or decision in ('adopted', 'parked', 'dropped')) and report_topic is not null
 

@@ -1,4 +1,4 @@
--- dead_letter_rate: how many of a topic's messages died in each hour, against what is usual: a change is news, a count is not.
+-- dead_letter_rate: how many of a topic's messages died in each hour, compared with what is usual for it: an alert on a change, not on a count.
 with
 
 by_class as (
@@ -9,7 +9,7 @@ by_class as (
 
 begun as (
 
-    -- the row of the first start of a loop is a decision, too; the least due time of a table is known from its files
+    -- the hour of the first start of a loop: its note is the first row of `deliveries`. Iceberg knows the minimum from file statistics
     select date_trunc('hour', min(due_at)) as first_hour from {{ ref('deliveries') }}
 
 ),

@@ -1,5 +1,5 @@
--- dead_letters: messages that died, why, where the dead letter lies, and what has been done about it. A message is here once Kafka has acknowledged its
--- dead letter; at once, if it was adopted or parked.
+-- dead_letters: messages that died, why, where the dead letter lies, and what has been done about it. A message is here once Kafka has acknowledged
+-- its dead letter; at once, if it was adopted or parked.
 -- Its description and columns: stranded_messages.yml.
 with
 

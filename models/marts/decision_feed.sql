@@ -3,7 +3,7 @@ with
 
 decisions as (
 
-    -- written as they are made: nothing of them is purged by then, and nothing is looked up for it
+    -- not `decisions`, which looks up purges for each: the loop writes the feed right after the decision, when nothing of it is purged
     {{ decisions_once("deliveries.decision not in ('note', 'duplicate')") }}
 
 ),

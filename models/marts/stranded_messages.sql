@@ -1,4 +1,4 @@
--- stranded_messages: messages that died, and those that were refused: nothing more happens to them by itself. Why, where they lie, and what operators did.
+-- stranded_messages: messages that died or are refused, to which nothing more happens by itself: why, where they lie, and what was done about them.
 with
 
 stranded as (
