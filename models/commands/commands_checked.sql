@@ -1,4 +1,4 @@
--- commands_checked: every command with its list, and the first thing that is wrong with it, if any.
+-- commands_checked: every command, with the length of its list, and the first problem that it has, if any.
 {{ config(materialized='ephemeral') }}
 
 with
