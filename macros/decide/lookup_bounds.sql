@@ -10,7 +10,7 @@
     Read once per invocation. Its values are numbers, and names of topics that passed kafka_topic: they are safe in a statement. -#}
 {% macro lookup_bounds() %}
     {%- set nothing = {'inputs': 0, 'redrives': 0, 'due_from': none, 'due_to': none, 'named': [], 'origin': []} -%}
-    {#- named here, in every model's parsing, so that dbt knows what is read once the decide step runs -#}
+    {#- dbt finds a model's refs when it parses it, where the rest of this macro doesn't run: they are named here -#}
     {%- set reads = [ref('stg_reports'), ref('stg_failed_sends'), ref('publish_results')] -%}
     {%- if not execute or flags.WHICH not in ('run', 'build') -%}
         {{ return(nothing) }}
