@@ -1,5 +1,5 @@
-{#- Every reason of a decision, with the decision that it leads to: a list of rows, one for each pair of reason and decision. The SQL and the loop's
-    metrics read this table; tests/unit/test_decision_reasons.py compares docs/lifecycle.md with it.
+{#- Every reason of a decision, with the decision that it leads to: a list of rows, one for each pair of reason and decision. The SQL reads this
+    table; tests/unit/test_decision_reasons.py compares the constants in Python, and docs/lifecycle.md, with it.
 
     decision: `parked` instead of `dead_letter` if the route has no dead letter topic; `dropped` if the policy says so.
     order: the reason is also the kind of an order, about a delivery that is `waiting`, or about a `dead_letter` or a refused report.
