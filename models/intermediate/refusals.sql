@@ -3,7 +3,7 @@ with
 
 refused_once as (
 
-    -- row groups without a refusal are skipped. What was refused for good has no delivery_id
+    -- row groups without a refusal are skipped. A refusal that can't be decided anew has no delivery_id
     {{ decisions_shown("deliveries.decision = 'refused' and deliveries.delivery_id is not null") }}
 
 ),

@@ -28,7 +28,7 @@ by_hour as (
 
 remembered as (
 
-    -- hours in which nothing died have no row: `median_of` counts them in
+    -- hours in which nothing died have no row; `median_of` counts them as 0
     select
         *,
         collect_list(struct(hour_number, died)) over (
@@ -59,7 +59,7 @@ dead_letter_rate as (
         compared.median_of_last_24_hours,
         compared.median_at_this_hour_of_last_7_days,
         greatest(compared.median_of_last_24_hours, compared.median_at_this_hour_of_last_7_days) as usual,
-        -- in the first hour ever there is nothing to compare with
+        -- in the hour of the first start there is nothing to compare with
         compared.hour > begun.first_hour
             and compared.died >= {{ var('unusual_dead_letters_from') }}
             and compared.died > {{ var('unusual_dead_letters_factor') }}

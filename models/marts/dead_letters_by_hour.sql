@@ -3,7 +3,7 @@ with
 
 died as (
 
-    -- a dead letter that is written again is no new death
+    -- a dead letter that is written again, as Kafka refused it, is not counted again
     {{ decisions_once("((deliveries.kind = 'dead_letter' and deliveries.reason <> 'dead_letter_failed') or deliveries.decision = 'parked')") }}
 
 ),

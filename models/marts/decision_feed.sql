@@ -17,7 +17,7 @@ decision_feed as (
         to_json(named_struct(
             'message_id', message_id,
             'life_cycle', life_cycle,
-            -- the former name, which consumers may still read
+            -- the name of life_cycle before table version 2, which consumers may still read
             'life', life_cycle,
             'decision', decision,
             'reason', reason,

@@ -59,7 +59,7 @@ select
     life_cycles,
     recovered_at,
 
-    ---------- what was said about it
+    ---------- what operators said about it
     note,
     ticket,
     purged_at,
@@ -96,7 +96,7 @@ select
     delivery_id,
     due_at,
 
-    ---------- whom it concerns, and where to look
+    ---------- ids to look it up by, whom to ask, and links
     request_id,
     process_id,
     trace_id,

@@ -22,7 +22,7 @@ timed as (
         greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at) as retry_at,
         case
             when input_kind = 'report' then coalesce(answered.first_failed_at, failed_at)
-            -- nothing has failed yet in this life cycle
+            -- null after a redrive: nothing has failed yet in the new life cycle
             when input_kind <> 'redrive' then answered.first_failed_at
         end as first_failed_at
     from failures

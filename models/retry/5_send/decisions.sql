@@ -1,5 +1,5 @@
 -- decisions: every decision once, with what its privacy allows to be shown, and without what an operator has purged.
--- Its description and columns: deliveries.yml.
+-- deliveries.yml describes it and its columns.
 {{ config(materialized='view') }}
 
 with

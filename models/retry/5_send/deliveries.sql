@@ -99,7 +99,7 @@ select
     {{ stop_unless(
         "rules_hash = '" ~ var('rules_hash') ~ "'",
         'rules_hash',
-        "'the rules changed since the loop loaded them (has a dbt build?): nothing was written, the decide step is tried again'",
+        "'the rules changed since the loop loaded them (did a dbt build load others?): nothing was written, the decide step is tried again'",
     ) }} as rules_hash,
     {%- endif %}
 
