@@ -1,5 +1,5 @@
--- Guards against a rule that drops or doubles an input. The decide step checks it for what it decides; this looks at all that was ever decided.
--- Does not test events that no decide run has seen yet: those above the watermark.
+-- assert_every_event_has_one_decision: fails if a rule dropped or doubled an event. The decide step checks its own inputs; this checks all that were
+-- ever decided. Events after the last decided batch are left out.
 with
 
 events as (

@@ -1,5 +1,5 @@
--- Guards against forged or replayed reports that reset or inflate a count: the attempts of a life cycle are 1, 2, 3, ... without a gap.
--- What was turned away for want of room is charged nothing.
+-- assert_no_attempt_is_skipped_or_counted_twice: fails if a forged or replayed report reset or raised a count: the attempts of a life cycle must be
+-- 1, 2, 3, ... Failures of kind backpressure are left out, as they are not counted.
 with
 
 attempts as (

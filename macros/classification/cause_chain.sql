@@ -1,9 +1,10 @@
-{#- What a report says of its error, and of what caused that, the outermost first: at most 16 of (error_class, message). First what the headers
-    name, the wrapper before what it wraps, then what the stack trace adds: Java's `Caused by:` (which KafkaJS indents by two blanks), Python's
-    two sentences, in which the innermost comes first. Never empty: an error without a class still has a message.
+{#- The chain of causes of a report's error, the outermost first: an array of at most 16 structs (error_class, message). First the errors that headers
+    name, the wrapper before the wrapped one; then those in the stack trace: after `Caused by:` in Java (KafkaJS indents that by two blanks), or in
+    Python's tracebacks, of which the innermost comes first. Never empty: an error without a class has an element, too.
 
-    A stack trace is foreign text, of 64 kB: each expression begins at a line, and none looks beyond its own line, or its own part of the
-    text, again. Of a traceback the first line that is not indented names the error. Of what a stack trace names the outermost 64 are looked at, as array_distinct compares each with each. -#}
+    A stack trace is text that anybody may have written, up to 64 kB. So that no text makes a match slow, each expression is anchored to a line, and
+    reads nothing outside its line, or its part of a traceback, twice. In a traceback the first line that is not indented names the error. At most 64
+    errors of a stack trace are read, as array_distinct compares each with each. -#}
 {% macro cause_chain(wrapper, error_class, message, stack) -%}
     {%- set class_and_message = "struct(left(regexp_extract(line, '^[^:]+', 0), 256) as error_class, "
         ~ "nullif(left(regexp_extract(line, ':[ ]?(.*)', 1), 1024), '') as message)" -%}

@@ -1,5 +1,5 @@
-{#- How a rule names the error classes that it means: `any` (null), a `pattern` that begins with ^, a `parent` and all that descends from it
-    (name+), or `exact`. -#}
+{#- How a rule's condition on the error class is to be read: `any` (null), `pattern` (a regular expression, begins with ^), `parent` (`name+`: the
+    class and its descendants), or `exact`. -#}
 {% macro class_match(error_class) -%}
     case
         when {{ error_class }} is null then 'any'

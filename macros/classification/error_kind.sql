@@ -1,4 +1,5 @@
-{#- The kind of error that a word stands for: redrive's own words, and those of other vocabularies. Null for anything else. -#}
+{#- The kind of error that a word stands for: redrive's names of kinds, and those of other vocabularies (var error_kinds). Null for any other word.
+    -#}
 {% macro error_kind(text) -%}
     case lower(trim({{ text }}))
         {%- for kind, words in var('error_kinds').items() %}

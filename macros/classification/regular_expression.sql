@@ -1,4 +1,5 @@
-{#- A regular expression of the seeds, tried on nothing while the rules are put together: one that is none stops that, and no decide run. -#}
+{#- A text of the seeds as it is. If it is a regular expression, it is tried on an empty text: an invalid one makes the loading of the rules fail, and
+    not a decide run. -#}
 {% macro regular_expression(text) -%}
     case
         when startswith({{ text }}, '^') then substring({{ text }}, 1 + length(regexp_replace('', {{ text }}, '')))

@@ -1,9 +1,10 @@
-{#- A rule that may decide about a cause, to sort by: the narrower scope first; in a scope what names anything before what holds for all
-    others; then the outermost cause, and for one cause what looks at more than its class before what doesn't; then the class itself, a pattern (the longer
-    first), an ancestor (the nearest first), any. Of two that are equal that of a set, which somebody has switched on; then the kinds decide, in the
-    order of the var error_kind_precedence.
+{#- A rule that may match a cause, as a struct whose first fields are what candidates are sorted by: the narrower scope first; in a scope, rules with
+    conditions before those without; the outermost cause; for one cause, rules that ask for more than the class; the class itself, a pattern (the
+    longer first), an ancestor (the nearest first), any class; of equal rules one from an error set; then the kinds, in the order of the var
+    error_kind_precedence.
 
-    rule: as in `rules`. place: the cause's place in the chain, from 0. distance: how far up the class is that the rule names; null for a pattern. -#}
+    rule: as in `rules`. place: the cause's place in the chain, from 0. distance: from the cause's class to the ancestor that the rule names; null
+    for a pattern. -#}
 {% macro rule_candidate(rule, place, distance) -%}
     struct(
         {{ rule }}.scope as scope,

@@ -1,4 +1,4 @@
-{#- How narrow a rule's scope is, to sort by: topic and group as routes have it, then a source's name before *. Smaller is narrower. -#}
+{#- A sort key for how narrow a rule's scope is: topic and group as with routes, then a source's name before *. Smaller is narrower. -#}
 {% macro rule_scope(source, topic, consumer_group) -%}
     struct(
         {{ route_rank(topic, consumer_group) }} as by_route,

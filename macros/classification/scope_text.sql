@@ -1,4 +1,4 @@
-{#- A rule's scope in words; null where it holds everywhere. -#}
+{#- A rule's scope as text, for instance `topic orders, group billing`; null if the rule holds everywhere. -#}
 {% macro scope_text(topic, consumer_group, source="'*'") -%}
     nullif(concat_ws(', ',
         case when {{ topic }} <> '*' then concat('topic ', {{ topic }}) end,

@@ -1,5 +1,5 @@
-{#- The header profiles, and the names that belong to each: what a profile writes, and what would say something about another failure if it
-    stayed beside that. -#}
+{#- The header profiles, with the names of the headers of each: those that it writes, and those that a message must lose before it gets them, as they
+    would say something about an earlier death. -#}
 {% macro dead_letter_header_names() %}
     {{ return({
         'dlq': ['dlq-reason', 'dlq-error-class', 'dlq-original-topic', 'dlq-failed-at', 'dlq-attempts', 'dlq-stack'],

@@ -1,5 +1,5 @@
-{#- The headers that a dead letter gets, after the message's own: why it died, as its profile writes it; then which profile that is, so that
-    they are known for ours should the record come back. Null for what is no dead letter. -#}
+{#- The headers that a dead letter gets, after the message's own: those of its header profile, which say why it died; then the name of the profile: if
+    the record comes back as a report, its headers are recognised by that and removed. Null for a retry. -#}
 {% macro dead_letter_headers() -%}
     case
         when kind = 'dead_letter' then concat(

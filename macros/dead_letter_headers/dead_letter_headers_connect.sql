@@ -1,5 +1,6 @@
-{#- The profile `connect`: the context headers of Kafka Connect, all of them text. The group stands for the connector; that a record was
-    processed when it failed is all that is known of the stage; task and class are left out. Connect writes a null where there is no message. -#}
+{#- The profile `connect`: the context headers of Kafka Connect, all of them text. The consumer group stands for the connector; the stage is always
+    `TASK_PUT`, as processing failed; task.id and class.name are left out, as they are unknown. Like Connect, it writes a null if there is no message.
+    -#}
 {% macro dead_letter_headers_connect() -%}
     array_compact(array(
         {{ header('__connect.errors.topic', 'original_topic') }},

@@ -1,4 +1,4 @@
-{#- The profile `dlq`: a header each, all of them text. -#}
+{#- The profile `dlq`: a header for each fact, all of them text. -#}
 {% macro dead_letter_headers_dlq() -%}
     array_compact(array(
         {{ header('dlq-reason', utf8_cut('coalesce(error_message, reason)', 1024)) }},

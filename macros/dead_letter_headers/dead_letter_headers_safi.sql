@@ -1,5 +1,5 @@
-{#- The profile `safi`: one header with one JSON object. The message's own headers stand in it in their order, with their doubles; one whose
-    value is not UTF-8 has it in base64, in one line (Spark's has lines), and says so. What is mandatory and not known is an empty text. -#}
+{#- The profile `safi`: one header with a JSON object. It has the message's own headers, in their order, with duplicates; a value that is not UTF-8 is
+    in base64, without the line breaks that Spark makes, and with "encoding": "base64". A mandatory field that is unknown is an empty text. -#}
 {% macro dead_letter_headers_safi() -%}
     array(struct(
         'x-dlq-metadata' as key,

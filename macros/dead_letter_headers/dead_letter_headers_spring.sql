@@ -1,5 +1,5 @@
-{#- The profile `spring`: what Spring Kafka's DeadLetterPublishingRecoverer writes, numbers big-endian. The listener's wrapper is not kept, so
-    that both headers for classes name the error itself. Of which type a timestamp is, nobody tells us; without one, Kafka says so. -#}
+{#- The profile `spring`: the headers of Spring Kafka's DeadLetterPublishingRecoverer, numbers big-endian. Both headers for classes name the error
+    itself, as the listener's wrapper is not kept. The timestamp's type is unknown, and left out; without a timestamp it is NoTimestampType. -#}
 {% macro dead_letter_headers_spring() -%}
     array_compact(array(
         {{ header('kafka_dlt-exception-fqcn', 'error_class') }},

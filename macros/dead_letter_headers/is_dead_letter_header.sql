@@ -1,4 +1,4 @@
-{#- Whether a header is one of those that a profile puts on dead letters. -#}
+{#- Whether a header is one of those in dead_letter_header_names for a header profile. -#}
 {% macro is_dead_letter_header(profile, name) -%}
     coalesce(
         case split_part({{ profile }}, '+', 1)

@@ -1,5 +1,5 @@
-{#- Restricts topic, partition and offset to those of the decide step's inputs, as literals; false where there are none. With spans of too many
-    partitions the statement would be long: then each topic has one span, and with too many topics all have one.
+{#- A condition on topic, partition and offset: within the spans of the decide run's inputs, as literals; false if there are none. More spans than
+    var max_bounded_spans would make the statement long: then each topic has one span; with more topics than max_bounded_topics, all have one.
 
     spans: `named` or `origin` of lookup_bounds. -#}
 {% macro coordinates_in_bounds(topic, partition, offset, spans) -%}

@@ -1,4 +1,5 @@
-{#- What keeps a batch from being decided twice, for `append_only`: the rows that nobody else may have written since a snapshot of the wheel. -#}
+{#- The guard of `deliveries`, for `append_only`: if another run has written rows of later batches since this run's snapshot of the table, the append
+    is refused. Without it a batch could be decided twice. -#}
 {% macro decide_guard() %}
     {%- set decide_run = once('decide_run', read_decide_run) -%}
     {{ return({'rows': 'batch > ' ~ decide_run.watermark, 'snapshot': decide_run.snapshot}) }}

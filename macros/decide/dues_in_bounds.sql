@@ -1,7 +1,7 @@
-{#- Restricts a due time to bounds, as literals: those of the deliveries that the decide step's inputs may answer, or others (`payload_bounds()`); false
-    where there are none.
+{#- A condition on a due time: within bounds, as literals; false if there are none. By default the bounds are those of the deliveries that the decide
+    run's inputs may answer.
 
-    bounds: a dictionary of `due_from` and `due_to`. -#}
+    bounds: a dictionary of `due_from` and `due_to`, for instance `payload_bounds()`. -#}
 {% macro dues_in_bounds(due_at, bounds=none) -%}
     {%- set bounds = lookup_bounds() if bounds is none else bounds -%}
     {%- if bounds.due_from is none -%}

@@ -1,4 +1,4 @@
-{#- The CTEs `reports` and `failed_sends`: the inputs after one batch up to another, for the queries that a decide run asks before it has bounds. -#}
+{#- The CTEs `reports` and `failed_sends`: the inputs after batch `watermark` up to `upto`, for the queries that find a decide run's bounds. -#}
 {% macro inputs_between(watermark, upto) -%}
     reports as (
 

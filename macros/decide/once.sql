@@ -1,7 +1,7 @@
-{#- What a macro returns, asked once per invocation: all models of a decide run must see the same. Kept in `graph`, the one thing that the models
-    of an invocation share.
+{#- Calls a macro once per invocation, and returns the same value to every caller: all models of a decide run must see the same. The value is kept
+    in `graph`, the only object that the models of an invocation share.
 
-    name (not SQL): what to remember it by. read: the macro, which has no arguments. -#}
+    name (not SQL): the key under which the value is kept. read: the macro, which has no arguments. -#}
 {% macro once(name, read) %}
     {%- if name not in graph -%}
         {%- do graph.update({name: read()}) -%}

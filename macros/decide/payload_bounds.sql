@@ -1,6 +1,6 @@
-{#- When the dead letters were due that keep the payloads of what this run redrives, as (due_from, due_to) in epoch microseconds, or null.
-    A redriven dead letter that was sent more than once names the first one, which may be far older. Read once per invocation, and only
-    where something is redriven. -#}
+{#- The range of due_at of the dead letters that have the payloads of what this run redrives: a dictionary of due_from and due_to, in microseconds
+    since 1970, or none. A dead letter that was written again names the first one, which has the payload and may be far older. Read once per
+    invocation, and only if something is redriven. -#}
 {% macro payload_bounds() %}
     {%- set reads = [ref('events')] -%}
     {%- if not execute or flags.WHICH not in ('run', 'build') -%}

@@ -1,5 +1,5 @@
-{#- Whether the delivery that a report points to may be the one it answers: a report can't come before the delivery was due, and after
-    pointer_retention_days it isn't looked for any more. What we say ourselves names a delivery of any age.
+{#- Whether the delivery that a report points to may be the one that it answers: a report can't come before the delivery was due, and after var
+    pointer_retention_days the delivery isn't looked up any more. Orders may name deliveries of any age.
 
     report: alias of `stg_reports` in the query. -#}
 {% macro pointer_in_time(report) -%}

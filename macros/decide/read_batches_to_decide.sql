@@ -1,10 +1,11 @@
-{#- Reads which batches are to be decided, as a dictionary of watermark, upto and snapshot: given by the loop, which knows them, or the ends of
-    the tables, which Iceberg answers from metadata. Appends are strictly one after another, so everything up to `upto` is complete.
+{#- Returns which batches are to be decided, as a dictionary of watermark, upto and snapshot. The loop passes the batches as vars; else they are read
+    from the tables, which Iceberg answers from metadata. Each append is committed before the next begins, so everything up to `upto` is complete.
 
-    No batch is decided twice, as the rules may have changed in between, and a message would have two decisions. So the snapshot of the wheel
-    comes first, and what is decided is read from that very snapshot: what other decide runs commit after it is a conflict (decide_guard).
+    No batch may be decided twice: the rules may have changed in between, and a message would have two decisions. So the snapshot of the wheel is
+    read first, and the last decided batch from that snapshot: what another decide run commits later is a conflict (decide_guard).
 
-    As the first thing that a decide run asks, it also sees to it that what follows is `interpreted`: `deliveries` ends that. -#}
+    It runs before all other queries of a decide run, and so it also switches code generation off (`interpreted`); a post-hook of `deliveries`
+    switches it on again. -#}
 {% macro read_batches_to_decide() %}
 
     {%- for setting in interpreted(true) -%}

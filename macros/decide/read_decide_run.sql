@@ -1,5 +1,5 @@
-{#- Reads what batches_to_decide, lookup_bounds and decide_guard return: which batches are decided now, from which snapshot of the wheel, and what is
-    looked up for them. -#}
+{#- Returns one dictionary for batches_to_decide, lookup_bounds and decide_guard: the batches that this run decides (watermark, upto), the snapshot of
+    the wheel, and the bounds of what it looks up. -#}
 {% macro read_decide_run() %}
 
     {%- set decide_run = read_batches_to_decide() -%}

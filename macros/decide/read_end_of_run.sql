@@ -1,9 +1,9 @@
-{#- The last batch that this run may decide: the one before the first that has an input about a message of an earlier batch. What is decided
-    about a message depends on what was decided about it before, and a decide run looks that up in the wheel: with two of its inputs in one run,
-    the later one would not see what became of the earlier, and its decision would depend on which batches happened to be decided together.
+{#- Returns the last batch that this run may decide: the one before the first batch that has an input about a message of an earlier batch of the run.
+    A decision depends on the message's earlier decisions, which a decide run looks up in the wheel. With inputs of two batches about a message in
+    one run, the later one would not see the decision about the earlier one, and would depend on which batches are decided together.
 
-    An input may be about the message whose coordinates it names, the one that its pointer names, and the one whose copy lies where it
-    failed. Which of them it is, is only found later: each counts.
+    Which message an input is about is found later. It may be the one whose coordinates the input names, the one that its pointer names, or the
+    one whose delivery lies at the named coordinates: all of them count here.
 
     named: `named` of lookup_bounds. -#}
 {% macro read_end_of_run(watermark, upto, named) %}
@@ -47,7 +47,7 @@
 
         messages as (
 
-            -- several messages may have had the same coordinates: they are told apart by what was there first
+            -- without the hash of the content: which of several messages with the same coordinates has none is known later
             select array_sort(collect_set(batch)) as batches
             from concerned
             where message_id <> ''

@@ -1,8 +1,7 @@
-{#- Reads what lookup_bounds returns, of the batches after `watermark` up to `upto`; and the first and the last batch that has inputs.
+{#- Reads what lookup_bounds returns, for the batches after `watermark` up to `upto`; and the first and the last batch that has inputs.
 
-    Offsets are given by topic and partition: partitions are filled unevenly. Where the offsets of a partition lie far apart, they have
-     several spans, cut at the widest gaps: one report that makes up an offset would else have every decide run read all that is known of its
-     partition. -#}
+    Spans are by topic and partition, as partitions are filled unevenly. If the offsets of a partition are far apart, it has several spans, cut at the
+    widest gaps: else a single report with a made-up offset would make the decide run read all rows of its partition. -#}
 {% macro read_lookup_bounds(watermark, upto) %}
 
     {%- set bounds = {
@@ -98,7 +97,7 @@
         {%- do widen(bounds, row['due_from'], row['due_to']) -%}
     {%- endfor -%}
 
-    {#- deliveries that are recognised by where their copy lies, though the report names none: when were they due? -#}
+    {#- a report without a pointer may answer the delivery that lies at the coordinates that it names: its due time widens the bounds -#}
     {%- if bounds.named -%}
         {%- set recognised -%}
             select unix_micros(min(due_at)) as due_from, unix_micros(max(due_at)) as due_to

@@ -1,5 +1,5 @@
-{#- The table `deliveries`, for the models that it is made from: they look at what was decided before, and dbt allows no circle of refs.
-    Only rows up to the decide step's watermark: what a decide run beside this one has just written is not there yet. -#}
+{#- The earlier rows of the table `deliveries`, for the models that it is made from: dbt allows no cycle of refs. Only rows up to the watermark: rows
+    that another decide run has just written must not be seen. -#}
 {% macro wheel() -%}
     (
         select * from {{ wheel_relation() }}

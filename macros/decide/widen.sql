@@ -1,5 +1,5 @@
-{#- Widens the span of dues in the decide step's bounds to hold [due_from, due_to] too. All are microseconds since 1970: dbt gives a timestamp in
-    the local time of its process, without a zone, which read as UTC is another time.
+{#- Widens due_from and due_to of the bounds to include the given ones. All are microseconds since 1970: as timestamps, dbt would return them in the
+    local time of its process, without a zone.
 
     bounds: what lookup_bounds returns; it is changed. -#}
 {% macro widen(bounds, due_from, due_to) %}

@@ -1,4 +1,4 @@
-{#- What a decision needs to know about the delivery that its input answers, as one struct. What was adopted is a dead letter like ours.
+{#- The columns of the delivery that an input answers which later steps need, as one struct. `kind` is `dead_letter` also if it was adopted or parked.
 
     delivery: alias of `deliveries` in the query. -#}
 {% macro answered_delivery(delivery) -%}

@@ -1,4 +1,4 @@
-{#- The outcomes after which a delivery is never sent again. -#}
+{#- The outcomes that close a delivery: it is not sent again, as a SQL list. -#}
 {% macro closing_outcomes() -%}
     ('delivered', 'failed', 'held', 'cancelled')
 {%- endmacro %}

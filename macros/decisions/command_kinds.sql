@@ -1,4 +1,6 @@
-{#- What an operator's command may be: orders, each about the deliveries of its list; and what is about another command. -#}
+{#- The kinds of operators' commands, as a SQL list: those that give orders about the deliveries of their list, and those about another command.
+
+    which (not SQL): `about_commands` for the latter alone; without it, all. -#}
 {% macro command_kinds(which=none) -%}
     {%- set orders = ['redrive', 'discard', 'restore', 'note', 'purge', 'send_now', 'cancel'] -%}
     {%- set about_commands = ['pause', 'resume', 'stop'] -%}

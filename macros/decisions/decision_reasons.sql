@@ -1,14 +1,13 @@
-{#- Every reason of a decision, and the decision that it leads to: the one table that the SQL, the loop's metrics and docs/lifecycle.md agree with
-    (tests/unit/test_decision_reasons.py). A list of rows, one for each pair of reason and decision.
+{#- Every reason of a decision, with the decision that it leads to: a list of rows, one for each pair of reason and decision. The SQL reads this
+    table; tests/unit/test_decision_reasons.py compares the constants in Python, and docs/lifecycle.md, with it.
 
-    decision: with `parked` where the route has no dead letter topic, and with `dropped` where the policy drops what is exhausted.
-    order: the reason is also the kind of an order that the loop or an operator gives, about what is `waiting`, or about a `dead_letter` or a
-    refused report.
-    sends: the decision sends something. succeeds: it is the successor of the delivery that its input answers, which is then never sent again.
-    charges: it counts one more failure of processing: `yes`, `no`, or in its own `row` only, as the message doesn't get any further by it.
-    refuses: what is refused: an `order`, which says nothing new about its message, or a `report`.
-    failure: it is counted as a failure of a consumer (metrics, docs/metrics.md).
-    redrivable: a report that was refused for this reason may be decided anew, under the rules of that day. -#}
+    decision: `parked` instead of `dead_letter` if the route has no dead letter topic; `dropped` if the policy says so.
+    order: the reason is also the kind of an order, about a delivery that is `waiting`, or about a `dead_letter` or a refused report.
+    sends: the decision sends something. succeeds: it is the successor of the delivery that its input answers, which is never sent again then.
+    charges: it counts one more failure of processing: `yes`, `no`, or in its own `row` only: the next report of the failure has the same count.
+    refuses: what is refused: an `order`, which changes nothing about its message, or a `report`.
+    failure: it is counted as a failure in the metrics (docs/metrics.md).
+    redrivable: a report that was refused for this reason may be decided anew, by the rules of then. -#}
 {% macro decision_reasons() -%}
     {%- set table %}
         reason                  | decision    | order       | sends | succeeds | charges | refuses | failure | redrivable

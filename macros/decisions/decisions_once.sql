@@ -1,5 +1,5 @@
-{#- The decisions for which a condition holds, each once, and of what they send as much as their privacy shows. What isn't asked for isn't
-    looked at: maintenance keeps what died apart from what is tried again, so that whole groups of rows are skipped.
+{#- A query for the decisions for which a condition holds, each once, without the payload and headers that their privacy hides. The condition is
+    applied to both reads of `deliveries`, so that row groups are skipped: maintenance sorts dead letters apart from retries.
 
     condition: of columns of `deliveries`. -#}
 {% macro decisions_once(condition='true') -%}

@@ -1,5 +1,5 @@
-{#- The decisions for which a condition holds, each once, as they may be shown: no more than their privacy lets see, nothing that an operator
-    has purged. -#}
+{#- A query for the decisions for which a condition holds, each once, as they may be shown: without what their privacy hides, and without what an
+    operator has purged. -#}
 {% macro decisions_shown(condition='true') -%}
     {%- set purged = ['error_message', 'error_stack', 'matched', 'key', 'value', 'headers'] -%}
     select

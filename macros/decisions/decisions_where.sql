@@ -1,4 +1,4 @@
-{#- The decisions whose rows in decision_reasons have these values, as a SQL list: as reasons_where. What sends nothing has '' in `sends`.
+{#- The decisions whose rows in decision_reasons have the given values, as a SQL list. An empty cell is '': `sends=''` are those that send nothing.
 
     Arguments (not SQL): columns and values, for example `decisions_where(succeeds='yes', sends='')`. -#}
 {% macro decisions_where() -%}

@@ -1,4 +1,4 @@
-{#- The deliveries that a later decision answers: they are not sent any more, delivered or not.
+{#- A query for the deliveries that have a successor: they are not sent any more, delivered or not.
 
     deliveries: a relation with all decisions. -#}
 {% macro deliveries_answered(deliveries) -%}

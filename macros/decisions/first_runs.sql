@@ -1,7 +1,6 @@
-{#- Which decide run's rows count, for each batch, among the deliveries for which a condition holds. No batch is decided twice any more
-    (decide_guard). But a decide run of an older version, repeated after a crash or beside another, wrote the rows of a batch again, the same but for
-    their `decide_run`: whoever reads `deliveries` joins this on (batch, due_hour, decide_run), and sees each decision once. By hour, so that a reader's
-    bounds reach this, too.
+{#- A query for the decide run whose rows count, by batch and hour: a reader of `deliveries` joins it on (batch, due_hour, decide_run) to see each
+    decision once. Older versions could decide a batch twice, after a crash or in two runs at once, and wrote its rows again, with another
+    `decide_run`; decide_guard now prevents that. By hour, so that a reader's condition on due_hour restricts this query, too.
 
     deliveries: a relation or a subquery. condition: of columns of `deliveries`. -#}
 {% macro first_runs(deliveries, condition='true') -%}

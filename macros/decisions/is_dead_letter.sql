@@ -1,5 +1,5 @@
-{#- Whether a decision makes its message dead: by a dead letter that we send, by one that was adopted, which lies in its topic already, or by
-    parking it in the tables.
+{#- Whether a decision makes its message dead: by a dead letter that is sent, by adopting one that lies in a topic already, or by parking the message
+    in the tables.
 
     decision: alias of decisions in the query. -#}
 {% macro is_dead_letter(decision) -%}

@@ -1,5 +1,5 @@
-{#- Whether a header is one that a privacy denies. Names are compared whatever their case. An expression is not tried on a name of more than
-    1024 bytes, which would cost much: it is denied.
+{#- Whether a privacy denies a header. Names are compared without regard to case. If there is an expression, a name of more than 1024 bytes is denied
+    without trying it, as a match could take long.
 
     privacy: a struct of `privacy_read`, or null. -#}
 {% macro is_denied_header(name, privacy) -%}

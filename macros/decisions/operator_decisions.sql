@@ -1,4 +1,4 @@
-{#- What an operator decides about a dead letter without sending anything: it changes what is thought of it, not where the message stands. -#}
+{#- The decisions of operators that annotate a dead letter and send nothing, as a SQL list: they don't change the state of the message. -#}
 {% macro operator_decisions() -%}
     {{ decisions_where(order='dead_letter', sends='') }}
 {%- endmacro %}

@@ -1,8 +1,8 @@
-{#- What is asked of one delivery of ours, and written into `events` like everything that is decided: the kinds of such inputs, as a SQL list. Of the
-    loop: release, probe. Of operators, through a command: all others.
+{#- The kinds of orders, as a SQL list. An order is an event that asks something of one delivery: the loop's are release and probe, all others come
+    from operators' commands.
 
-    which (not SQL): those that send what waits as it is (`send_anew`), those about what waits (`waiting`), those about a dead letter or what was
-    refused (`dead_letter`), those that only say something about it (`annotate`); without it, all. -#}
+    which (not SQL): orders that send a waiting retry as it is (`send_anew`), orders about waiting retries (`waiting`), orders about a dead letter or
+    a refused report (`dead_letter`), those of them that send nothing (`annotate`); without it, all. -#}
 {% macro order_kinds(which=none) -%}
     {%- if which == 'send_anew' -%}
         {{ reasons_where(order='waiting', sends='yes') }}

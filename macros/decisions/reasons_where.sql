@@ -1,6 +1,6 @@
-{#- The reasons whose rows in decision_reasons have these values, or another column of those rows, as a SQL list.
+{#- The reasons (or the values of another `column`) of the rows of decision_reasons that have the given values, as a SQL list.
 
-    Arguments (not SQL): columns and their values, of which a list has several: `reasons_where(order='waiting', sends='yes')`. -#}
+    Arguments (not SQL): a value, or a list of values, for each column: `reasons_where(order='waiting', sends='yes')`. -#}
 {% macro reasons_where(column='reason') -%}
     {%- set found = [] -%}
     {%- for row in decision_reasons() -%}

@@ -1,5 +1,5 @@
-{#- A big-endian signed integer of `width` bytes that isn't negative, up to `greatest`; null for anything else (a wrong length, a negative
-    number, which sets the first bit and reads as a huge one). -#}
+{#- The number that bytes stand for: a big-endian signed integer of `width` bytes, from 0 to `greatest`; null for anything else. `conv` reads a
+    negative number as a huge unsigned one, which is above `greatest`. -#}
 {% macro big_endian(bytes, width, greatest) -%}
     case
         when length({{ bytes }}) = {{ width }} and try_cast(conv(hex({{ bytes }}), 16, 10) as bigint) <= {{ greatest }}

@@ -1,4 +1,4 @@
-{#- A number of a report, as the row's dialect writes numbers: decimal text, or big-endian with the width that Kafka's clients use.
+{#- A number of a report, decoded as the dialect of the row writes numbers: decimal text, or big-endian bytes, 4 for a partition, else 8.
 
     limit (not SQL): `partition`, `offset` or `moment_ms`. Reads the column `dialect`. -#}
 {% macro dialect_number(bytes, limit) -%}

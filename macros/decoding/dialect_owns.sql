@@ -1,4 +1,4 @@
-{#- Whether a header belongs to the dialect of its source, or to redrive itself, and so isn't part of the message that is sent again. -#}
+{#- Whether a header belongs to the dialect of the report or to redrive, and not to the message: such headers are not sent again. -#}
 {% macro dialect_owns(dialect_column, header) -%}
     (
         startswith({{ header }}, 'redrive-')

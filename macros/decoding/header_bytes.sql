@@ -1,4 +1,4 @@
-{#- A header's value, as bytes; of several of the same name the `last` or the `first`. Null where there is none.
+{#- A header's value, as bytes; null if there is none.
 
     name (not SQL): the header's name. which (not SQL): of several of that name, the `last` or the `first`. -#}
 {% macro header_bytes(headers, name, which='last') -%}

@@ -1,4 +1,4 @@
-{#- Headers as a map from name to text, to ask for one by its name: of several with one name the last; bytes that are no UTF-8 are replaced. -#}
+{#- Headers as a map from name to text. Of several with one name the last counts; bytes that aren't UTF-8 are replaced. -#}
 {% macro headers_by_name(headers) -%}
     map_from_arrays(
         array_distinct(transform({{ headers }}, h -> h.key)),

@@ -1,4 +1,4 @@
-{#- A consumer group that can be part of an id: not empty, not longer than a topic's name may be, no control characters. Else unknown. -#}
+{#- The text if it can be a consumer group in a message id: 1 to 249 characters, no control characters. Else null: the group is unknown. -#}
 {% macro known_group(text) -%}
     case when {{ text }} rlike '^[^\\p{Cntrl}]{1,249}\\z' then {{ text }} end
 {%- endmacro %}

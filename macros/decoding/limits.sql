@@ -1,7 +1,7 @@
-{#- The greatest values that a Kafka coordinate can have. moment_ms is for times, and ends with 2099: any clock and zone of any language can
-    tell them. delay_ms is 365 days, the longest duration that the seeds can name.
+{#- The greatest value that is accepted.
 
-    name (not SQL): `partition`, `offset` or `moment_ms` (the end of 2099). -#}
+    name (not SQL): `partition` and `offset`, Kafka's own limits; `moment_ms`, of a time, the end of 2099 in epoch milliseconds, which clocks of all
+    languages can represent in every time zone; `delay_ms`, 365 days, the longest duration that the seeds can have. -#}
 {% macro limits(name) -%}
     {{ {'partition': 2147483647, 'offset': 9223372036854775806, 'moment_ms': 4102444799999, 'delay_ms': 31536000000}[name] }}
 {%- endmacro %}

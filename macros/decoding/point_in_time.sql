@@ -1,5 +1,5 @@
-{#- A point in time from foreign text: epoch milliseconds in decimal digits, or ISO 8601 with a zone. Null for anything else,
-    and for what is not plausible. Whole milliseconds, UTC. -#}
+{#- A time from the text of a report: epoch milliseconds in decimal digits, or ISO 8601 with a zone; in UTC, cut to milliseconds. Null for anything
+    else, and for times outside 1970 to 2099. -#}
 {% macro point_in_time(text) -%}
     case
         when {{ text }} rlike '^[0-9]{1,15}\\z' then timestamp_millis({{ whole_number(text, limits('moment_ms')) }})

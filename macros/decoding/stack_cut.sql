@@ -1,4 +1,4 @@
-{#- A stack trace of at most as many bytes of UTF-8 as are kept of one. One that is longer ends with a line that says so, within the same bound. -#}
+{#- A stack trace, cut at REDRIVE_ERROR_STACK_BYTES bytes of UTF-8. One that was cut ends with a line `... cut`, which is within the bound. -#}
 {% macro stack_cut(text) -%}
     {%- set marker = '... cut' -%}
     {%- set most = env_var('REDRIVE_ERROR_STACK_BYTES', '8192') | int -%}

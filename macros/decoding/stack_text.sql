@@ -1,5 +1,5 @@
-{#- A stack trace, from the bytes that a report has, as text: what isn't UTF-8 is replaced, what is too long is cut. Null where there is nothing
-    but blanks: that is no stack trace. The text is named once, as it is a long expression. -#}
+{#- A stack trace as text, from the bytes in a report: what isn't UTF-8 is replaced, what is too long is cut. Null if there are only blanks. The array
+    of one element gives the text a name: it is a long expression, which stack_cut repeats. -#}
 {% macro stack_text(bytes) -%}
     {%- set most = env_var('REDRIVE_ERROR_STACK_BYTES', '8192') | int -%}
     try_element_at(

@@ -1,4 +1,4 @@
-{#- Text cut to at most `max_bytes` bytes of UTF-8, at a character's boundary: a character has at most four bytes, so one of four cuts fits. -#}
+{#- A text, cut to at most `max_bytes` bytes of UTF-8 at the end of a character: a character has at most four bytes, so one of four cuts is valid. -#}
 {% macro utf8_cut(text, max_bytes) -%}
     coalesce(
         {%- for cut in range(4) %}

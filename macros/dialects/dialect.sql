@@ -1,4 +1,4 @@
-{#- What a dialect's macro says, by the dialect's name.
+{#- The dictionary that describes a dialect: what its macro dialect_<name> returns (see dialect_redrive).
 
     name (not SQL): the name, as in `sources`. -#}
 {% macro dialect(name) %}

@@ -1,8 +1,8 @@
-{#- redrive's own dialect: what a consumer writes that has no framework to do it. Numbers are decimal text; times are epoch milliseconds or
-    ISO 8601. Reporters append headers, so the last of each name is read: a message that failed again carries those of its retry as well.
+{#- redrive's own dialect, for consumers without a framework that writes reports. Numbers are decimal text; times are epoch milliseconds or ISO 8601.
+    The last header of each name counts: consumers append headers, and a message that failed again has those of its retry in front.
 
-    The dictionary: `owns` (prefixes of its headers), `numbers` (`decimal` or `big_endian`), `fields` (headers by field, the best first),
-    `read_first` (fields of which the first header counts, not the last). -#}
+    The dictionary: `owns` (prefixes of its headers), `numbers` (`decimal` or `big_endian`), `fields` (for each field the headers that may have it,
+    the preferred first), `read_first` (the fields of which the first header counts, not the last). -#}
 {% macro dialect_redrive() %}
     {{ return({
         'owns': ['redrive-'],

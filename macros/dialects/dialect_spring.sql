@@ -1,6 +1,6 @@
-{#- Spring Kafka's DeadLetterPublishingRecoverer. Coordinates are appended on every hop (first = origin, last = the hop that failed now);
-    numbers are big-endian, 4 and 8 bytes; the exception named is nearly always the listener's wrapper, so the cause is read where there is
-    one. It states no time of failure. -#}
+{#- The dialect of Spring Kafka's DeadLetterPublishingRecoverer. Each hop appends its coordinates: the first are the original ones, the last those of
+    the record that failed now. Numbers are big-endian, of 4 and 8 bytes. The exception is nearly always the listener's wrapper, so the cause is
+    preferred if there is one. The time of failure is not stated. -#}
 {% macro dialect_spring() %}
     {{ return({
         'owns': ['kafka_dlt-'],

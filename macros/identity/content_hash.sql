@@ -1,4 +1,5 @@
-{#- What tells two contents apart: key and value with their lengths, so that null, empty and a byte that moved from one to the other differ. -#}
+{#- A hash of key and value, to tell two contents apart. It includes their lengths: null and empty differ, as do two records with the same bytes that
+    are divided differently between key and value. -#}
 {% macro content_hash(key, value) -%}
     left(sha2(concat(
         cast(concat_ws(',', coalesce(length({{ key }}), -1), coalesce(length({{ value }}), -1)) as binary),

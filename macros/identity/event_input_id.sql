@@ -1,4 +1,4 @@
-{#- The name of an event as the input of a decision: topic id/partition/offset/index.
+{#- The input id of an event: `topic id/partition/offset/index`.
 
     event: alias of `events` in the query. -#}
 {% macro event_input_id(event) -%}

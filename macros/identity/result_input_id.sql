@@ -1,4 +1,4 @@
-{#- The name of a failed send as the input of a decision: the delivery and the append that brought the result.
+{#- The input id of a failed send: `delivery id@batch`, the batch being that of the result.
 
     result: alias of `publish_results` in the query. -#}
 {% macro result_input_id(result) -%}

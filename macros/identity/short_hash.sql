@@ -1,4 +1,4 @@
-{#- A short name for a longer one: 12 hexadecimal digits of its SHA-256. -#}
+{#- The first 12 hexadecimal digits of a text's SHA-256. -#}
 {% macro short_hash(text) -%}
     left(sha2({{ text }}, 256), 12)
 {%- endmacro %}

@@ -1,10 +1,9 @@
-{#- What errors that happen for the same reason have in common: the top frame of the stack, or the message without what differs each time. Of a
-    stack of Java's the frame is looked for where the error's own class begins, and Java's own library is passed over while there is
-    another; Python prints the top frame last. Without line numbers, and without the numbers of generated classes: these change with
-    each release. -#}
+{#- What errors with the same cause have in common: the top frame of the stack; without a stack, the message without what differs each time. In a Java
+    stack, the frame is looked for after the `Caused by:` of the error's class; frames of Java's own library count only if there is no other. Python
+    prints the top frame last. Line numbers and the numbers of generated classes are removed, as they change with each release. -#}
 {% macro error_pattern(error_class, message, stack) -%}
     {%- set python -%} File "[^"\\n]*", line [0-9]+, in [^\\n]* {%- endset -%}
-    {#- blanks only, not lines: else each of many empty lines would be the beginning of a search through all that follow -#}
+    {#- blanks, but not line breaks: else the search would start again at each of many empty lines, and go through all that follow -#}
     {%- set frame -%} \\n[ \\t]++at (?:async |new )? {%- endset -%}
     {%- set runtime -%} (?!(?:[^\\s(]*/)?(?:java|javax|jdk|sun|com[.]sun|node:internal)[.:/]) {%- endset -%}
     {%- set own_part = "case when contains(" ~ stack ~ ", concat('Caused by: ', " ~ error_class ~ ")) then substring_index("

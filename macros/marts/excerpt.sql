@@ -1,4 +1,5 @@
-{#- The beginning of a payload for people: of text 200 characters in one line, without control characters; of other bytes 32, in hexadecimal. -#}
+{#- The beginning of a payload, to be read by people: of JSON and text 200 characters in one line, without control characters; of other payloads 32
+    bytes in hexadecimal. -#}
 {% macro excerpt(payload_type, body) -%}
     case
         when {{ payload_type }} in ('json', 'text')

@@ -1,4 +1,4 @@
-{#- The same for errors of one class that have their pattern in common. -#}
+{#- A short hash of error class and error pattern: the same for errors with the same cause. -#}
 {% macro fingerprint(error_class, pattern) -%}
     {{ short_hash("concat_ws('\\n', coalesce(" ~ error_class ~ ", ''), " ~ pattern ~ ")") }}
 {%- endmacro %}

@@ -1,7 +1,7 @@
-{#- An id that a message carries, from the first of `places` that has one: names of headers, and paths into a JSON payload, which begin with $,
-    separated by blanks. At most 256 bytes of a header, 256 characters of a payload. Null where there is none.
+{#- An id that a message carries, from the first of `places` that has one; null if none has. It is cut at 256 bytes of a header, or 256 characters of
+    a payload.
 
-    places: names of headers, and paths into a JSON payload, separated by blanks. -#}
+    places: names of headers, and paths into a JSON payload, which begin with $, separated by blanks. -#}
 {% macro identifier(places, headers, value) -%}
     try_element_at(
         filter(

@@ -1,5 +1,5 @@
-{#- An address made of a template, in which placeholders stand for what each row says, encoded as a part of an address. Null where the row
-    has nothing for one of them: half a link leads nowhere.
+{#- An address made of a template by replacing each placeholder by the row's URL-encoded value. Null if the value of a placeholder in the template is
+    null: an incomplete link is of no use.
 
     placeholders (a dictionary): expressions by placeholder, as `link_placeholders` returns them. -#}
 {% macro link(template, placeholders) -%}

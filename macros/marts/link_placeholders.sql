@@ -1,5 +1,5 @@
-{#- What may stand in a link's template, and the expression for it: times are those of the failure, in ISO 8601 or epoch milliseconds, `from` and
-    `to` five minutes before and after. -#}
+{#- The placeholders of link templates, each with its SQL expression. Times are those of the failure, in ISO 8601 or epoch milliseconds; `from` and
+    `to` are five minutes before and after it. -#}
 {% macro link_placeholders() %}
     {%- set from = "failed_at - interval '5' minute" -%}
     {%- set to = "failed_at + interval '5' minute" -%}

@@ -1,4 +1,4 @@
-{#- The median of `died` over so many hours, of which those without a row had none. Double.
+{#- The median of `died` over `count` hours, as a double; hours without a row count as 0.
 
     hours: those that have a row, array<struct<died: bigint, ...>>. count (a number): how many hours there are. -#}
 {% macro median_of(hours, count) -%}

@@ -1,6 +1,6 @@
-{#- A message of an error without what differs each time: quoted text, UUIDs, hexadecimal ids and numbers. One line of at most 200 characters.
-    An apostrophe inside a word begins no quotation, and a quotation ends before the next one begins: else many that are never closed would
-    each be looked for to the end of the text. -#}
+{#- The message of an error with quoted text, UUIDs, hexadecimal ids and numbers replaced by placeholders: one line of at most 200 characters. An
+    apostrophe inside a word doesn't begin a quotation. A quotation ends before the next opening quote: else, of many that are never closed, each
+    would be searched to the end of the text. -#}
 {% macro message_pattern(message) -%}
     {%- set before -%} (?<![\\p{L}\\p{N}]) {%- endset -%}
     {%- set after -%} (?![\\p{L}\\p{N}]) {%- endset -%}

@@ -1,7 +1,7 @@
-{#- What a payload looks like: null, empty, json, text, avro (or what else a schema registry knows: after its id comes no JSON) or binary.
-    `body` is the payload after the schema's id. JSON is an object or an array that can be read.
+{#- What a payload looks like: `null`, `empty`, `json` (an object or an array that can be parsed), `avro` (it begins with a schema's id, and what
+    follows isn't JSON: it may be another format of the schema registry), `text` or `binary`.
 
-    schema_id: what `schema_id` says of the payload. body: the payload after the schema's id. -#}
+    schema_id: the id that the macro `schema_id` found, or null. body: the payload after the schema's id, if there is one. -#}
 {% macro payload_type(value, schema_id, body) -%}
     case
         when {{ value }} is null then 'null'

@@ -1,4 +1,5 @@
-{#- Each step that a group was seen to have made in a partition: up to which offset everything is processed, and when that was recorded. -#}
+{#- A query for the progress of consumer groups, one row for each time that one got further in a partition: the offset before which everything is
+    processed, and when that was recorded. -#}
 {% macro settled_places() -%}
     select
         batch,

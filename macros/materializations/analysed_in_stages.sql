@@ -1,8 +1,8 @@
-{#- Lets Spark analyse a long model piece by piece; returns what is left of its SQL. The ephemeral models that its config `stages` names become
-    temporary views, under the names that dbt gives them, analysed once where they are made. As one statement Spark goes over the whole of it
-    in each of the more than a hundred rounds that resolving such a line of named subqueries takes: a decide run of 20 reports needs 4.3 s so, and
-    1.5 s in stages. Everything else is as it was: a view is put in place of its name before anything is optimized or read.
-    What makes it so is spark.sql.legacy.storeAnalyzedPlanForView in profiles.yml; without it, a decide run is right, and slow. -#}
+{#- Splits the SQL of a long model, so that Spark analyses it in stages; returns the rest of the SQL. The ephemeral models that the config `stages`
+    lists become temporary views, with the names that dbt gives their CTEs. To resolve a long chain of CTEs, Spark needs more than a hundred rounds;
+    in one statement, each goes over all of it: a decide run of 20 reports takes 4.3 s so, and 1.5 s in stages. The plan that is executed is the
+    same, as Spark replaces views by their plans before it optimizes. Needs spark.sql.legacy.storeAnalyzedPlanForView (profiles.yml): without that
+    setting, views are analysed again where they are used, which is slow and not wrong. -#}
 {% macro analysed_in_stages(sql) -%}
     {%- set left = [] -%}
     {%- set injected = model.extra_ctes | map(attribute='sql') | join(', ') ~ ', ' -%}

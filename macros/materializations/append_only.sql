@@ -1,13 +1,13 @@
-{#- The materialization of ledgers and of the wheel: created once, appended to, never replaced.
+{#- The materialization of the ledgers and of the wheel: the table is created once, appended to, and never replaced.
 
-    - The table is created from the model's description when it doesn't exist, unless `refuse_creation` (a macro's name) objects.
-    - A model with `appends: false` is written outside dbt: when it exists, nothing is done.
-    - A model may say that it has nothing to append by leaving the marker `-- nothing to append` in its SQL. No snapshot is made then:
-      an empty append to an Iceberg table is a commit, and a loop would make thousands.
-    - --full-refresh changes nothing: what is in here can't be computed again.
-    - A model may name a `guard`, a macro that returns `rows`, a condition, and `snapshot`, of the table, or none: the append is refused, as a
-      whole, when anybody has written such rows since. There are none before it, either: for Iceberg it overwrites them.
-    - Columns that a newer version of the project describes are added. A decide run, which runs nothing but its own model, doesn't look. -#}
+    - If the table doesn't exist, it is created from the columns in the model's YAML, unless the macro named by `refuse_creation` raises an error.
+    - A model with `appends: false` is written outside dbt: if the table exists, nothing is done.
+    - If the SQL has the comment `-- nothing to append`, nothing is executed: an empty append to an Iceberg table is a commit, too, and a loop would
+      make thousands.
+    - --full-refresh has no effect: the rows can't be computed again.
+    - `guard` names a macro that returns a condition (`rows`) and a snapshot of the table (`snapshot`, or none): if another writer has added rows that
+      fulfil the condition since that snapshot, the whole append is refused. No such rows may exist in the snapshot: the append would replace them.
+    - Columns that are new in the YAML are added. A decide run, which runs a single model, skips that. -#}
 {% materialization append_only, adapter='spark' %}
 
     {%- set target_relation = this -%}
@@ -27,7 +27,7 @@
             {%- do add_missing_columns(target_relation) -%}
         {%- endif -%}
         {%- if not config.get('appends', true) or '-- nothing to append' in sql -%}
-            {#- a statement named main is owed to dbt; a comment would be sent to Spark, this is not -#}
+            {#- dbt requires a statement named main; noop_statement sends nothing to Spark -#}
             {%- call noop_statement('main', 'nothing to append') -%}{%- endcall -%}
         {%- else -%}
             {%- set appended = analysed_in_stages(sql) if config.get('stages') else sql -%}

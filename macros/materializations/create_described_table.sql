@@ -1,4 +1,5 @@
-{#- Creates a table from what the model's description says of its columns: names, types, and what they mean, for `describe`. -#}
+{#- The statement that creates a table from the model's YAML: the names and types of its columns, and the descriptions as comments, for `describe`.
+    -#}
 {% macro create_described_table(relation) %}
     create table {{ relation }} (
         {%- for column in model.columns.values() %}

@@ -1,9 +1,9 @@
-{#- An insert that is refused, as a whole, when others have written rows of a guard since its snapshot: with serializable isolation Iceberg looks
-    for them within the commit, so that of two that run at the same time one is refused. Without a snapshot the table was empty. Spark takes
-    the columns of such an insert by their place, not by their name.
+{#- An insert that is refused as a whole if another writer has added rows of the guard since its snapshot: with serializable isolation, Iceberg checks
+    that within the commit, so that of two inserts at the same time one is refused. All columns are listed in the table's order, as Spark takes
+    those of `replace where` by position, not by name.
 
-    guard: `rows`, a condition, and `snapshot`, or none where the table was empty. sql: rows with columns by name; columns of the table that the
-    model doesn't describe are null. -#}
+    guard: `rows`, a condition, and `snapshot`, or none if the table was empty. sql: rows with columns by name; columns of the table that the
+    model's YAML doesn't have are null. -#}
 {% macro insert_guarded(relation, sql, guard) -%}
     insert into {{ relation }} with (
         'isolation-level' = 'serializable'{{ ", 'validate-from-snapshot-id' = '" ~ guard.snapshot ~ "'" if guard.snapshot is not none }}

@@ -1,15 +1,15 @@
-{#- Iceberg's table properties for tables that grow by a small commit every few seconds: old metadata files are dropped with each
-    commit, one file per partition and commit, and commits that meet another writer are tried again for a while.
+{#- Iceberg's table properties for tables that grow by a small commit every few seconds: each commit removes old metadata files, and a commit that
+    conflicts with another writer is tried again.
 
-    Distribution `none`, for rows that come sorted: they are written in that order, in one pass. With `hash`, Iceberg gathers them by
-    partition first, another exchange, and sorts them by nothing else.
+    Distribution: `none` is for rows that come sorted; they are written in that order, in one pass. With `hash`, Iceberg gathers the rows by partition
+    first, which costs an exchange and loses the order.
 
-    Groups of rows are small, and so is what is read for one row, or for the few that died: maintenance makes files of up to 512 MB. Opening
-    a file, or going on with its next group, is cheap on a local disk, and what is planned as one task opens it once.
+    Row groups are small, so that little is read for one row, or for the few rows of dead letters: maintenance makes files of up to 512 MB. The
+    read.split properties let one task read many row groups, as opening a file is cheap on a local disk.
 
-    Dictionaries are small: most columns here either repeat a handful of values or hold ids, for which a dictionary is built in vain.
+    Parquet dictionaries are small: most columns either have a handful of values, or ids, for which a dictionary is useless.
 
-    row_group_mb: how large a group of rows in a file may be, as Parquet counts while it writes. -#}
+    row_group_mb: the largest size of a row group, as Parquet estimates it while it writes. -#}
 {% macro ledger_properties(distribution='hash', row_group_mb=8) %}
     {{ return({
         'format-version': '2',

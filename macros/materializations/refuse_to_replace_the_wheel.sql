@@ -1,4 +1,5 @@
-{#- Objects to creating `deliveries` anew while events are there: a listing that failed once would otherwise empty the wheel. -#}
+{#- Stops with an error if `deliveries` doesn't exist but `events` has rows: if the catalog failed to list the table once, it would be replaced by an
+    empty one. -#}
 {% macro refuse_to_replace_the_wheel() %}
     {%- set events = run_query('select 1 as found from ' ~ ref('events') ~ " where kind <> 'start' limit 1") -%}
     {%- if events | length > 0 -%}

@@ -1,5 +1,6 @@
-{#- Before a `dbt run`, `test`, `build` or `seed` by hand: stops with a line where every model would fail, where empty tables would be made
-    beside full ones, or where the tables have another version. Costs nothing in the loop's own runs, which name the batches they decide. -#}
+{#- Runs before a `dbt run`, `test`, `build` or `seed` by hand, and stops it with one message if the rules are not loaded yet, if the tables lie under
+    the name of an older version, so that empty ones would be created beside them, or if they have another version. The loop's own runs, which pass
+    the var `upto`, skip it. -#}
 {% macro require_tables() %}
     {%- if execute and var('upto') is none and flags.WHICH in ('run', 'test', 'build', 'seed') -%}
         {%- if load_relation(wheel_relation()) is not none -%}

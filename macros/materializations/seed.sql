@@ -1,17 +1,16 @@
-{#- Loads a seed in one commit: the table is replaced by what the file says, so that nobody sees half of it, and readers of an older
-    snapshot keep theirs.
+{#- Loads a seed in one commit: the table is replaced as a whole, so that no reader sees half of it, and readers of an older snapshot keep that.
 
-    dbt-spark's own drops, creates and inserts; puts text between quotes as it stands, so that an apostrophe ends it and a backslash of a
-    regular expression disappears; and writes its SQL to a path that it makes from the seed's, which for a seeds directory outside the
-    project is the seed file itself.
+    It replaces the materialization of dbt-spark, which drops, creates and inserts; which doesn't escape text, so that an apostrophe ends it, and a
+    backslash in a regular expression is lost; and which writes its SQL to a path made from the seed's: for a seeds directory outside the project
+    that is the seed file itself.
 
-    A column that the file lacks, or an empty cell of it, is what `defaults` (meta) of the seed says: files of before stay valid. Such a
-    column is a string; dbt warns of a type for a column that the file lacks, so that the type is set here, where the file has it. Without a
-    type dbt guesses one, and 007 becomes 7.
+    If the file lacks a column, or a cell is empty, the value is that in the seed's meta `defaults`: older files stay valid. Such a column is a
+    string. Its type is set here, and only if the file has the column, as dbt warns of a type for a column that isn't there; without a type dbt
+    guesses one, and 007 becomes 7.
 
-    A column that was renamed may have its former name in the file for one version: `formerly` (meta) says which it is now.
+    For one version, a renamed column may have its former name in the file: meta `formerly` maps it to the new one.
 
-    Blanks around a value are removed, as orchestration/rules/seeds.py does: what it checks must be what the rules compare. -#}
+    Blanks around a value are removed, as in orchestration/rules/seeds.py: the values that it checks must be those that the rules compare. -#}
 {% materialization seed, adapter='spark' %}
 
     {%- set types = model['config'].get('column_types', {}) -%}

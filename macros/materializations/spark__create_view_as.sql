@@ -1,14 +1,14 @@
-{#- A view whose columns carry the comments of the model's description, so that `describe` answers what they mean.
+{#- Creates a view whose columns have the descriptions of the model's YAML as comments, for `describe`.
 
-    dbt-spark would analyse the SQL once for the contract and again for the names of its columns. Here it is analysed once: what it says
-    of the columns is compared with the contract, and gives the comments their order. -#}
+    dbt-spark would analyse the SQL twice, for the contract and for the names of the columns. Here it is analysed once: the result is compared with
+    the contract, and gives the order of the columns. -#}
 {% macro spark__create_view_as(relation, sql) -%}
     {%- set columns = [] -%}
     {%- if config.get('contract').enforced and execute -%}
         {%- set columns = get_column_schema_from_query(sql, config.get('sql_header', none)) -%}
         {%- set promised = get_column_schema_from_query(get_empty_schema_sql(model.columns)) -%}
         {%- if format_columns(columns) | sort(attribute='name') != format_columns(promised) | sort(attribute='name') -%}
-            {#- dbt says what differs -#}
+            {#- raises dbt's error, which lists the differences -#}
             {%- do get_assert_columns_equivalent(sql) -%}
         {%- endif -%}
     {%- endif -%}

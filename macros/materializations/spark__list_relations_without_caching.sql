@@ -1,6 +1,6 @@
-{#- The tables and views of a schema, for dbt. dbt-spark's own asks `show table extended`, which for an Iceberg catalog leaves the schema's
-    name empty, so that dbt finds no table and creates each one anew on every run; it also reads every table's metadata, and lists no view.
-    Returns rows of (schema, name, is temporary, information). -#}
+{#- Lists the tables and views of a schema for dbt, as rows of (schema, name, is temporary, information). It replaces the macro of dbt-spark, which
+    runs `show table extended`: for an Iceberg catalog that leaves the schema's name empty, so that dbt finds no table and creates each one anew on
+    every run; it also reads the metadata of every table, and lists no views. -#}
 {% macro spark__list_relations_without_caching(relation) %}
     {%- set rows = [] -%}
     {%- set views = [] -%}

@@ -1,4 +1,4 @@
-{#- No row, but every column that the model's description lists, with its type: what a table is created from. -#}
+{#- A query without rows, with every column of the model's YAML in its type. -#}
 {% macro typed_empty() -%}
     select
         {%- for column in model.columns.values() %}

@@ -1,6 +1,6 @@
-{#- How long the n-th failure waits by a policy, before quota and jitter, in milliseconds: min(initial x factor^(n-1) + increment x (n-1), max),
-    or the step in which n lies. exponential has no increment, linear a factor of 1. The power is bounded, far above any cap: an infinite
-    one would make of an initial delay of 0 no number at all.
+{#- How long the n-th failure waits by a policy, before quota and jitter, in milliseconds: min(initial x factor^(n-1) + increment x (n-1), max), or
+    the delay of the step that n is in. exponential has an increment of 0, linear a factor of 1. The power is limited to 1e18, far above any max: an
+    infinite one times an initial delay of 0 would be NaN.
 
     failures: n, from 1 on. policy: a row, or a struct, of `retry_policies_read`. -#}
 {% macro backoff_delay_ms(failures, policy) -%}

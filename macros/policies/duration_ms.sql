@@ -1,7 +1,6 @@
-{#- A duration as a person writes it, in milliseconds: 500ms, 1s, 1.5m, 2h, 1d; or, for notations that have no units, a bare number of
-    `bare_ms` milliseconds each. Null for anything else, and for more than a year.
+{#- A duration such as 500ms, 1s, 1.5m, 2h or 1d, in milliseconds. Null for any other text, and for more than 365 days.
 
-    text: in lower case, without blanks. bare_ms (a number): for notations without units, what a bare number counts in. -#}
+    text: in lower case, without blanks. bare_ms (a number): for notations without units: the text is a number of units of so many milliseconds. -#}
 {% macro duration_ms(text, bare_ms=none) -%}
     case
         when {{ text }} rlike '^[0-9]{1,9}([.][0-9]{1,3})?{{ '(ms|s|m|h|d)' if bare_ms is none }}\\z' then

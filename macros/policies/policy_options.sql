@@ -1,4 +1,4 @@
-{#- The options that all forms take that retry at all. -#}
+{#- The clauses that every form takes that isn't `bare`. -#}
 {% macro policy_options() -%}
     {{ return(['attempts', 'max_elapsed', 'jitter', 'on_exhausted', 'quota_multiplier', 'backpressure_delay']) }}
 {%- endmacro %}

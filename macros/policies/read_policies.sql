@@ -1,17 +1,17 @@
-{#- Policies, each taken apart: a relation of `policy` (its name) and `definition` (its text) becomes one row per policy with what the text
-    says. `not_understood` is the first clause that can't be read, or null. docs/policies.md has the grammar; a policy is one of
+{#- A query that parses policies: of a relation with `policy` (the name) and `definition` (the text) it makes one row per policy, with a column for
+    each setting. `not_understood` is the first clause that can't be read, or null. docs/policies.md has the grammar; a policy is one of
 
       exponential(initial=1s, factor=2, max=60s)      linear(initial=1s, increment=1s, max=60s)      fixed(5s x 3, 15s x 5)      none
       ExponentialRetryPolicy(1, 60, 2)      LimitedExponentialRetryPolicy(1, 60, 2, 120)      FixedDelayRetryPolicy(5000x3, 15000x5)
 
-    the last three as others write them: seconds, seconds, multiplier, retries; milliseconds x retries. -#}
+    The last three are notations of other libraries: (initial in seconds, max in seconds, factor, retries), and (milliseconds x retries, ...). -#}
 {% macro read_policies(relation) -%}
     {%- set forms = policy_forms() -%}
     with
 
     texts as (
 
-        -- blanks mean nothing, wherever they stand
+        -- blanks are ignored everywhere
         select
             *,
             lower(regexp_replace(regexp_extract(definition, '^([^()]*)([(][^()]*[)])?\\s*\\z', 1), '\\s+', '')) as form,
@@ -36,7 +36,7 @@
 
     named as (
 
-        -- what is given by its place has a name, too
+        -- clauses that are given by position get their names
         select
             *,
             text <> '' and not contains(text, '=') as is_by_place,
@@ -60,7 +60,7 @@
 
         select
             *,
-            -- 5s of 5s x 3
+            -- `5s` of `5s x 3`
             regexp_extract(value, '^([^x]*)(x[0-9]*)?\\z', 1) as number_text
         from named
 
@@ -167,7 +167,7 @@
             ))
         end as steps,
         cast(least(
-            -- the first try is made before anybody asks: 0 allows no other, as 1 does
+            -- the first attempt is made before redrive is asked: attempts=0 means the same as attempts=1
             case when attempts < 1 then 1 else attempts end,
             retries + 1L,
             case when form = 'none' then 1 end,
@@ -177,7 +177,7 @@
             end
         ) as bigint) as max_attempts,
         cast(max_elapsed_ms as bigint) as max_elapsed_ms,
-        -- what means something after a failure of processing, and nothing after a send that failed
+        -- the clause that has a meaning after a failure of processing only, and none after a failed send
         case
             when max_elapsed_ms is not null then 'max_elapsed'
             when on_exhausted = 'drop' then 'on_exhausted=drop'

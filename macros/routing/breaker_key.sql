@@ -1,4 +1,4 @@
-{#- The key of the circuit breaker that a blocking error opens: group:topic, or group:topic/partition where order matters.
+{#- The key of the circuit breaker that a blocking error opens, and that holds a retry back: group:topic, or group:topic/partition.
 
     per: `topic` or `partition`, as the route says. -#}
 {% macro breaker_key(per, consumer_group, topic, partition) -%}

@@ -1,4 +1,4 @@
-{#- Where a report goes as a dead letter that can't be placed: of which record it tells is unknown. -#}
+{#- The topic that a report goes to as a dead letter (an orphan), if it is unknown which record it is about. -#}
 {% macro dead_letter_topic_of_reports(report_topic) -%}
     concat({{ report_topic }}, '.dlq')
 {%- endmacro %}

@@ -1,6 +1,6 @@
-{#- The regular expression of all topics that a template makes for a group: {topic} is captured, {group} is the group where it is known.
+{#- A regular expression for all topics that a template can make for a group. It captures {topic}.
 
-    consumer_group: the group; any, where it is null or no part of a topic's name. -#}
+    consumer_group: if it is null, or can't be part of a topic's name, any text matches {group}. -#}
 {% macro destination_pattern(template, consumer_group) -%}
     concat('^', replace(replace(replace(replace({{ template }}, '.', '[.]'),
         '{topic}', '(.+)'),

@@ -1,7 +1,7 @@
-{#- The destinations that the routes, and the dead letter topics of error classes, make of topics and groups, for `redrive check`: of all kinds
-    of errors, in the order in which they are told. Left out is what needs a kind, or a group where none is known.
+{#- A query for the destinations that routes, and dead letter topics of error classes, have for topics and groups, for `redrive check`: for all kinds
+    of errors, `place` giving the order. Templates with {kind} are left out, as are those with {group} if the group is unknown.
 
-    asked: a relation with topic, and with consumer_group, null where it is unknown. rules: a relation like `routing_of_seeds` makes. -#}
+    asked: a relation with topic, and with consumer_group, null if unknown. rules: a relation as `routing_of_seeds` makes it. -#}
 {% macro destinations_asked(asked, rules) -%}
     select
         topic,

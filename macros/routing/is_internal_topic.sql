@@ -1,5 +1,5 @@
-{#- Whether no message is ever sent to a topic, whoever names it: internal ones of Kafka and the Schema Registry (an underscore begins their
-    names), and those that REDRIVE_INTERNAL_TOPICS lists: redrive's own. A name that ends with * stands for all that begin so. -#}
+{#- Whether a topic is internal, so that nothing may be sent to it: one whose name begins with an underscore, as those of Kafka and the Schema
+    Registry, or one that REDRIVE_INTERNAL_TOPICS lists, as redrive's own. A name in that list that ends with * stands for all that begin so. -#}
 {% macro is_internal_topic(topic) -%}
     (
         startswith({{ topic }}, '_')

@@ -1,7 +1,7 @@
-{#- Whether a topic is a retry or dead letter topic, by one of our templates, of what a source speaks for. A topic that the source lists by
-    name is an original one, whatever it looks like.
+{#- Whether a topic is one of redrive's own retry or dead letter topics: one that a template makes of a topic that the source speaks for. A topic that
+    the source lists by name is an original one, even if a template matches it.
 
-    speaks_for: the source's patterns, separated by blanks. templates: those of all that may be sent to, `topic_templates` of `rules`. -#}
+    speaks_for: the source's patterns, separated by blanks. templates: `topic_templates` of `rules`. -#}
 {% macro is_our_destination(topic, consumer_group, speaks_for, templates) -%}
     (
         not array_contains(split(trim({{ speaks_for }}), ' +'), {{ topic }})

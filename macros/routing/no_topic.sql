@@ -1,4 +1,4 @@
-{#- What stands for a dead letter topic where there is none: a message that dies is parked, that is, kept in the tables, and nothing is sent. -#}
+{#- The word for no dead letter topic in the seeds: a message that dies is parked, that is, kept in the tables, and nothing is sent. -#}
 {% macro no_topic() -%}
     none
 {%- endmacro %}

@@ -1,6 +1,6 @@
-{#- Routes with what they are sorted by in front: of those that match a topic and a group, the smallest is the route.
+{#- A query for routes, with the columns to sort them by in front: the smallest of those that match a topic, group and kind is the one that counts.
 
-    routes: a relation like the seed. columns (a list): what else of it is wanted. -#}
+    routes: a relation like the seed. columns (a list): its other columns that are wanted. -#}
 {% macro ranked_routes(routes, columns) -%}
     select
         {{ route_rank('topic', 'consumer_group') }} as rank,

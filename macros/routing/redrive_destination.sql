@@ -1,7 +1,7 @@
-{#- Where a redrive goes: to the topic that the operator names, to the original topic (`original`), or where a retry would go (`retry`, or null).
-    Null where the original topic is unknown.
+{#- The destination of a redrive: a topic that the operator names, the original topic (`original`), or that of a retry (`retry`, or null). Null if the
+    operator names no topic and the original topic is unknown.
 
-    wanted: what the operator says. has_no_origin: only the topic is known in which the failure was reported. -#}
+    wanted: what the operator says. has_no_origin: the original topic is unknown. -#}
 {% macro redrive_destination(wanted, has_no_origin, retry_topic, original_topic, consumer_group, error_kind) -%}
     case
         when coalesce({{ wanted }}, 'retry') not in ('retry', 'original') then {{ wanted }}

@@ -1,7 +1,7 @@
-{#- Where redrives would go, for `redrive dlq redrive --dry-run`: the destination, and the reason for which one would be refused.
+{#- A query for where redrives would go, for `redrive dlq redrive --dry-run`: the destination, and the reason for which it would be refused, or null.
 
-    asked: a relation with original_topic, consumer_group and error_kind of dead letters, and `wanted`, what the operator says. rules: a
-    relation like `rules`. -#}
+    asked: a relation with original_topic, consumer_group and error_kind of dead letters, and `wanted`, the destination that the operator asks for.
+    rules: a relation like `rules`. -#}
 {% macro redrives_asked(asked, rules) -%}
     select
         *,

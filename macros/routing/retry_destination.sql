@@ -1,4 +1,4 @@
-{#- Where a retry goes: to the route's retry topic, or to the original topic where that template asks for a group and none is known. -#}
+{#- The destination of a retry: the route's retry topic; or the original topic, if the template has {group} and the group is unknown. -#}
 {% macro retry_destination(retry_topic, original_topic, consumer_group, error_kind) -%}
     case
         when {{ consumer_group }} is null and contains({{ retry_topic }}, '{group}') then {{ original_topic }}

@@ -1,4 +1,4 @@
-{#- The route for a kind of error; null where there is none.
+{#- The first route for a kind of error, or for any kind; null if there is none.
 
     routes: an array of the routes that match topic and group, as routes_of returns it. -#}
 {% macro route_for_kind(routes, error_kind) -%}

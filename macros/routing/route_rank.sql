@@ -1,4 +1,4 @@
-{#- How specific a route is, to sort by: a topic's name before a regular expression before *, a longer expression before a shorter one,
+{#- A sort key for how specific a route is: a topic's name before a regular expression before *, a longer expression before a shorter one,
     then a group's name before *. Smaller is more specific. -#}
 {% macro route_rank(topic, consumer_group) -%}
     struct(

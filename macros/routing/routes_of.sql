@@ -1,6 +1,6 @@
-{#- The routes that match a topic and a group, for any kind of error, in the order that they have.
+{#- The routes that match a topic and a group, for all kinds of errors, in the given order.
 
-    routes: an array of routes, those that go before others in front, as `rules` has it. -#}
+    routes: an array of routes, the most specific first, as in `rules`. -#}
 {% macro routes_of(routes, topic, consumer_group) -%}
     filter(
         {{ routes }},

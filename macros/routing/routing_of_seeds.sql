@@ -1,7 +1,7 @@
-{#- The routing of seeds that are not loaded yet, in one row with the columns that `rules` has of it: sources, routes, dead_letter_topics,
-    topic_templates. The order of the dead letter topics is that of the file.
+{#- A query for one row like that of `rules`, made of seeds that are not loaded yet, with the columns sources, routes, dead_letter_topics and
+    topic_templates. The dead letter topics are in the order of the file, not by how specific they are.
 
-    sources, routes, dead_letter_topics: relations like the seeds; dead_letter_topics has its lines, too. -#}
+    sources, routes, dead_letter_topics: relations like the seeds; dead_letter_topics has the column `line` as well. -#}
 {% macro routing_of_seeds(sources, routes, dead_letter_topics) -%}
     select
         sources,

@@ -1,4 +1,4 @@
-{#- The templates of everything that may be sent to, as an array: those of all routes, and of all dead letter topics of error classes.
+{#- The templates of all destinations, as an array: the retry and dead letter topics of all routes, and the dead letter topics of error classes.
 
     routes, dead_letter_topics: arrays of their rows. -#}
 {% macro topic_templates(routes, dead_letter_topics) -%}

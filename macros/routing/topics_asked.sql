@@ -1,5 +1,5 @@
-{#- What topics are to the sources, for `redrive check`: which sources read each, by name, and which may report its failures, as far as it is
-    taken for an original topic; and the dead letter topic of its own reports.
+{#- A query for what topics are to the sources, for `redrive check`: the names of the sources that read each, the names of those that may report its
+    failures, if it isn't taken for one of redrive's own topics; and where orphans go if it is a report topic.
 
     asked: a relation with topics. rules: a relation like `rules`. -#}
 {% macro topics_asked(asked, rules) -%}

@@ -1,4 +1,4 @@
--- command_records: each record of the commands topic, read. Whatever it says, it is only a text here: nothing of it is ever run.
+-- command_records: each record of the commands topic, parsed. What it contains is data: no part of it gets into a statement.
 with
 
 records as (
@@ -8,7 +8,7 @@ records as (
         {{ event_input_id('events') }} as input_id,
         from_json(
             {{ utf8_text('value') }},
-            -- everything as text at first: what it may be is checked below
+            -- every field as text: else one value of a wrong type would make the others null. Each is checked and cast below
             'format string, part string, deliveries array<array<string>>, closed string, what string, count string, digest string, '
             || 'who string, reason string, ticket string, rate string, at string, canary string, assume_after string, to string, of string'
         ) as stated

@@ -1,4 +1,4 @@
--- commands_checked: every command with its list, and the first thing that is wrong with it, if any.
+-- commands_checked: every command, with the length of its list, and the first problem that it has, if any.
 {{ config(materialized='ephemeral') }}
 
 with
@@ -75,7 +75,7 @@ select
         when closings.command is null then 'no record closes it'
         when not closings.is_readable then 'the closing record can not be read'
         when not coalesce(lists.is_readable, true) then 'a part of the list can not be read'
-        when closings.what is null or closings.what not in {{ command_kinds() }} then 'nobody knows what is to be done'
+        when closings.what is null or closings.what not in {{ command_kinds() }} then 'it does not say what is to be done, or nothing that is known'
         when coalesce(closings.reason, '') = '' then 'it says no reason'
         when coalesce(closings.who, '') = '' then 'it does not say who'
         when closings.what in {{ command_kinds('about_commands') }} and closings.of_command is null
@@ -89,7 +89,7 @@ select
         when closings.at_stated is not null and closings.start_at is null then 'the time of the start can not be read'
         when closings.canary_stated is not null and closings.canary is null then 'the number of canaries can not be read'
         when closings.assume_after_stated is not null and closings.assume_after_ms is null then 'how long to wait for canaries can not be read'
-        when closings.to_stated is not null and closings.destination is null then 'the destination is no topic'
+        when closings.to_stated is not null and closings.destination is null then 'the destination is not a legal name of a topic'
     end as problem
 from commands
 left join closings

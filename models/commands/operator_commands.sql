@@ -1,4 +1,4 @@
--- operator_commands: every command that an operator gave, whole or not: the audit. Only a complete one is ever acted upon.
+-- operator_commands: every command that operators gave, complete or not: the audit log. Only complete ones are executed.
 with
 
 records as (

@@ -1,4 +1,4 @@
--- delivered_dead_letters: where the last dead letter of each message lies: where we sent it, or where it was adopted; nowhere, where it was parked.
+-- delivered_dead_letters: where the last dead letter of each message lies: where it was sent, or where it was adopted from; nulls if it was parked.
 with
 
 results as (
@@ -10,7 +10,7 @@ results as (
 
 unsent as (
 
-    -- dead without a send. Whether a decision is there once or twice, its copy lies in the same place
+    -- dead without a send. A decision that is there twice (first_runs) has the same coordinates in both rows
     select
         *,
         decision = 'adopted' as is_adopted
@@ -37,7 +37,7 @@ gathered as (
             case when is_adopted then report_topic end as topic,
             case when is_adopted then report_partition end as partition,
             case when is_adopted then report_offset end as offset,
-            -- whoever wrote what was adopted did so when it failed
+            -- when an adopted dead letter was written is unknown: the time of its failure stands for it
             case when is_adopted then failed_at else recorded_at end as sent_at,
             cast(null as string) as omitted
         ) as copy

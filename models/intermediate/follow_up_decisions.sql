@@ -1,9 +1,9 @@
--- follow_up_decisions: what was decided about messages after their first life cycle, or by an operator: little, beside all that is decided.
+-- follow_up_decisions: by message, what was decided after its first life cycle, or for an operator.
 with
 
 decisions as (
 
-    -- whole row groups have none of these, and are skipped. What is there twice is last once
+    -- few rows: most row groups are skipped. Rows that are there twice (first_runs) don't matter, as below only maxima are taken
     select * from {{ ref('deliveries') }}
     where life_cycle > 1 or decision = 'redrive' or decision in {{ operator_decisions() }}
 
@@ -13,7 +13,7 @@ follow_up_decisions as (
 
     select
         message_id,
-        -- what was asked for in vain begins no life cycle
+        -- a redrive that was refused, or is a duplicate, begins no life cycle
         max(case when decision not in ('refused', 'duplicate') then life_cycle end) as life_cycles,
         max(case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as tried_batch,
         max_by(struct(delivery_id, due_at), case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as last_try,

@@ -1,4 +1,4 @@
--- history_of_decisions: the decisions as steps of `message_history`: each with who wanted it, where somebody did.
+-- history_of_decisions: the decisions as steps of `message_history`, each with the operator's command that asked for it, if one did.
 with
 
 decisions as (
@@ -60,7 +60,7 @@ select
     decisions.due_at,
     decisions.rules_hash <> rules.rules_hash as rules_have_changed,
 
-    ---------- who wanted it, where somebody did
+    ---------- which command asked for it, if one did
     commands.command,
     commands.who,
     commands.reason as why,

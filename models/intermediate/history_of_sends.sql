@@ -1,4 +1,4 @@
--- history_of_sends: the sends as steps of `message_history`: the same columns as those of its decisions, in the same order.
+-- history_of_sends: the sends as steps of `message_history`. The columns must be those of history_of_decisions, in the same order.
 with
 
 decisions as (
@@ -45,7 +45,7 @@ select
     results.due_at,
     cast(null as boolean) as rules_have_changed,
 
-    ---------- who wanted it, where somebody did
+    ---------- which command asked for it, if one did
     cast(null as string) as command,
     cast(null as string) as who,
     cast(null as string) as why,

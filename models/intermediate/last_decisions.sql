@@ -1,4 +1,4 @@
--- last_decisions: the decision that each message stands on: the last one that did something about it.
+-- last_decisions: the decision that each message's state follows from: the last one that changed it.
 with
 
 decisions as (
@@ -6,7 +6,7 @@ decisions as (
     select * from {{ ref('decisions') }}
     where
         decision not in ('duplicate', 'note') and decision not in {{ operator_decisions() }}
-        -- what was asked for in vain changes nothing
+        -- an operator's order that was refused changes nothing
         and not (decision = 'refused' and input_id like 'loop/%')
 
 ),

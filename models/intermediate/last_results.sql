@@ -1,4 +1,4 @@
--- last_results: what became of each delivery: the result that closed it, else the last one.
+-- last_results: one result of each delivery: the one that closed it, else the last one.
 with
 
 results as (

@@ -1,9 +1,9 @@
--- latest_annotations: the last reason and ticket of operators about a message that is dead, or was refused
+-- latest_annotations: by message, the last reason and the last ticket of operators' commands about its dead letter or refusal.
 with
 
 orders as (
 
-    -- all else has no command, and its files are skipped
+    -- other events have no command, and files with only such are skipped
     select * from {{ ref('events') }}
     where command is not null and delivery_id is not null
 
@@ -21,7 +21,7 @@ latest_annotations as (
     select
         {{ message_of('orders.delivery_id') }} as message_id,
         max_by(commands.reason, struct(orders.batch, orders.index)) as note,
-        -- one that names no ticket leaves that of the one before
+        -- the ticket of the last command that names one
         max_by(commands.ticket, case when commands.ticket is not null then struct(orders.batch, orders.index) end) as ticket
     from orders
     inner join commands on orders.command = commands.command

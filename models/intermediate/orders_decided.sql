@@ -1,4 +1,4 @@
--- orders_decided: what was decided about each order of each command, and what came of that.
+-- orders_decided: what was decided about each order of each operator's command, and whether what was sent for it recovered or failed again.
 with
 
 orders as (
@@ -76,7 +76,7 @@ came_of_it as (
         sent_on.command,
         sent_on.place,
         max(results.sent_at) as sent_at,
-        -- what was sent first may fail, and what follows succeed: both are told
+        -- both may be true: the first send failed again, and a later one recovered
         max(sent_on.batch > sent_on.ordered_batch and (sent_on.report_topic is not null or sent_on.decision in ('dead_letter', 'parked'))) as has_failed_again,
         max_by(recoveries.delivery_id is not null, struct(sent_on.batch, sent_on.due_at)) as has_recovered
     from sent_on

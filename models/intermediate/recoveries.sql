@@ -1,4 +1,5 @@
--- recoveries: what was sent again, and is processed: its group has got beyond it, and reported no failure; and since when that is known.
+-- recoveries: retries and redrives that have been processed: the group has committed an offset beyond them, and reported no failure; and since when
+-- that is known.
 with
 
 results as (
@@ -69,8 +70,8 @@ placed as (
 
 passed as (
 
-    -- from the highest offset down, sends before the settled offset that equals theirs: what came so far is beyond them. One sort of each
-    -- partition, and none where nobody asks for the time
+    -- By descending offset, a send before a settled offset equal to its own: the settled offsets up to a row are those beyond it, and the earliest of
+    -- them passed it. This sorts each partition once; a query that doesn't select the time skips it.
     select
         *,
         min(seen_at) over (
@@ -87,7 +88,7 @@ recoveries as (
     select
         delivery_id,
         due_at,
-        -- offsets of a topic that was created again were passed before: then it is only known that it happened by the last look
+        -- an offset that was passed before the send is one of a deleted topic of that name: then only the time of the last settled offset is known
         min(case when passed_at >= sent_at then passed_at else settled_at end) as recovered_at
     from passed
     where is_send

@@ -1,9 +1,9 @@
--- refusals: what was refused and stands there: reports that the rules of their day had no place for, the last of each message.
+-- refusals: reports that were refused, as the rules allowed no destination, and are still refused: the last one of each message.
 with
 
 refused_once as (
 
-    -- whole row groups have none, and are skipped; what was refused for good has no name
+    -- row groups without a refusal are skipped. A refusal that can't be decided anew has no delivery_id
     {{ decisions_shown("deliveries.decision = 'refused' and deliveries.delivery_id is not null") }}
 
 ),
@@ -19,7 +19,7 @@ refused as (
 
 deliveries as (
 
-    -- when something was decided is the same in each copy of a decision
+    -- rows that are there twice (first_runs) have the same batch: the maximum below is right
     select * from {{ ref('deliveries') }}
 
 ),
@@ -38,7 +38,8 @@ went_on as (
 
 reread as (
 
-    -- under rules that know its source, a message has another name
+    -- Reports that were decided anew, by the delivery_id of their refusal. Not by message_id: a report of an unknown source gets another one once the
+    -- rules know its source.
     select
         {{ event_input_id('events') }} as input_id,
         delivery_id

@@ -1,4 +1,4 @@
--- routes_described: what the routes say for people, in one row, the most specific route first. A decide run reads nothing of it.
+-- routes_described: the columns of routes that inform people and decide nothing (owner, runbook, ...), in one row, the most specific route first.
 
 {%- set descriptions = route_descriptions() %}
 

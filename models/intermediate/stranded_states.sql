@@ -1,4 +1,4 @@
--- stranded_states: what died and what was refused, each with what has been done about it since, and what was said of it.
+-- stranded_states: messages that died and messages that are refused, each with its state (what was done about it since) and operators' annotations.
 with
 
 dead_letter_decisions as (
@@ -100,7 +100,7 @@ refused as (
 
 stranded as (
 
-    -- decisions both, with the same columns after theirs
+    -- both are the columns of `decisions`, followed by the same ones in the same order
     select * from dead
     union all
     select * from refused

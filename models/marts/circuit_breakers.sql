@@ -1,4 +1,4 @@
--- circuit_breakers: what blocking errors hold back, since when, and how the probes go.
+-- circuit_breakers: every opening of a circuit breaker: its state, its probes, and what it holds back.
 with
 
 ticks as (
@@ -53,7 +53,7 @@ circuit_breakers as (
         case
             when last_seen.breaker.closed_at is null and last_seen.breaker.probe is not null then 'half_open'
             when last_seen.breaker.closed_at is null then 'open'
-            -- what it held is released little by little
+            -- the loop keeps a closed circuit breaker in `ticks` until everything that it held is released
             when array_contains(last_tick.breaker_keys, last_seen.breaker_key) then 'closing'
             else 'closed'
         end as state,

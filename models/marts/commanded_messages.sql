@@ -1,4 +1,4 @@
--- commanded_messages: each message of each command: what was decided about it, and what became of that.
+-- commanded_messages: each message that a complete command lists: what was decided about it, and what came of that.
 with
 
 commands as (
@@ -36,7 +36,7 @@ commanded_messages as (
             when decided.decision is null then 'issued'
             when decided.decision = 'duplicate' then 'on_its_way'
             when decided.decision = 'refused' then 'refused'
-            -- what was refused is read once more, and may die of it at once
+            -- a redrive of what was refused reads the report once more: the message may die at once
             when decided.decision in ('dead_letter', 'orphan', 'parked', 'dropped') then 'failed_again'
             when decided.decision not in ('redrive', 'retry') then 'done'
             when decided.has_recovered then 'recovered'

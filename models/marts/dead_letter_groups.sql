@@ -1,4 +1,4 @@
--- dead_letter_groups: dead letters that died of the same, counted.
+-- dead_letter_groups: dead letters, grouped by their cause and counted.
 with
 
 dead_letters as (

@@ -1,4 +1,4 @@
--- dead_letters_to_redrive: open dead letters that a redrive rule wants sent again by now. Nothing is sent before somebody runs the triage.
+-- dead_letters_to_redrive: open dead letters that a redrive rule asks to send again now. Nothing is sent before somebody runs the triage.
 with
 
 dead_letters as (
@@ -23,7 +23,7 @@ stopped as (
 
 commanded as (
 
-    -- what a command is still to do something about is on its way, however long that is paused; what may go nowhere is left to people
+    -- not asked for again: what a command lists and has not decided, even if it is paused, and what was refused, which is left to people
     select distinct messages.delivery_id
     from {{ ref('commanded_messages') }} as messages
     left join stopped on messages.command = stopped.command

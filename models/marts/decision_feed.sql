@@ -3,7 +3,7 @@ with
 
 decisions as (
 
-    -- written as they are made: nothing of them is purged by then, and nothing is looked up for it
+    -- not `decisions`, which looks up purges for each: the loop writes the feed right after the decision, when nothing of it is purged
     {{ decisions_once("deliveries.decision not in ('note', 'duplicate')") }}
 
 ),
@@ -17,7 +17,7 @@ decision_feed as (
         to_json(named_struct(
             'message_id', message_id,
             'life_cycle', life_cycle,
-            -- the former name, which consumers may still read
+            -- the name of life_cycle before table version 2, which consumers may still read
             'life', life_cycle,
             'decision', decision,
             'reason', reason,

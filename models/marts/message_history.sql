@@ -1,4 +1,4 @@
--- message_history: a message's history, step by step: each failure with what was decided about it and why, each send with its outcome.
+-- message_history: each message's history, step by step: every decision with its reason, every send with its outcome.
 with
 
 decisions as (

@@ -1,4 +1,4 @@
--- messages: where every message stands, by its last decision that did something.
+-- messages: the state of every message, by its last decision that changed it (last_decisions) and the result of that decision's delivery.
 with
 
 last_decisions as (

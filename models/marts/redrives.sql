@@ -1,4 +1,4 @@
--- redrives: every complete command that does something about messages: how far it is, and what came of it. A note does nothing.
+-- redrives: every complete command of operators other than a note: how far it is carried out, and what came of it.
 with
 
 commands as (
@@ -35,7 +35,7 @@ counted as (
 
 later_commands as (
 
-    -- what operators wanted of commands later; a resume of what isn't paused is about its canaries
+    -- what later commands (pause, resume, stop) ask of a command; a resume of one that isn't paused says that its canaries may be followed
     select
         of_command as command,
         max(what = 'stop') as is_stopped,

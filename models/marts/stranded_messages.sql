@@ -1,4 +1,4 @@
--- stranded_messages: what goes nowhere by itself any more: what died, and what was refused; why, where it lies, and what was done about it.
+-- stranded_messages: messages that died or are refused, to which nothing more happens by itself: why, where they lie, and what was done about them.
 with
 
 stranded as (
@@ -59,7 +59,7 @@ select
     life_cycles,
     recovered_at,
 
-    ---------- what was said about it
+    ---------- what operators said about it
     note,
     ticket,
     purged_at,
@@ -96,7 +96,7 @@ select
     delivery_id,
     due_at,
 
-    ---------- whom it concerns, and where to look
+    ---------- ids to look it up by, whom to ask, and links
     request_id,
     process_id,
     trace_id,

@@ -1,4 +1,4 @@
--- error_rules_gathered: each rule as the seeds say it, and those of the sets that are switched on; what is empty, or means any, is null.
+-- error_rules_gathered: the error rules of the seed, and those of the error sets that it switches on. An empty condition, which means any, is null.
 with
 
 rules_and_sets as (
@@ -34,7 +34,7 @@ stated as (
 
     union all
 
-    -- a row that names a set stands for all its errors, in its own scope and of its own kind; a set that nobody knows has none
+    -- a row that names a set stands for one rule for each error of the set, with the row's kind and scope; for none if there is no such set
     select
         error_sets.error_class,
         error_sets.message,
@@ -52,7 +52,6 @@ stated as (
 )
 
 select
-    -- what is empty in the file means any, and is null here
     {{ regular_expression("nullif(error_class, '')") }} as error_class,
     {{ regular_expression("nullif(message, '')") }} as message,
     nullif(code, '') as code,

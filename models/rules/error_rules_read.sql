@@ -1,4 +1,4 @@
--- error_rules_read: each rule, taken apart: what it matches, where it holds, and how specific it is.
+-- error_rules_read: each error rule, parsed: its conditions, its scope, and what it is sorted by.
 {{ config(materialized='table') }}
 
 with
@@ -31,7 +31,7 @@ read as (
         ) as conditions,
         {{ class_match('rules.error_class') }} as matches,
         {{ class_named('rules.error_class') }} as class_name,
-        -- Kafka's errors have a number, and a name in each client
+        -- a rule may give a Kafka error by its number, or by its name in any client: it matches all of them
         case
             when rules.code is not null
                 then array_distinct(array_compact(concat(

@@ -1,4 +1,4 @@
--- redrive_rules_ranked: the redrive rules in one row, the most specific first: the first that matches is the one.
+-- redrive_rules_ranked: the redrive rules in one row, the most specific first: the first that matches counts.
 with
 
 rules as (

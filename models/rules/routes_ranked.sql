@@ -1,4 +1,4 @@
--- routes_ranked: all routes in one row, the most specific first, each with its policies: the first that matches is the one.
+-- routes_ranked: all routes in one row, the most specific first, each with its policies and its privacy: the first that matches counts.
 with
 
 routes as (
@@ -32,7 +32,7 @@ ranked as (
     from routes
     inner join policies as processing on routes.retry_policy = processing.policy
     inner join policies as publishing on routes.publish_policy = publishing.policy
-    -- a route whose privacy nobody knows must not be replaced by one that keeps more: `rules` stops there
+    -- a left join keeps a route whose privacy doesn't exist, on which `rules` stops: without it, another route would match, which may keep more
     left join privacy on routes.privacy_name = privacy.name
 
 ),

@@ -1,4 +1,4 @@
--- rules: what the seeds say, put together once when they are loaded, so that a decide run reads one row. It can't see half of a seed, either.
+-- rules: the seeds that decide something, in one row, made when they are loaded. A decide run reads this row alone: it never sees half-loaded seeds.
 {{ config(materialized='table', pre_hook=interpreted(true), post_hook=interpreted(false)) }}
 
 with

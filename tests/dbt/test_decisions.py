@@ -69,7 +69,7 @@ select
     ] %}
     null as {{ column }},
     {%- endfor %}
-    'topic' as breaker,
+    'topic' as circuit_breaker_per,
     'record' as publish_charge,
     cast(null as string) as order_detail,
     0 as publish_attempt
@@ -162,7 +162,7 @@ select
         'default' as policy, 'text' as definition, cast(null as bigint) as max_elapsed_ms, 'dead_letter' as on_exhausted,
         cast(null as bigint) as max_attempts
     ) as policy,
-    'topic' as breaker,
+    'topic' as circuit_breaker_per,
     'record' as publish_charge,
     array('^fail') as source_topics,
     'hash' as rules_hash,
@@ -244,7 +244,7 @@ select
         'publish' as policy, 'text' as definition, cast(null as bigint) as max_elapsed_ms, 'dead_letter' as on_exhausted,
         3 as max_attempts
     ) as policy,
-    'partition' as breaker,
+    'partition' as circuit_breaker_per,
     'all' as publish_charge,
     array('^fail') as source_topics,
     'hash' as rules_hash,

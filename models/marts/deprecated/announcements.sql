@@ -1,4 +1,4 @@
--- announcements: decision_feed under the name of the version before. It goes with the next version.
+-- announcements: decision_feed under its name of table version 1. The next version removes this view.
 with
 
 decision_feed as (

@@ -1,4 +1,4 @@
--- gates: circuit_breakers in the words of the version before, where `closed` held retries back. It goes with the next version.
+-- gates: circuit_breakers in the words of table version 1, where `closed` meant that retries are held back. The next version removes this view.
 with
 
 circuit_breakers as (

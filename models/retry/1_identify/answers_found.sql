@@ -1,4 +1,5 @@
--- answers_found: which of our deliveries each input answers, if any. Headers are only a pointer: what counts is the row in our table.
+-- answers_found: finds the delivery that each input answers, if any. The headers of a report only point to one: they are believed if the table
+-- `deliveries` has that delivery, and it fits the report.
 with
 
 inputs as (
@@ -9,7 +10,7 @@ inputs as (
 
 delivered as (
 
-    -- what lies where; coordinates of a topic that was created again are those of several
+    -- the deliveries that lie at the named coordinates: several, if the topic was deleted and created again
     select
         topic,
         partition,
@@ -31,7 +32,8 @@ deliveries as (
 
 pointers as (
 
-    -- the report says so itself (or the input is our own result); and, as frameworks drop headers, what we know to lie where it failed
+    -- up to two candidates for each input. The first: the delivery that the input names, by a report's headers, or as an order or a failed send.
+    -- The second: the delivery that publish_results has at the named coordinates, as frameworks drop headers
     select
         inputs.*,
         delivered.batch as delivered_batch,
@@ -51,7 +53,7 @@ pointers as (
             inputs.named_topic = delivered.topic
             and inputs.named_partition = delivered.partition
             and inputs.named_offset = delivered.offset
-            -- what became known later counts for nothing, whichever batches are decided together
+            -- only results of earlier batches: else the decision would depend on which batches are decided together
             and inputs.batch > delivered.batch
 
 ),
@@ -72,7 +74,7 @@ verified as (
             and (
                 pointers.input_kind <> 'report'
                 or (
-                    -- something was sent, with the same content, and of no other group's message
+                    -- a report can answer only a delivery that sends something, has the same content, and isn't another group's
                     deliveries.kind is not null
                     and pointers.content_hash = deliveries.content_hash
                     and coalesce(pointers.consumer_group = deliveries.consumer_group, true)

@@ -1,4 +1,4 @@
--- inputs_gathered: everything that this run has to decide about, in one shape: reports, failed sends, and what is only noted.
+-- inputs_gathered: the inputs of this decide run (reports, orders, notes, failed sends), with the same columns whatever they are.
 with
 
 reports as (

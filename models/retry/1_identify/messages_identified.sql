@@ -1,4 +1,5 @@
--- messages_identified: which message each input is about, and in what standing: does it answer a delivery, begin a message, repeat one?
+-- messages_identified: the message that each input is about, and the input's standing: does it answer a delivery, begin a message or a life cycle, or
+-- repeat what is on record?
 with
 
 inputs as (
@@ -15,7 +16,7 @@ known as (
 
 named as (
 
-    -- the content that was seen first under some coordinates owns their plain id; another content there is another message
+    -- the content that was seen first under some coordinates has the id without a hash; another content there is another message, its id has a hash
     select
         inputs.*,
         known.messages,
@@ -39,7 +40,7 @@ compared as (
     select
         * except (messages),
         messages[first_id] as known,
-        -- the message's last delivery has been sent, and this failure happened after it: no copy of an old report
+        -- a new failure, not a copy of an old report: the message's last delivery was closed before, and the failure happened after quiet_until
         coalesce(messages[first_id].closed_batch < batch, false) and happened_at > messages[first_id].quiet_until as is_news
     from named
 
@@ -47,7 +48,8 @@ compared as (
 
 related as (
 
-    -- news about a dead or dropped message begins another life cycle; about one that was sent again, it answers that, whatever the consumer dropped
+    -- A new failure of a message that is dead, or that ended otherwise, begins another life cycle. A new failure of a message that was sent again
+    -- answers that delivery, even if the consumer dropped the headers that point to it.
     select
         * except (known, is_news, standing, answered),
         coalesce(known.life_cycle, 0) as known_life_cycle,
@@ -113,6 +115,6 @@ select
     sent_error_kind,
     problems,
     least(failed_at, recorded_at) as failed_at,
-    -- as it was stated: it is only ever compared with what the same reporter stated before
+    -- unlike failed_at, it may be later than recorded_at: it is compared with earlier times by the reporter's own clock
     happened_at
 from related

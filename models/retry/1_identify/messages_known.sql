@@ -16,7 +16,7 @@ inputs as (
 
 deliveries as (
 
-    -- the bounds hold others' rows, too: more than are worth gathering, where offsets lie far apart
+    -- the bounds are ranges, and include rows of other messages: this join keeps them out of the grouping below
     select * from {{ wheel() }} as deliveries
     left semi join inputs
         on
@@ -35,7 +35,7 @@ closing_results as (
         batch
     from {{ ref('publish_results') }}
     where
-        -- what is held was not sent: nobody can have failed on it
+        -- a delivery that is held was not sent, so that no consumer can have failed to process it
         outcome in {{ closing_outcomes() }} and outcome <> 'held' and {{ in_bounds }}
 
 ),
@@ -49,7 +49,7 @@ last_deliveries as (
         max(life_cycle) as life_cycle,
         max(happened_at) as last_happened_at,
         max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, input_id)) as last_delivery,
-        -- what was dropped, cancelled, adopted or parked has nothing to wait for
+        -- a message that was dropped, cancelled, adopted or parked waits for no result: the decision itself closes it
         max_by(
             case when decision in {{ decisions_where(succeeds='yes', sends='') }} then batch end,
             struct(batch, due_at, input_id)
@@ -83,13 +83,13 @@ known as (
 
     select
         plain_id,
-        -- the content that was seen first there owns the plain id
+        -- the content that was seen first under these coordinates has the id without a hash
         max(case when message_id = plain_id then content_hash end) as content_hash,
         map_from_entries(collect_list(struct(
             message_id,
             struct(
                 life_cycle,
-                -- a failure that happened before this is one that we have been told about
+                -- a failure that happened up to this moment is on record: another report of it is old
                 greatest(last_happened_at, last_delivery.due_at) as quiet_until,
                 coalesce(closed_batch, dropped_batch) as closed_batch,
                 last_delivery

@@ -1,4 +1,5 @@
--- standings_found: how each input stands to what is on record, by itself: does it answer a delivery, begin a message, or why neither?
+-- standings_found: the standing of each input by what it says and which delivery it answers: `answer`, `first` (it begins a message, unless
+-- messages_identified knows the message already), or the reason for which it is neither.
 with
 
 inputs as (
@@ -30,19 +31,21 @@ placed as (
             when inputs.input_kind = 'report' and inputs.is_about_a_dead_letter then 'answers_a_dead_letter'
             when inputs.asks_about_a_dead_letter and not inputs.is_about_a_dead_letter then 'wrong_kind_of_delivery'
             when inputs.asks_about_what_waits and (inputs.is_about_a_dead_letter or inputs.is_about_a_refusal) then 'wrong_kind_of_delivery'
-            -- what was refused is decided anew: its report is read once more, as long as it is there
+            -- To redrive what was refused, the loop writes its report into `events` once more, as a report. A redrive that comes as an order asks for
+            -- a topic, which only dead letters can be sent to, or the report is gone.
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
                 then 'wrong_kind_of_delivery'
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal then 'payload_was_dropped'
             when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
             when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
             when inputs.answered is not null then 'answer'
-            -- our own result always has its delivery; the check at the end stops the decide step if it hadn't
+            -- a failed send always has its delivery. If it hadn't, no decision would follow from `lost`, and `deliveries` would stop the decide step
             when inputs.input_kind = 'failed_send' then 'lost'
             when inputs.asks_about_a_dead_letter or inputs.asks_about_what_waits then 'no_such_delivery'
             when inputs.speaks_for is null then 'unknown_source'
             when inputs.is_unreadable then 'unreadable'
-            -- what is adopted charges nobody: it is enough to know where it came from
+            -- A failure on one of our own topics has a delivery, or is an orphan. Of what is adopted only the original topic counts: it may have
+            -- failed on a retry topic.
             when {{ is_our_destination('if(inputs.adopts, inputs.origin_topic, inputs.named_topic)', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.topic_templates') }}
                 then 'orphan'
             when not {{ is_spoken_for('inputs.origin_topic', 'inputs.speaks_for') }} then 'not_spoken_for'

@@ -1,5 +1,5 @@
--- errors_classified: what kind of error it was, which rule said so, and what it matched. An unknown one is retriable: at worst it is tried
--- in vain.
+-- errors_classified: the kind of each error, the rule that gave it, and what that rule matched. An error that no rule matches is retriable: the worst
+-- that can follow is a retry in vain.
 with
 
 failures as (
@@ -51,7 +51,7 @@ classified as (
         case
             when sent_error_kind is not null then sent_error_kind
             when input_kind = 'report' then coalesce(stated_kind, found.kind, 'retriable')
-            -- its route is the one for what it died of
+            -- a redrive takes the route for the kind of error that the message died of
             when input_kind = 'redrive' then answered.error_kind
         end as error_kind,
         case
@@ -69,7 +69,7 @@ classified as (
                     case when found.header_place is not null then rtrim(concat('header ', rule_headers[found.header_place - 1])) end
                 ), 1024)
         end as matched,
-        -- those that name the class and came first, but asked for another message, code or header
+        -- the rules that fit scope and class and come before the one that matched, but ask for another message, code or header
         case
             when input_kind = 'report' and stated_kind is null
                 then transform(slice(candidates, 1, coalesce(nullif(turn, 0) - 1, size(candidates))), c -> c.rule)

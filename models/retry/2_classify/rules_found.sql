@@ -1,5 +1,5 @@
--- rules_found: which routes and error rules may concern each failure. Failures that are alike in scope and classes are looked at once.
--- They are those of this run, or of the view that the var `judge` names, where somebody only wants to know what the rules say.
+-- rules_found: the routes and error rules that may hold for each failure. Failures with the same scope and error classes are compared with the rules
+-- once. The failures are those of this run, or, for `redrive classify`, those of the view that the var `judge` names.
 {%- set messages_identified = ref('messages_identified') %}
 
 with
@@ -59,8 +59,8 @@ in_scope as (
 
 sorted as (
 
-    -- A transparent wrapper is looked through, but what holds for all others holds for it, too. What asks for a code or a header alone holds
-    -- for each cause or for none: one is enough to ask.
+    -- A rule is tried on each cause that is no transparent wrapper. Two kinds of rules are tried once, as each cause gives the same answer: one
+    -- without conditions on the first cause, wrapper or not; one that asks for a code or a header alone on the outermost cause that is no wrapper.
     select
         failures,
         rules_hash,

@@ -1,5 +1,5 @@
--- attempts_counted: how many failures each message has now. What answers a delivery that has its successor charges nothing. Among the inputs of
--- this run the successor is found once it is known what is decided about each: in turns_taken.
+-- attempts_counted: counts the failures of each message. An input that answers a delivery which has a successor charges nothing. Here the successors
+-- of earlier runs count; which input of this run is the successor is known once something is decided about each: turns_taken finds it.
 {%- set before_this %}
     partition by standing, coalesce(answered.delivery_id, input_id), answered.due_at
     order by batch, report_topic, report_partition, report_offset, report_index
@@ -21,7 +21,7 @@ answered_before as (
         prior_due,
         max(decision in {{ decisions_where(succeeds='yes') }}) as is_answered,
         max(decision = 'purged') as is_purged,
-        -- in the order of their inputs, as below: of several in one batch the last part of the input_id is the number
+        -- the last one in the order of their inputs, as below; `deliveries` has no report_index, which is the last part of input_id
         max_by(decision, struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(input_id, '/', -1) as int), input_id))
             filter (where decision not in ('noted', 'purged')) = 'discarded' as is_discarded
     from {{ wheel() }} as deliveries
@@ -38,7 +38,7 @@ ordered as (
         coalesce(answered_before.is_purged, false) as was_purged,
         coalesce(answered_before.is_discarded, false) as was_discarded,
         row_number() over (
-            -- notes and purges are no successors of a dead letter
+            -- annotations (discard, restore, note, purge) are numbered by themselves, as they are no successors of a dead letter
             partition by
                 inputs.standing, inputs.input_kind in {{ order_kinds('annotate') }},
                 coalesce(inputs.answered.delivery_id, inputs.input_id), inputs.answered.due_at
@@ -57,7 +57,7 @@ ordered as (
 
 worded as (
 
-    -- which annotations of a dead letter there are by then: in this run, or before it
+    -- whether the dead letter is discarded when this input is decided: by an earlier input of this run, else by an earlier run
     select
         *,
         coalesce(
@@ -100,9 +100,9 @@ judged as (
 
 select
     *,
-    -- a send that failed is no attempt at processing, nor is one that was turned away for want of room
+    -- neither a failed send nor a failure of kind backpressure counts as an attempt at processing
     case
-        -- a redrive begins anew
+        -- a redrive begins a life cycle, in which nothing has failed yet
         when standing = 'answer' and input_kind = 'redrive' then 0
         when standing = 'answer' and input_kind <> 'report' then answered.attempt
         when standing in ('answer', 'first', 'new_life_cycle', 'orphan', 'unreadable')

@@ -1,4 +1,4 @@
--- policies_chosen: the route of each failure, and with it where it may go and how long it waits.
+-- policies_chosen: the route of each failure: its destinations, and the policy by which it waits.
 with
 
 failures as (
@@ -24,8 +24,8 @@ select
     route.privacy,
     route.publish_charge,
     route.circuit_breaker_per,
-    -- not `least`, which looks past a null: no bound is no bound
+    -- not `least`, which ignores a null: a policy without a bound would get one
     cast(case when route.processing.max_attempts > 2147483647 then 2147483647 else route.processing.max_attempts end as int) as max_attempts,
-    -- a failed send is the publisher's trouble and waits by the route's policy for that
+    -- a failed send waits by the route's publish_policy, a failure of processing by its retry_policy
     case when input_kind = 'failed_send' then route.publishing else route.processing end as policy
 from chosen

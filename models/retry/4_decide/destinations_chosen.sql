@@ -1,4 +1,4 @@
--- destinations_chosen: what each reason leads to, where that is to go, and what forbids it.
+-- destinations_chosen: the decision that follows from each reason, its destination, and what forbids sending there (the objection).
 with
 
 failures as (
@@ -18,10 +18,10 @@ decided as (
             when reason in {{ reasons_where(decision=decision) }} then '{{ decision }}'
             {%- endfor %}
         end as decision,
-        -- nothing new has failed: what is sent now is what was to be sent before, for the same reason
+        -- processing has not failed again: the record that was to be sent before is sent again, to the same topic
         reason = 'dead_letter_failed' or reason in {{ order_kinds('send_anew') }} as is_sent_anew,
         reason = 'dead_letter_failed' or reason in {{ order_kinds() }} as keeps_its_error,
-        -- of what could not be placed, only the topic is known in which it was reported
+        -- the original topic of a report that could not be placed is unknown: its original_topic is the report topic
         reason = 'redrive' and {{ is_read_by_a_source('original_topic', 'source_topics') }} as has_no_origin
     from failures
 

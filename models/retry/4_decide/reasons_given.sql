@@ -1,4 +1,4 @@
--- reasons_given: why something is decided about each input, in one word. All of them: macros/decisions/decision_reasons.sql.
+-- reasons_given: the reason of each decision, one word. macros/decisions/decision_reasons.sql lists them, with the decision that each leads to.
 with
 
 failures as (
@@ -22,7 +22,7 @@ timed as (
         greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at) as retry_at,
         case
             when input_kind = 'report' then coalesce(answered.first_failed_at, failed_at)
-            -- nothing has failed yet in this life cycle
+            -- null after a redrive: nothing has failed yet in the new life cycle
             when input_kind <> 'redrive' then answered.first_failed_at
         end as first_failed_at
     from failures
@@ -35,20 +35,20 @@ reasoned as (
         *,
         case
             when standing = 'noted' then input_kind
-            -- it is dead already, and lies where it was read: wherever it came from
+            -- what is adopted is dead already and stays where it was read: neither its error nor its attempts matter
             when adopts and standing in ('first', 'new_life_cycle', 'answer', 'orphan', 'unreadable') then 'adopted'
-            -- it begins no message and answers nothing that is open: the standing says why
+            -- an input that neither begins a message or a life cycle nor answers a delivery: its standing is the reason
             when standing not in ('first', 'new_life_cycle', 'answer') then standing
             when is_failed_send and answered.kind = 'dead_letter' then 'dead_letter_failed'
             when is_order then input_kind
             when is_failed_send and error_kind in ('fatal', 'poison') then 'send_failed'
-            -- there was no room for it, and it charged nothing: a bound that was lowered meanwhile is for the next send that fails
+            -- a failed send of kind backpressure charged nothing, so that it can't exhaust the policy, even if its bound was lowered meanwhile
             when is_failed_send and error_kind = 'backpressure' then error_kind
             when is_failed_send and publish_attempt >= policy.max_attempts then 'send_failed'
             when is_failed_send then coalesce(error_kind, 'retriable')
             when policy.policy is null then 'no_route'
             when error_kind in ('fatal', 'poison') then error_kind
-            -- there was no room for it: that is no reason to die
+            -- backpressure is retried whatever the attempts and the time since the first failure
             when error_kind = 'backpressure' then error_kind
             when attempt >= max_attempts then 'exhausted'
             when retry_at > first_failed_at + make_dt_interval(0, 0, 0, policy.max_elapsed_ms / 1000.0) then 'out_of_time'

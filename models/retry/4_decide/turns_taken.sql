@@ -1,5 +1,5 @@
--- turns_taken: of those who answer the same delivery, or report the same message first, the first one that anything comes of takes the turn. What
--- comes later is a duplicate.
+-- turns_taken: of the inputs of this run that answer the same delivery, or begin the same message, the first one whose decision can be a successor
+-- counts. Those after it become duplicates.
 with
 
 decided as (
@@ -13,7 +13,7 @@ claimed as (
     select
         *,
         case
-            -- notes and purges are no successors of a dead letter
+            -- annotations are no successors of a dead letter: there may be any number of them
             when standing = 'answer' and input_kind not in {{ order_kinds('annotate') }} then struct(answered.delivery_id as name, answered.due_at as due_at)
             when standing in ('first', 'new_life_cycle') then struct(message_id as name, cast(null as timestamp) as due_at)
         end as claim,
@@ -43,7 +43,7 @@ ordered as (
 
 settled as (
 
-    -- what comes too late charges and sends nothing
+    -- an input that comes too late charges and sends nothing
     select
         * except (
             is_too_late, standing, attempt, publish_attempt, decision, reason, objection, destination, is_sent_anew, keeps_its_error, is_tried_again

@@ -1,5 +1,5 @@
--- decisions: every decision once, and of it what may be shown: no more than its privacy lets see, nothing that an operator has purged.
--- Its description and columns: deliveries.yml.
+-- decisions: every decision once, with what its privacy allows to be shown, and without what an operator has purged.
+-- deliveries.yml describes it and its columns.
 {{ config(materialized='view') }}
 
 with

@@ -20,7 +20,7 @@
 
 {% else %}
 
-{#- dbt parses this branch: without the call it would not know that a decide run reads the ledgers, and refuse to -#}
+{#- dbt finds a model's refs when it parses this branch: without the call it would not know those of the macros, and a decide run would stop -#}
 {%- set batches = batches_to_decide() %}
 
 with
@@ -32,7 +32,7 @@ decisions as (
 )
 
 select
-    ---------- which: an input without a decision, or with two, stops everything, before anything is written
+    ---------- which: an input without a decision, or with two, stops the statement before anything is written
     {{ stop_unless(
         'decisions_of_this_input = 1',
         'input_id',
@@ -99,11 +99,11 @@ select
     {{ stop_unless(
         "rules_hash = '" ~ var('rules_hash') ~ "'",
         'rules_hash',
-        "'the rules changed since the loop loaded them (has a dbt build?): nothing was written, the decide step is tried again'",
+        "'the rules changed since the loop loaded them (did a dbt build load others?): nothing was written, the decide step is tried again'",
     ) }} as rules_hash,
     {%- endif %}
 
-    ---------- what is sent, or may be: only where something is; a retry always as it came
+    ---------- the payload: only where something is sent, or may be later. A retry carries the message as it came, whatever its privacy
     content_hash,
     key,
     value,
@@ -112,7 +112,8 @@ select
     payload_delivery,
     payload_due
 from decisions
--- so that file statistics prune look-ups by coordinates; within each partition, as a total order makes Spark compute everything twice, once to sample
+-- sorted, so that look-ups by coordinates skip files by their statistics. Not `order by`: for a total order Spark computes everything twice, once to
+-- sample
 sort by original_topic, original_partition, original_offset
 
 {% endif %}

@@ -1,4 +1,4 @@
--- deliveries_open: what is neither sent for good nor answered, each delivery once. As `ready`, it knows no clock.
+-- deliveries_open: the deliveries without a closing result and without a successor, each once, due or not.
 with
 
 deliveries as (
@@ -50,7 +50,7 @@ answered as (
 
 waiting as (
 
-    -- payloads stay where they are: whatever they are joined with is small, as long as a reader bounds due_at and due_hour
+    -- as long as a reader restricts due_at and due_hour, the other sides of these joins are small enough to be broadcast: payloads are not moved
     select
         deliveries.* except (error_stack, key, value, headers),
         deliveries.error_stack,

@@ -1,5 +1,5 @@
--- named_deliveries: which delivery an event is about, as it says itself: an order, or a report by its pointer.
--- While such an event is undecided, its delivery must not be sent: it may be cancelled, or replaced, or known to have been sent. Restrict batch.
+-- named_deliveries: the delivery that an event names: an order by its delivery_id, a report by its pointer. While the event is undecided, the loop
+-- does not send that delivery: the decision may cancel it, replace it, or show that it was sent. A reader restricts batch.
 {{ config(materialized='view', contract={'enforced': true}) }}
 
 with
@@ -12,7 +12,7 @@ events as (
 
 named as (
 
-    -- a pointer counts without a look at what it names: a false one holds a delivery up until the report is decided, and no longer
+    -- a pointer is not verified here: a false one delays the delivery that it names until the report is decided, and no longer
     select
         batch,
         case

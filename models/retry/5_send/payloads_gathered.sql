@@ -1,4 +1,4 @@
--- payloads_gathered: what each input carries: of a report its own record, of what is said about a delivery the record that was sent.
+-- payloads_gathered: the payload of each input: of a report its own record, of an order or a failed send the record of its delivery.
 with
 
 events as (
@@ -20,7 +20,7 @@ events as (
 
 about_deliveries as (
 
-    -- what comes from ourselves carries no payload: that of the delivery it is about
+    -- failed sends and orders carry no payload: they get that of their delivery
     select
         {{ result_input_id('publish_results') }} as input_id,
         delivery_id,
@@ -41,7 +41,7 @@ about_deliveries as (
 
 first_letters as (
 
-    -- a dead letter that was refused and sent again keeps no payload: that of the first is needed once it is redriven
+    -- a dead letter that is written again, as Kafka refused it, keeps no payload: a redrive of it needs that of the first
     select
         delivery_id,
         due_at,

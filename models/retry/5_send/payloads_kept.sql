@@ -1,4 +1,4 @@
--- payloads_kept: the decisions, each with what is sent of its input, or kept so that it can be sent later.
+-- payloads_kept: the decisions, each with the payload that is sent, or kept so that it can be sent later.
 with
 
 decisions as (
@@ -18,7 +18,7 @@ inputs as (
 
 joined as (
 
-    -- from the inputs: one without a decision must be seen
+    -- inputs on the left side: `deliveries` stops the decide step if one has no decision, and must see it
     select
         decisions.* except (input_id),
         inputs.input_id,
@@ -31,9 +31,9 @@ joined as (
         inputs.payload_bytes as earlier_bytes,
         inputs.is_report,
         {{ is_dead_letter('decisions') }} as is_dead_letter,
-        -- a dead letter that could not be sent is followed by others without end: the payload stays with the first, and these name it
+        -- a dead letter that Kafka refuses is written again without end: the payload stays with the first row, and the others name that
         coalesce(decisions.reason = 'dead_letter_failed' and decisions.kind is not null, false) as is_written_again,
-        -- what is sent, or was adopted or parked, and what was refused and may be decided anew: these have a name, and keep what they are about
+        -- these have a delivery id and keep their payload: what is sent, adopted or parked, and reports that were refused and may be decided anew
         decisions.kind is not null
         or decisions.decision in ('adopted', 'parked')
         or (
@@ -62,9 +62,9 @@ kept as (
     select
         * except (input_key, input_value, input_headers, earlier_profile, earlier_delivery, earlier_due, earlier_bytes, error_message, matched),
         case when {{ privacy_keeps('message', 'privacy') }} then error_message end as error_message,
-        -- it quotes messages and headers
+        -- `matched` quotes the message and headers
         case when {{ privacy_keeps('message', 'privacy') }} and coalesce(size(privacy.denied_headers), 0) <= 0 then matched end as matched,
-        -- of a report whose message is dead: until then it stays in `events` alone
+        -- the stack trace is kept with dead letters only: that of a failure which is retried stays in `events`
         case
             when is_written_again or not {{ privacy_keeps('stack', 'privacy') }} then null
             when prior_stack is not null then prior_stack

@@ -1,4 +1,5 @@
--- purges: of which messages an operator wants the payload gone, and up to which life cycle. `decisions` shows no more of them, `redrive maintain` removes it.
+-- purges: the messages that operators have purged, and up to which life cycle. `decisions` no longer shows their payloads, and `redrive maintain`
+-- removes them from the tables.
 {{ config(materialized='view') }}
 
 with

@@ -1,6 +1,6 @@
--- ready: what may be sent. The only thing between dbt and the publisher: its columns are a contract.
--- It knows no clock: the reader restricts due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so
--- that only due slots of the wheel are read; and of what is_written_again, payload_due and payload_hour.
+-- ready: the deliveries that may be sent. It is the interface between dbt and the publisher: its columns are a contract.
+-- It knows no clock. A reader restricts due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so that only
+-- the hours of the wheel that are due are read; and payload_due and payload_hour of the rows that are written again.
 {{ config(materialized='view', contract={'enforced': true}) }}
 
 with
@@ -48,7 +48,7 @@ complete as (
 
     union all
 
-    -- a dead letter that was refused before: what it carries lies with the first
+    -- a dead letter that is written again, as Kafka refused it: its payload is in the row of the first
     select
         waiting.* except (error_stack, key, value, headers, not_before),
         first_letters.error_stack,
