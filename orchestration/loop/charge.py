@@ -139,8 +139,7 @@ class Charge:
         return None
 
     def _knows(self, generation: int) -> bool:
-        """Whether a generation found in Kafka belongs to these tables: to a loop that has started, or to one that is taking the next
-        number."""
+        """Whether a generation in Kafka belongs to these tables: to a loop that has started, or one that is taking the next number."""
         newest = self.stored.ledgers.newest_generation()
         knows = generation <= newest + 1
         if not knows:

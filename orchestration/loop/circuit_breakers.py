@@ -41,8 +41,7 @@ _REFUSED_PAUSE = timedelta(seconds=60)
 
 @dataclass
 class CircuitBreakers:
-    """All circuit breakers. `breakers` belong to the step that runs: it takes them from the state when it begins, and returns them in its
-    result."""
+    """All circuit breakers. The step that runs takes `breakers` from the state when it begins, and returns them in its result."""
 
     spark: SparkSession
     schema: str
@@ -314,8 +313,7 @@ class CircuitBreakers:
             self._is_under_way(row["breaker_key"], row)
 
     def find_undecided(self, after: int) -> None:
-        """Finds the probes and releases that are ordered but not decided: the events after a batch. Ordered again, they would be sent
-        twice."""
+        """Finds probes and releases that are ordered but not decided, by the events after a batch, so that none is ordered twice."""
         if not self.breakers:
             return
         asked = self.spark.sql(

@@ -263,8 +263,7 @@ class Commands:
         return len(chosen)
 
     def _next(self, each: _Open, done: int) -> list[tuple[str, datetime, int]]:
-        """Deliveries of a list from place `done` on, each with its due time and its place: the rest of the page in memory, or the next
-        page."""
+        """Deliveries of a list from place `done` on, with due time and place: the rest of the page in memory, or the next page."""
         held = each.page[done - each.page_from :]
         if held:
             return held
@@ -277,8 +276,7 @@ class Commands:
     # ---------- canaries
 
     def look(self, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
-        """Reads the outcome of canaries. now: when the tick began, before its intake; complete: the topics of which all reports that
-        existed then are taken in and decided.
+        """Reads the outcome of canaries. now: when the tick began; complete: the topics of which all reports by then are decided.
 
         A canary has succeeded when its offset is settled; if its group commits no offsets, when no report came within `assume_after`. One
         that failed again, or was not sent, holds the rest up until an operator resumes the command.

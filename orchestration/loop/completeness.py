@@ -27,8 +27,7 @@ class Completeness:
         return self.decided and not self.unread
 
     def of(self, topics: Collection[str] | None) -> bool:
-        """Whether every report about these original topics is known. None or empty: the topics are not known, so all topics must be
-        complete."""
+        """Whether every report about these original topics is known. topics: None if unknown; then all topics must be complete."""
         if self.is_whole or not self.decided or not topics:
             return self.is_whole
         return not any(topic_matches(topic, pattern) for topic in topics for pattern in self.unread)

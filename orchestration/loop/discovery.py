@@ -109,8 +109,7 @@ class Discovery:
             event(log, logging.WARNING, "source_topic_found", source=row["source"], topics=[topic.name for topic in found])
 
     def _start(self, row: Row, partitions: list[Partition], now: float, offsets: SourceOffsets) -> SourceOffsets:
-        """Gives each partition without a next offset one: by the source's `start` when the source begins, 0 if the partition is found
-        later.
+        """Sets missing next offsets: by the source's `start` when the source begins; to 0 for partitions found later.
 
         A source begins with all its partitions: it waits for one that gives no answer, as a partition that is found later counts as new.
         """

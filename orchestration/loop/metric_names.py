@@ -8,9 +8,9 @@ from typing import Literal
 Labels = tuple[str, ...]
 
 OTHER = "other"
-"""What a label says where there would be too many series otherwise."""
+"""The value of a label where there would be too many series otherwise."""
 NONE = "none"
-"""What a label says where the tables have null."""
+"""The value of a label where the tables have null."""
 
 
 @dataclass(frozen=True)
