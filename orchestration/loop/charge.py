@@ -125,7 +125,7 @@ class Charge:
             event(
                 log, logging.WARNING, "takeover_delayed",
                 generation=self.generation, instance=self.settings.instance,
-                reason="the tables are taken over, Kafka is not yet: nothing is sent until it is",
+                reason="this loop has taken over the tables, but not yet Kafka: it sends nothing until it has",
             )  # fmt: skip
 
     def _newest_in_kafka(self) -> int | None:
@@ -146,8 +146,8 @@ class Charge:
             event(
                 log, logging.ERROR, "unknown_generation_found",
                 generation=generation, instance=self.settings.instance, newest_in_tables=newest,
-                reason="another installation has the same name, or the state of an earlier one is gone",
-                hint="set `instance` (REDRIVE_INSTANCE) to a name of its own",
+                reason="another installation has the same name, or the tables of this one are lost",
+                hint="set `instance` (REDRIVE_INSTANCE) to a name that no other installation has",
             )  # fmt: skip
         return knows
 

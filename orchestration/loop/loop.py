@@ -262,7 +262,7 @@ class Loop:
                 idle_since = time.monotonic()
             if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
                 if self.steps.decide.cold and not tick.did_something and self.health.may(DECIDE) and self.health.may(LEDGERS):
-                    # a decide run without inputs while the loop is idle: the first run takes some seconds longer, without a message that waits
+                    # a decide run without inputs, while nothing waits: the first run takes some seconds longer than the others
                     self._apply(replace(self.steps.decide.decide_up_to(self.state, self.ledgers.batch), counts={}, step_ms={}))
                 self.stopping.wait(self._pause())
         self.close()

@@ -39,7 +39,7 @@ class Recovery:
         if is_gone(failure):
             raise failure
         self.health.unsure = True
-        self.health.failed(LEDGERS, Reason(f"a step could not be ended, and is done again: {in_short(failure)}"))
+        self.health.failed(LEDGERS, Reason(f"a step failed, and is tried again: {in_short(failure)}"))
         return report.state
 
     def find_undecided(self, state: LoopState) -> LoopState:

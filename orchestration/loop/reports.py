@@ -53,7 +53,7 @@ def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], 
     else:
         if still:
             reasons.append(f"{still} deliveries are open" + (f", the next at {text(window.next_due)}" if window.next_due else ""))
-    return "; ".join(reasons) or "nothing, but something has come a moment ago"
+    return "; ".join(reasons) or "nothing, but it has not been idle for long enough"
 
 
 def status_of(said: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock) -> Status:

@@ -208,8 +208,8 @@ class PublishStep:
             raise
         except Exception as error:
             if any(one.condition == _LOST for one in java_errors(error.__cause__ or error)):
-                raise ResultsLostError(f"what became of {unrecorded.published.sent} sends is lost, they are sent again") from error
-            raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {in_short(error)}") from error
+                raise ResultsLostError(f"the results of {unrecorded.published.sent} sends are lost, so these are sent again") from error
+            raise UnrecordedError(unrecorded, f"the results of sends could not be appended: {in_short(error)}") from error
         unrecorded.results.unpersist()
 
     def due(self, what: Due, waiting: Waiting) -> DataFrame:
