@@ -1,5 +1,4 @@
-"""Measures whether a tick costs more when more messages wait: 5,000 new failures and 5,000 due retries, while 10 thousand to 10 million
-wait.
+"""Measures a tick with 5,000 new failures and 5,000 due retries while 10 thousand to 10 million other messages wait.
 
 The waiting deliveries are written as by the loop: a hundred appends per size, each sorted by original coordinates and spread over all hours
 in which its rows are due. Half of them are due within the hour that the tick reads, which is the worst case: the due rows share their hour

@@ -28,8 +28,11 @@ class ContractError(Exception):
 
 
 class Concerns(StrEnum):
-    """What an error concerns: one record, which is found by splitting and then fails; a topic, each of whose records fails; or the
-    connection: no record fails, and nothing more is sent to the destination for a while."""
+    """What an error concerns.
+
+    record: one record, which is found by splitting and then fails. topic: each record of the topic fails. connection: no record fails, and
+    nothing more is sent to the destination for a while.
+    """
 
     RECORD = "record"
     TOPIC = "topic"

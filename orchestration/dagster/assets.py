@@ -97,8 +97,9 @@ def what_hinders(health: Iterable[Entry]) -> str:
 
 
 def marts_asset(graph: Graph) -> dg.AssetsDefinition:
-    """The marts. They are views and always current; to materialize one makes it anew from the project's SQL. Rows are not counted, as this
-    would read all decisions, mart by mart.
+    """The marts: views, which are always current. To materialize one makes it anew from the project's SQL.
+
+    Rows are not counted, as this would read all decisions, mart by mart.
     """
 
     @dg.multi_asset(name="make_marts", specs=graph.marts, can_subset=True)

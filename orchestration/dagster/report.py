@@ -76,8 +76,9 @@ class Retries:
 
 @dataclass(frozen=True)
 class Report:
-    """How many dead letters were open, dead, or ever died, at a time. The other counts are of open ones; over_time has the beginning of
-    each `step`.
+    """How many dead letters are open, dead, or ever died, at a time.
+
+    The other counts are of open ones; over_time has the beginning of each `step`.
     """
 
     at: datetime

@@ -35,8 +35,9 @@ class TakeOver:
     stopping: threading.Event
 
     def run(self) -> Standing | None:
-        """Takes the next generation: in Kafka, so that an older loop sends nothing more, then by a row in each ledger, so that it appends
-        nothing more. In between the older loop may append the results of its last sends, which would be sent again here otherwise.
+        """Takes the next generation: in Kafka, so that an older loop stops sending, then in each ledger, so that it stops appending.
+
+        In between the older loop may append the results of its last sends, which would be sent again here otherwise.
 
         If Kafka gives no answer, the tables are taken all the same, and Kafka before the first send. `ticks` is the first ledger, so that
         the older loop can read there which loop has refused it. What it appends to the others in between does no harm: their ends are read

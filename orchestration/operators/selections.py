@@ -85,8 +85,10 @@ def matches(column: str, wanted: str | None, also_after: str = "") -> str | None
 
 
 def named(message_id: str) -> str:
-    """The condition for one message. The original offset is part of the id (macro message_id), so it becomes a condition, too: files are
-    sorted by offsets, and those that can't hold it are skipped. An id without an offset belongs to a message without one.
+    """The condition for one message.
+
+    The original offset is part of the id (macro message_id), so it becomes a condition, too: files are sorted by offsets, and those that
+    can't hold it are skipped. An id without an offset belongs to a message without one.
     """
     said = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)
     return f"message_id = {_literal(message_id)}{f' and original_offset = {int(said[1])}' if said else ''}"

@@ -1,7 +1,8 @@
-"""Maintenance: makes few large files of the many small ones that a loop leaves, and removes snapshots and files that are no longer needed.
-Rows are changed only to remove what an operator has purged.
+"""Maintenance: makes few large files of many small ones, and removes snapshots and files that are no longer needed.
 
-It may run beside the loop, in another process: it rewrites only rows that no step of the loop will change, and its commits (Iceberg's
+It changes rows only to remove what an operator has purged.
+
+It may run beside the loop, in another process: it rewrites only settled rows (see Settled), and its commits (Iceberg's
 operation `replace`) are no conflict for the loop's guarded appends. docs/maintenance.md explains why.
 """
 

@@ -74,8 +74,9 @@ class Table:
         return int(self._call("rewrite_manifests")["rewritten_manifests_count"])
 
     def expire(self, older_than: datetime, keep: int) -> int:
-        """Expires old snapshots, except the last `keep` and the last one that the loop appended: the guard of its appends validates from
-        there.
+        """Expires old snapshots, except the last `keep`.
+
+        The last snapshot that the loop appended is kept, too: the guard of its appends validates from there.
         """
         listed = self.spark.sql(
             f"""

@@ -93,8 +93,7 @@ def session_to_ask(settings: Settings) -> SparkSession:
 
 
 def to_ask(settings: Settings) -> Settings:
-    """The settings for queries of a home. For a home without a catalog, they name a scratch directory: to open a SQLite catalog would
-    create its file in the home."""
+    """The settings for queries. Without a catalog, home is a scratch directory: to open a SQLite catalog creates its file."""
     file = catalog_file(settings)
     return settings if file is None or file.is_file() else settings.model_copy(update={"home": scratch()})
 
@@ -151,8 +150,10 @@ def in_short(error: BaseException | str) -> str:
 
 @dataclass(frozen=True)
 class JavaError:
-    """An exception of the JVM. name: its class. frames: the classes of its stack frames, the innermost first. condition: Spark's name of
-    the error, such as `CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND`; None if it is not one of Spark's.
+    """An exception of the JVM.
+
+    name: its class. frames: the classes of its stack frames, the innermost first. condition: Spark's name of the error, such as
+    `CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND`; None if it is not one of Spark's.
     """
 
     name: str
