@@ -98,7 +98,7 @@ def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Tar
     with progress_of(f"writing {request.what} of {len(targets)} messages") as told:
         command = send(settings, request, targets, told)
     tell.print(
-        f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from redrives"` shows how it goes', highlight=False
+        f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from redrives"` shows its progress', highlight=False
     )
     print(command)
 

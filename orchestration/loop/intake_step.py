@@ -51,7 +51,7 @@ class IntakeStep:
             report.count("begun", begun)
         if self.intake.unanswered:
             where = ", ".join(self.intake.unanswered)
-            report.failed(PARTITIONS, Reason(f"no answer from {where}: what is reported there is not read yet"))
+            report.failed(PARTITIONS, Reason(f"no answer from {where}: reports there are not read yet"))
         else:
             report.recovered(PARTITIONS)
         report.unread = self.intake.unread(everything)

@@ -225,7 +225,7 @@ class Publish:
                 report.superseded_by = self.charge.newest()
                 return None
             if stop.topic is None:
-                report.failed(SENDS, Reason(f"nothing can be sent, and nothing is charged for it: {stop.reason}", stop.error))
+                report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
                 return None
             stops[stop.topic] = self._why(report, stop, stop.topic)
         report.recovered(SENDS)

@@ -33,7 +33,7 @@ def export(dead: DeadLetters, selection: Selection, to: Path) -> int:
     if write is None:
         raise DlqError(f"--to {to}: the name must end with .jsonl or .parquet")
     if to.exists():
-        raise DlqError(f"--to {to}: is there already")
+        raise DlqError(f"--to {to}: the file exists already")
     unfinished = to.with_name(f".{to.name}.unfinished")
     try:
         frame = dead.frame(

@@ -85,7 +85,7 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
         """
     )
     if len(rows) > MOST:
-        raise CommandError(f"these are more than {MOST:,}: choose fewer, or say --max {MOST}")
+        raise CommandError(f"more than {MOST:,} messages are selected: select fewer, or give --max {MOST}")
     return [Target(**row) for row in rows]
 
 
@@ -129,7 +129,7 @@ def kept(home: Path, name: str) -> list[Target]:
     """A list that was stored. Raises CommandError if it doesn't exist, or was changed."""
     path = home / "lists" / f"{name}.jsonl"
     if not re.fullmatch(r"[0-9a-f]{12}", name) or not path.exists():
-        raise CommandError(f"--list {name!r}: there is no such list; --dry-run says the name of the one that it shows")
+        raise CommandError(f"--list {name!r}: there is no such list; --dry-run prints the name of its list")
     try:
         with path.open(encoding="utf-8") as file:
             listed = [Target(*json.loads(line)) for line in file]

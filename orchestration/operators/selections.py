@@ -110,7 +110,7 @@ def check_condition(spark: SparkSession, where: str) -> str:
     for node in _nodes(parsed):
         kind = node.getClass().getSimpleName()
         if "Subquery" in kind or kind in ("Exists", "ListQuery"):
-            raise DlqError(f"--where {where!r}: a condition over the columns, please, without a select in it")
+            raise DlqError(f"--where {where!r}: must be a condition over the columns, without a select in it")
         if kind == "UnresolvedFunction" and node.nameParts().last().lower() in _REACHES_OUT:
             raise DlqError(f"--where {where!r}: {node.nameParts().last()} does more than filter")
     return where

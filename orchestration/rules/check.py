@@ -197,7 +197,7 @@ def _topics(
     except Exception as error:
         from orchestration.tables.spark import in_short
 
-        yield Finding(False, "topics", f"which ones are needed can't be told without Spark and dbt: {in_short(error)}")
+        yield Finding(False, "topics", f"the topics that are needed can't be determined without Spark and dbt: {in_short(error)}")
         return
     yield from _loops(seeds, plan.needs)
     sizes = cluster.max_message_bytes([*topics])

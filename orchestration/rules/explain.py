@@ -257,7 +257,7 @@ def _failure_lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         matched = f", which matched {row['matched']}" if row["matched"] else ""
         yield "", f"{row['error_kind']}, by {row['rule']}{matched}"
     for rule in row["passed_over"] or ():
-        yield "", f"not by {rule}: its message, code or header is another"
+        yield "", f"not by {rule}: its message, code or header doesn't match"
 
 
 def _decision_text(row: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
 
     text = statement.strip().rstrip(";")
     if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
-        raise QueryError("one select, please (or with, show, describe, explain)")
+        raise QueryError("give one select statement (or with, show, describe, explain)")
     if missing := without_tables(settings):
         raise QueryError(missing)
     spark = session_to_ask(settings)
@@ -55,7 +55,7 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
         raise QueryError(objection)
     parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
     if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
-        raise QueryError("one select, please: this would write")
+        raise QueryError("give one select statement: this one would write")
     return query(spark, _schema(settings), text, limit)
 
 
