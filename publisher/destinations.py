@@ -1,6 +1,6 @@
 """What must be known of a topic before anything is sent to it: whether it exists, its partitions, its size limit.
 
-The admin client is asked, whose requests never create a topic. Answers are kept in the process, as Spark reuses its Python workers.
+It asks the admin client, as its requests never create a topic. Answers are kept in the process, as Spark reuses its Python workers.
 """
 
 import re

@@ -251,8 +251,7 @@ class Task:
         self._add(UNKNOWN, rows, trouble, sent_at=sent_at, not_before=not_before)
 
     def _add(self, outcome: str, rows: pa.RecordBatch | None, trouble: Trouble | None, **columns: Sequence[Any]) -> None:
-        """Adds results with one outcome: of rows, or a single one of none. columns: values that differ by row and are no columns of the
-        rows."""
+        """Adds results with one outcome: of rows, or a single one without a row. columns: values that are not columns of the rows."""
         same: dict[str, Any] = {"outcome": outcome, "slot": self._slot}
         if trouble is not None:
             error = trouble.error

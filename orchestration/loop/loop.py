@@ -239,7 +239,7 @@ class Loop:
     def run(self, *, until_idle: bool = False, at_most: float | None = None) -> bool:
         """Turns until `stopping` is set; with until_idle, until nothing waits and nothing came for idle_for_seconds.
 
-        at_most: ends after so many seconds in any case. Returns whether it was idle in the end.
+        at_most: ends after this many seconds in any case. Returns whether it was idle in the end.
         """
         began = said = idle_since = time.monotonic()
         idle = False

@@ -87,7 +87,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rules say: kind, rule, what it matched, the causes looked at, and the rules that came before but asked for more."""
+    """The result of a classification: kind, rule, what it matched, the causes, and the rules before it whose other conditions failed."""
 
     kind: str
     rule: str

@@ -76,12 +76,12 @@ class Settings(BaseSettings):
     """Bytes of keys, values and headers sent within one tick: an estimate."""
 
     error_stack_bytes: Annotated[int, Field(ge=256, le=65_536)] = 8192
-    """How much of a stack trace is kept with a dead letter, and goes along with it where its route says so, in bytes of UTF-8."""
+    """How many bytes (UTF-8) of a stack trace are kept with a dead letter, and sent with it if its route says so."""
 
     idle_for_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
     """`run --until-idle` ends when nothing has waited and nothing has come for this long."""
     poll_seconds: Annotated[float, Field(ge=0.01, le=60)] = 0.5
-    """How often Kafka is asked for new records while nothing is due. Each time is one small request."""
+    """How often Kafka is asked for new records while nothing is due. Each look is one small request."""
 
     maintenance_snapshot_minutes: Annotated[int, Field(ge=1, le=525_600)] = 60
     """`redrive maintain` expires snapshots that are older. It must be longer than any statement that reads the tables takes."""
