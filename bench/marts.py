@@ -1,8 +1,8 @@
-"""What it costs to look at dead letters when much lies in the tables: one in a hundred of up to 10 million deliveries has died.
+"""Measures queries of dead letters over large tables: up to 10 million deliveries, of which one in a hundred has died.
 
 The deliveries are put into the tables directly, as a loop would have left them over a day: 500-byte values, dead letters among
-retries in the same files, with stacks of 2 kB and ten classes of errors. Then maintenance has been there, as it is each night. Asked is
-what `redrive dlq` asks, each three times. Each size adds to the one before.
+retries in the same files, with stacks of 2 kB and ten classes of errors. Maintenance runs after each fill, as it does each night. The
+queries are those of `redrive dlq`, each run three times. Each size adds to the one before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def bench_marts(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str
         _fill(loop, f"orders{size}", size - filled, since)
         filled = size
         print(f"{size:,} deliveries: filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-        # one decision after them: what is before it, the loop has behind it
+        # one decision after them, so that the watermark is above them and maintenance may rewrite them
         report_failures(kafka, f"last{size}", 1, 0)
         settle(loop)
         began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""What many rules cost: to decide 5,000 failures with stack traces of 3 kB under 200 error rules and 50 policies, and under one of each.
+"""Measures the cost of many rules: 5,000 failures with stack traces of 3 kB, with 200 error rules and 50 policies, and with one of each.
 
-Each failure has a message of its own and three causes; of the rules some name a class, some a class and its descendants, some are patterns,
-some ask for a message or a header, some hold for a topic only. The two sets of rules take turns, in one loop.
+Each failure has a message of its own and three causes; some rules name a class, some a class and its descendants, some are patterns, some
+require a message or a header, some are for one topic only. The two sets of rules alternate in one loop.
 """
 
 from __future__ import annotations
@@ -108,5 +108,5 @@ def _write(path: Path, header: str, rows: Iterable[Sequence[str]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header.split(","))
-        # the same row twice would be refused
+        # the check of the seeds refuses duplicate rows
         writer.writerows(dict.fromkeys(tuple(row) for row in rows))

@@ -1,8 +1,8 @@
-"""The publish step against a bare produce loop: what does it cost to send from tables, and to know what became of it?
+"""Compares the publish step with a bare produce loop: the cost of sending from tables, and of recording the results.
 
 Both send the same rows to the same topic, with the same producer settings, in transactions of the same size, with a report for each row.
 The publish step reads `ready`, sends through Spark and appends the results to their ledger; the bare loop has its rows in memory and keeps
-nothing. They run in turn, three times; the medians are compared.
+nothing. They alternate, three times each; the medians are compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def bench_publish(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
     loop.start()
     cluster = Cluster(kafka)
     figures: list[dict[str, Any]] = []
-    # each run has an hour of its own: what the others sent is no part of what it looks at
+    # each run has its own hour, so that it doesn't read what the others have sent
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     hours = (hour - timedelta(hours=number) for number in count(1))
     _publish(loop, cluster, "warm", 1_000, next(hours))
@@ -69,7 +69,7 @@ def _publish(loop: Loop, cluster: Cluster, name: str, rows: int, due: datetime) 
         what = Due(due, upto, now)
         sent += loop.publisher.run(what, loop.clock.now, loop.publisher.waiting(what)).delivered
     took = time.perf_counter() - began
-    # a later size reads these slots no more
+    # deleted, so that later runs don't read these rows
     loop.spark.sql(f"delete from {loop.schema}.deliveries where original_topic = '{name}'")
     return took
 

@@ -1,8 +1,8 @@
-"""How long it takes to redrive a million dead letters: to find them, to group them, to write the list down, and to send them all.
+"""Measures how long it takes to redrive a million dead letters: to select them, to group them, to send the list, and to send them all.
 
 The dead letters are put into the tables directly, as a loop would have left them over a day: 500-byte values, stacks of 2 kB, ten
-classes of errors. They are sent without a rate, through the loop. What it is compared with is a bare produce loop over the same messages,
-which has them in memory and keeps nothing. Memory is that of the loop, Spark, and all that descends from it: see bench/backlog.
+classes of errors. They are sent without a rate, through the loop. The comparison is a bare produce loop over the same messages, which has
+them in memory and records nothing. Memory is measured as in bench/backlog.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOPIC = "orders"
 _DAY = timedelta(days=1)
 _FRAMES = "repeat(concat('\\n    at com.acme.billing.Step', id % 10, '.run(Step.java:17)'), 40)"
 
-# What is otherwise with a delivery whose message has died: columns, and expressions over `id`.
+# The columns of a dead letter that differ from those of a retry, as expressions over `id`.
 DIED = {
     "decision": "'dead_letter'",
     "reason": "'fatal'",

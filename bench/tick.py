@@ -1,7 +1,7 @@
-"""How long a tick takes: idle, with only due rows, with only new failures, with both; while 100,000 other messages wait.
+"""Measures the time of a tick: idle, with only due rows, with only new failures, with both; while 100,000 other messages wait.
 
-And with only due rows while one destination is missing, for which 100,000 messages are due. Before these the first start, which makes the
-tables; after them one that finds them, as `redrive tick` in a process of its own, with due rows.
+Also with only due rows while one destination is missing, for which 100,000 messages are due. Before these, the first start, which creates
+the tables; after them, `redrive tick` in a new process, with existing tables and due rows.
 """
 
 from __future__ import annotations

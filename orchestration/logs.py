@@ -1,7 +1,7 @@
-"""Log lines are events: a name that stays the same, and fields with what differs. docs/logs.md lists all of them.
+"""Log lines are events: a constant name, and fields for what differs. docs/logs.md lists all of them.
 
-What a field holds may be foreign text (an error's class, a topic's name) or have a secret in it: it is cleaned here, when the line is
-written, for every handler and in both forms. The forms themselves, text and JSON, are those of cli/log_lines.py.
+A field may hold foreign text (an error's class, a topic's name) or a secret. It is cleaned here when the line is written, for every handler
+and in both forms, text and JSON, which cli/log_lines.py defines.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from orchestration.cli.output import LONGEST_LINE, one_line, redacted
 
 Plain: TypeAlias = "str | int | float | bool | list[str]"
 
-# However long the fields before it are, so many letters of a field are shown.
+# At least this many characters of a field are shown, however long the fields before it are.
 _LEAST: Final = 40
 
-# What needs no quotes. The others are written as logfmt has them: between quotes, with a backslash before quotes and backslashes.
+# Values that need no quotes. Others are written as in logfmt: in quotes, with a backslash before quotes and backslashes.
 _BARE: Final = re.compile(r'[^\s"=\\]+')
 
 
 def event(log: logging.Logger, level: int, name: str, /, **fields: object) -> None:
     """Logs an event. name: in snake case and the past tense. A field that is None is left out; a time is written in UTC.
 
-    exc_info: no field, but whether the traceback of the error that is handled follows.
+    exc_info is not a field: if true, the traceback of the error that is being handled follows.
     """
     if log.isEnabledFor(level):
         exc_info = bool(fields.pop("exc_info", False))
@@ -36,7 +36,7 @@ def event(log: logging.Logger, level: int, name: str, /, **fields: object) -> No
 
 @dataclass(frozen=True)
 class Event:
-    """What a record of the log says. Its text, which handlers of others show too, is `name field=value field="a value"`, on one line."""
+    """The message of a log record. As text, also for other handlers, it is `name field=value field="a value"`, on one line."""
 
     name: str
     fields: Mapping[str, object]

@@ -1,17 +1,17 @@
-"""Sends what is due to Kafka, and says what became of it: record batches of `ready` in, record batches of results out.
+"""Sends what is due to Kafka, and returns the results: record batches of `ready` in, record batches of results out.
 
-It knows Kafka and Arrow, nothing of SQL, Spark or the rules of retrying. The flow of one call, with the module of each step:
+It depends on Kafka and Arrow, not on SQL, Spark or the rules of retrying. The flow of one call, with the module of each step:
 
-1. `publishing`   takes batches and yields results. It remembers what is settled, and raises nothing: an error is told in a row
+1. `publishing`   takes batches and yields results. It remembers what has a result, and raises nothing: an error becomes a result
 2. `ready`        checks the columns, completes the `headers`, and cuts the rows into loads that fit into one transaction
 3. `destinations` asks which topics exist, with how many partitions and which size limit
-4. `fitting`      charges records that are certain to be refused before they cost the others their transaction; lightens dead letters
+4. `fitting`      fails records that are certain to be refused, which would abort the transaction of the others; lightens dead letters
 5. `session`      opens a producer, after which `generation` reads whether this loop is in charge
 6. `sending`      hands rows over (`handover`), waits for reports, and commits: for all rows or none. For brokers without transactions each
                   row has the outcome of its own report. After a refusal rows are tried again by topic, then in halves
 
-A row is `delivered` once its commit has returned; after an abort nothing is. `unknown` is a commit without an answer. `failed` charges a
-record that was refused for what it is. `stopped` is the result of no record: it says why rows have none.
+A row is `delivered` once its commit has returned; after an abort nothing is. `unknown` is a commit without an answer. `failed` is a record
+that was refused for what it is. `stopped` belongs to no record: it says why rows have no result.
 """
 
 from importlib import import_module
@@ -46,7 +46,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 
 
 def __getattr__(name: str) -> object:
-    """Loads a part when it is asked for: a command that needs redaction only does not load Arrow and the Kafka client (0.5 s)."""
+    """Imports a module when a name of it is used: a command that only needs redaction loads neither Arrow nor the Kafka client (0.5 s)."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"publisher.{_MODULE_OF[name]}"), name)

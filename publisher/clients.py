@@ -26,7 +26,7 @@ _TUNING: Final = {
     "message.max.bytes": str(_MESSAGE_MAX_BYTES),
     # Commits are small requests that are waited for.
     "socket.nagle.disable": "true",
-    # librdkafka pauses half of it between its first connections, and each task and each abort makes new ones.
+    # librdkafka waits half of this time between its first connections, and each task and each abort makes new connections.
     "reconnect.backoff.ms": "20",
     # How long a topic that the admin client has just seen may be missing from another broker's metadata.
     "topic.metadata.propagation.max.ms": "5000",
@@ -34,7 +34,7 @@ _TUNING: Final = {
 
 
 class Background:
-    """What a client reported outside any call: a failed login, while the calls time out. hopeless: an error that waiting does not cure."""
+    """Errors reported outside of calls, such as a failed login, while calls only time out. hopeless: one that waiting can't cure."""
 
     def __init__(self) -> None:
         self.last: KafkaError | None = None
@@ -46,7 +46,7 @@ class Background:
             self.hopeless = error
 
     def explain(self, error: KafkaError) -> KafkaError:
-        """The better reason for a call that only timed out."""
+        """The error reported in the background, if the call itself only timed out; else the error of the call."""
         timed_out = error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
         return (self.hopeless or self.last or error) if timed_out else error
 
@@ -60,7 +60,8 @@ def kafka_error(exception: KafkaException) -> KafkaError:
 @contextmanager
 def fatal_as_kafka_exception() -> Iterator[None]:
     """Around a call that reads delivery reports: raises an error that is fatal to the client as KafkaException."""
-    # A flush reads on while that exception is pending: Python makes a SystemError of the next callback (seen with confluent-kafka 2.16).
+    # A flush goes on while that exception is pending, and Python raises a SystemError in the next callback (seen with confluent-kafka
+    # 2.16).
     try:
         yield
     except SystemError as error:
@@ -87,7 +88,7 @@ def make_producer(settings: PublisherSettings, transactional_id: str | None, bat
         **settings.guarantees,
         **({} if transactional_id is None else {"transactional.id": transactional_id}),
         "batch.size": batch_size,
-        # The one property that confluent-kafka reads itself, and not as text.
+        # The one property that confluent-kafka reads itself: it must be a bool, not a text.
         "delivery.report.only.error": False,
         "error_cb": background,
     }
@@ -106,7 +107,7 @@ def make_keeper(settings: PublisherSettings, group: str, background: Background,
         "group.id": group,
         "enable.auto.commit": "false",
         "allow.auto.create.topics": "false",
-        # An offset whose transaction has not ended is waited for.
+        # A read waits for an offset whose transaction has not ended.
         "isolation.level": "read_committed",
         "error_cb": background,
         **own,
@@ -119,15 +120,15 @@ def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], k
 
     Raises RejectedPropertiesError, which names the properties at fault and has none of their values in its text.
     """
-    # What a client would print to standard error by itself is not redacted, and says nothing that its errors don't say.
+    # No log of the client's own: it goes to standard error without redaction, and has nothing that its errors don't have.
     wanted = {"log_level": "0", **properties}
     try:
         return client(wanted)
     except (KafkaException, TypeError, ValueError) as error:
         reason = kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
-    # Raised out here, so that it has no cause: that one's text has the rejected value.
+    # Raised outside of the except block, so that it has no cause: the text of the cause contains the rejected value.
     names = _at_fault(client, wanted, kafka)
-    # A short value may be a part of any word: it is masked where it is quoted only.
+    # A short value may be part of any word, so it is masked only where it is quoted.
     values = [part for name in names for part in (*parts_of(kafka[name]), f'"{kafka[name]}"') if len(part) > 4]
     which = f"{', '.join(names)}: " if names else ""
     raise RejectedPropertiesError(f"the Kafka client does not take its properties: {which}{redact(masked(reason, values), kafka)}", names)

@@ -1,4 +1,4 @@
-"""What the publisher is given and what it gives back: the two Arrow schemas between SQL and Kafka.
+"""The input and the output of the publisher: the two Arrow schemas between SQL and Kafka.
 
 ``READY`` is what it gets of the dbt view `ready`, one row per delivery that is due; the view's other columns are for the loop.
 ``RESULTS`` is what the ledger `publish_results` keeps, one row per send, without the columns that the ledger itself adds (batch,
@@ -25,7 +25,8 @@ READY: Final = pa.schema(
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
         pa.field("headers", _HEADERS),
-        # what is added: why a dead letter died; the attempt that the send starts, of a dead letter the last that was made
+        # what is added as headers: why a dead letter died; the attempt that the send starts, or, of a dead letter, the last one that was
+        # made
         pa.field("dead_letter_headers", _HEADERS),
         pa.field("attempt", pa.int32()),
         # which failed sends count: `all`, or those that concern the record or its topic
@@ -58,7 +59,7 @@ RESULTS: Final = pa.schema(
         pa.field("partition", pa.int32()),
         pa.field("offset", pa.int64()),
         pa.field("sent_at", _TIME),
-        # why not, for the others
+        # why it was not delivered, for the others
         pa.field("error_code", pa.int32()),
         pa.field("error_name", pa.string()),
         pa.field("error_kind", pa.string()),
@@ -74,14 +75,16 @@ RESULTS: Final = pa.schema(
 # The value of `publish_charge` by which every failed send counts.
 CHARGE_ALL: Final = "all"
 
-# Outcomes. `stopped` is of no message: it says why the task sends no more to a topic, or to none if topic is null. The ledger has none.
+# Outcomes. `stopped` belongs to no message: it says why the task sends no more to a topic, or to any topic if topic is null. It is not
+# written into the ledger.
 DELIVERED: Final = "delivered"
 FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
 STOPPED: Final = "stopped"
 
 # The kind of delivery that is sent with less in it rather than not at all, and what may be left out: the message's own headers that the
-# client cannot carry; the headers that say why it died; those, its payload (value, own headers) and, if that is too much still, its key.
+# client cannot carry; the headers that say why it died; the latter, the payload (value, own headers) and, if the record is still too large,
+# the key.
 DEAD_LETTER: Final = "dead_letter"
 OMITTED_UNSENDABLE: Final = "unsendable_headers"
 OMITTED_HEADERS: Final = "headers"

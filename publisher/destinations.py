@@ -1,6 +1,6 @@
 """What must be known of a topic before anything is sent to it: whether it exists, its partitions, its size limit.
 
-Asked of the admin client, which creates no topic by asking. Answers are kept in the process, as Spark reuses its Python workers.
+It asks the admin client, as its requests never create a topic. Answers are kept in the process, as Spark reuses its Python workers.
 """
 
 import re
@@ -20,13 +20,13 @@ from publisher.settings import PublisherSettings
 
 # Kafka's rule for topic names (org.apache.kafka.common.internals.Topic): 1 to 249 of these, and not `.` or `..`.
 _LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
-# Seconds between two looks whether a wait has become pointless.
+# Seconds between two checks for an error that makes waiting pointless.
 _GLANCE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A topic that exists. max_message_bytes: the largest record batch that its brokers take; None where that can't be read."""
+    """A topic that exists. max_message_bytes: the largest record batch that its brokers take; None if it can't be read."""
 
     topic: str
     partitions: int
@@ -57,7 +57,7 @@ def describe(topics: Iterable[str], settings: PublisherSettings) -> dict[str, De
 
 
 def forget(topic: str, settings: PublisherSettings) -> None:
-    """Has the topic described anew next time: a send to it went wrong, so it may have changed."""
+    """Has the topic described anew the next time: after a send to it has failed, as it may have changed."""
     _known.pop((frozenset(settings.kafka.items()), topic), None)
 
 

@@ -16,7 +16,7 @@ class ContradictedPropertyError(SettingsError):
 
 
 class RejectedPropertiesError(SettingsError):
-    """The Kafka client does not take the properties. names: those at fault, where that can be told."""
+    """The Kafka client does not take the properties. names: those at fault, if known."""
 
     def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -28,8 +28,11 @@ class ContractError(Exception):
 
 
 class Concerns(StrEnum):
-    """What an error concerns: one record, which is found by splitting, then charged; a topic, each of whose records is charged; or the
-    connection: no record is charged, and nothing more is sent to the destination for a while."""
+    """What an error concerns.
+
+    record: one record, which is found by splitting and then fails. topic: each record of the topic fails. connection: no record fails, and
+    nothing more is sent to the destination for a while.
+    """
 
     RECORD = "record"
     TOPIC = "topic"
@@ -58,7 +61,7 @@ class SessionLostError(Exception):
     """Nothing more can be sent in this call, but perhaps in the next: brokers don't answer, or refuse to."""
 
     def __init__(self, trouble: Trouble, *more: object) -> None:
-        super().__init__(trouble, *more)  # executors send exceptions pickled: they are made anew from these
+        super().__init__(trouble, *more)  # executors pickle exceptions, which are made anew from these arguments
         self.trouble = trouble
 
     def __str__(self) -> str:
@@ -92,5 +95,5 @@ def error_kinds_from_rows(rows: Iterable[Mapping[str, object]]) -> dict[int, Err
 
 
 def classify(code: int, kinds: Mapping[int, ErrorKind]) -> ErrorKind:
-    """The kind of an error code. One that is not listed, as a newer broker's may be, must not turn good records into dead letters."""
+    """The kind of an error code. One that is not listed, such as a newer broker's, must not turn good records into dead letters."""
     return kinds.get(code) or ErrorKind(code, KafkaError(code).name(), "retriable", Concerns.CONNECTION)

@@ -1,6 +1,6 @@
 """What a destination allows, checked before anything is sent: sizes, header names, partitions, and sizes of batches.
 
-One record that a broker refuses costs its whole transaction. A dead letter that can't be sent as it is goes with less in it: without the
+One record that a broker refuses aborts its whole transaction. A dead letter that can't be sent as it is goes with less in it: without the
 header names that the Kafka client can't carry; where it is too large, first without the headers that say why the message died (the tables
 have them), then without its payload. The headers that name the message stay, so that the payload can be found.
 """
@@ -25,13 +25,13 @@ from publisher.settings import PublisherSettings
 _BATCH_OVERHEAD: Final = 61
 _RECORD_OVERHEAD: Final = 36
 _HEADER_OVERHEAD: Final = 10
-# Headers that say to the reader of a dead letter that the message had a payload, or more headers.
+# Headers that tell the reader of a dead letter that the message had a payload, or more headers.
 _PAYLOAD_OMITTED: Final = ("redrive-payload", b"omitted")
 _HEADERS_OMITTED: Final = ("redrive-headers", b"omitted")
 
 
 def misfits(rows: pa.RecordBatch, destinations: Mapping[str, Destination], settings: PublisherSettings) -> dict[int, Trouble]:
-    """By position, the rows that are certain to be refused, and why. With compression sizes are not: brokers measure what arrives."""
+    """By position, the rows that are certain to be refused, and why. Compressed sizes are not certain: brokers measure what arrives."""
     bad_name = settings.trouble(KafkaError.INVALID_RECORD, "a header's name is null, not UTF-8, or has a zero byte")
     found = dict.fromkeys(unsendable(rows), bad_name)
     compressed = any(settings.kafka.get(name, "none") not in ("none", "") for name in ("compression.type", "compression.codec"))
@@ -76,7 +76,7 @@ def lightened(row: pa.RecordBatch, trouble: Trouble) -> pa.RecordBatch | None:
     """One refused dead letter with less in it, as its `omitted` says; None where neither its size nor a header's name was refused."""
     if row.column("kind")[0].as_py() != DEAD_LETTER:
         return None
-    # headers are told apart by where they stand: a message's own, and those of a header profile, may have any name
+    # by position, as the message's own headers and those of a header profile may have any name
     own, reasons = (row.column(name)[0].as_py() or 0 for name in ("own_headers", "reason_headers"))
     if trouble.error.code == KafkaError.INVALID_RECORD:
         kept = sendable(pc.struct_field(row.column("headers").flatten(), "key"))
@@ -99,7 +99,7 @@ def lightened(row: pa.RecordBatch, trouble: Trouble) -> pa.RecordBatch | None:
 
 
 def upper_bounds(rows: pa.RecordBatch) -> Numbers:
-    """For each row a size that it certainly doesn't exceed when it travels alone; from offsets, so that many headers cost nothing."""
+    """For each row, an upper bound of its size when it is sent alone. Computed from Arrow's offsets, so that many headers cost nothing."""
     headers = rows.column("headers")
     firsts_and_ends = headers.offsets.to_numpy()
     size = np.full(rows.num_rows, _BATCH_OVERHEAD + _RECORD_OVERHEAD, np.int64)
@@ -112,7 +112,7 @@ def upper_bounds(rows: pa.RecordBatch) -> Numbers:
 
 
 def exact_size(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """The size of a record that travels alone in a batch, to the byte: what brokers compare with max.message.bytes."""
+    """The exact size of a record that is sent alone in a batch: what brokers compare with max.message.bytes."""
     size = 1 + 1 + 1 + _varint(len(headers))  # attributes, timestamp and offset relative to the batch's, header count
     for content in (key, value, *(part for name, text in headers for part in (name.encode(), text))):
         size += _varint(-1) if content is None else _varint(len(content)) + len(content)
@@ -134,7 +134,7 @@ def _varint(number: int) -> int:
 
 
 def _by_row(rows: pa.RecordBatch, by_topic: Mapping[str, int | None]) -> pa.Int64Array:
-    """A number of each row's topic, as a column."""
+    """The number that belongs to the topic of each row, as a column."""
     numbers = pa.array(by_topic.values(), pa.int64())
     return numbers.take(pc.index_in(rows.column("topic"), pa.array(by_topic.keys(), pa.string())))
 
@@ -154,7 +154,7 @@ def _without_unsendable(row: pa.RecordBatch, kept: list[bool], own: int, reasons
 def _with(
     row: pa.RecordBatch, key: bytes | None, value: bytes | None, headers: Headers, counts: tuple[int, int], omitted: str
 ) -> pa.RecordBatch:
-    """The row with another content. counts: the message's own among the headers, and those that say why it died."""
+    """The row with another content. counts: how many of the headers are the message's own, and how many say why it died."""
     columns = dict(zip(row.schema.names, row.columns, strict=True))
     columns["key"] = pa.array([key], pa.binary())
     columns["value"] = pa.array([value], pa.binary())

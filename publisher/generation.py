@@ -1,8 +1,9 @@
 """Which loop is in charge: the highest generation in the offsets of a consumer group that nobody consumes with.
 
-init_transactions always succeeds and fences whoever held the id, so it alone cannot tell the newer from the older. The order does: a loop
-takes the number after its tables' last, writes it into Kafka, sees that it can be read, then initialises every slot. A task initialises its
-slot, then reads, then sends. So a task of an older loop either initialised before the newer loop did, and is fenced, or reads its number.
+init_transactions always succeeds and fences whoever held the id, so it alone cannot tell the newer from the older. The order of steps can:
+a loop takes the number after the last one in its tables, writes it into Kafka, waits until it can be read, then initialises every slot. A
+task initialises its slot, then reads, then sends. So a task of an older loop either initialised before the newer loop did, and is fenced,
+or reads its number.
 """
 
 import re
@@ -24,19 +25,19 @@ from publisher.settings import PublisherSettings
 # How long one try to read may take, and how long to wait between two, in seconds.
 _GLANCE: Final = 0.5
 _PAUSE: Final = 0.05
-# The client that reads, for the latest group and Kafka properties only: a process works for one loop. Connecting takes 40 ms, asking 1 ms,
-# and unlike a producer it holds nothing that another process could take away.
+# The client that reads, for the latest group and Kafka properties only: a process works for one loop. Connecting takes 40 ms, asking 1 ms;
+# and unlike a producer, it holds nothing that another process could fence.
 _kept: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Consumer, Background]] = {}
 
 
 def mark(topic: str, generation: int) -> TopicPartition:
-    """The offset to commit that carries a generation. No record has it, and it lies behind all: the group doesn't look late."""
+    """The offset to commit, whose metadata is the generation. It is higher than that of any record, so that the group has no lag."""
     return TopicPartition(topic, 0, 2**62, f"generation {generation}")
 
 
 def refuse_superseded(settings: PublisherSettings) -> None:
     """Raises SupersededError when a generation above ours is in Kafka, SessionLostError when Kafka doesn't answer."""
-    # None at all raises nothing: Kafka forgets offsets in time, and the tables are guarded, too.
+    # No generation in Kafka is no error: Kafka forgets offsets after some time, and the tables are guarded, too.
     found = generation_in_charge(settings, settings.fence_topics)
     if found is not None and found > settings.generation:
         kind = ErrorKind(SUPERSEDED_CODE, SUPERSEDED, "fenced", Concerns.CONNECTION)
@@ -44,7 +45,7 @@ def refuse_superseded(settings: PublisherSettings) -> None:
 
 
 def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> int | None:
-    """The highest generation beside one of the topics, if there is one. Raises SessionLostError when Kafka doesn't answer."""
+    """The highest generation stored with one of the topics, if there is one. Raises SessionLostError when Kafka doesn't answer."""
     partitions = [TopicPartition(topic, 0) for topic in topics]
     if not partitions:
         return None
@@ -60,7 +61,7 @@ def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> 
         if not passes or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE)
-    # Whatever is wrong with this client, the next question gets a new one.
+    # The next call gets a new client, as this one may be broken.
     _kept.clear()
     error = background.explain(error)
     text = f"the generation in charge can't be read from the group {settings.fence_group}: {error.str()}"
@@ -73,12 +74,12 @@ def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) 
     Called at the start, before the number is taken in the tables, so that an older loop can still record there what it has sent; and again
     while nothing is being sent, as Kafka forgets the number after offsets.retention.minutes (7 days by default).
 
-    topics: the number is kept beside the offsets of each that exists, and of `settings.fence_topics`. Several, as it is lost with a topic;
-    and those that older loops had as their fence_topics, as that is where their tasks look. slots: 0 to slots - 1 are taken from older
-    loops, as many as any of them ever had. Returns whether the number is kept anywhere: not if none of the topics exists.
+    topics: the number is stored as a committed offset of each that exists, and of each of `settings.fence_topics`. Give several, as it is
+    lost when a topic is deleted; and those that older loops had as their fence_topics, as their tasks look there. slots: how many slots are
+    fenced, from 0 on; give the most that any older loop had. Returns whether the number is stored anywhere: not if none of the topics exists.
 
-    Raises SupersededError when a higher number is there: end this loop. Raises SessionLostError when Kafka gives no answer, or not the
-    permission (on the group, on the topics, on the transactional ids): wait, then call again.
+    Raises SupersededError when a higher number is there: end this loop. Raises SessionLostError when Kafka gives no answer, or refuses
+    permission (for the group, the topics or the transactional ids): wait, then call again.
     """
 
     def fence(slot: int) -> None:
@@ -115,7 +116,7 @@ def _keeper(settings: PublisherSettings) -> tuple[Consumer, Background]:
 def _highest(offsets: Iterable[TopicPartition]) -> int | None:
     numbers = []
     for where in offsets:
-        # A topic that is gone has taken its offset with it.
+        # The offset of a deleted topic is deleted, too.
         if where.error is not None and where.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise KafkaException(where.error)
         if found := re.fullmatch(r"generation (\d{1,18})", where.metadata or ""):
@@ -124,7 +125,7 @@ def _highest(offsets: Iterable[TopicPartition]) -> int | None:
 
 
 def _write(settings: PublisherSettings) -> None:
-    """Writes the number unless a higher one is there. A loop that writes one after the reading here fences this producer."""
+    """Writes the number unless a higher one is there. A loop that writes a higher one after the check here fences this producer."""
     with Session(settings, "generation", refuse_superseded) as session:
         producer = session.fence()
         refuse_superseded(settings)
@@ -145,7 +146,7 @@ def _group(settings: PublisherSettings) -> Any:
 
 
 def _write_without_transaction(settings: PublisherSettings) -> None:
-    """Writes the number unless a higher one is there. A loop that freezes between the two can overwrite a higher number."""
+    """Writes the number unless a higher one is there. A loop that freezes between check and write can overwrite a higher number."""
     refuse_superseded(settings)
     answers: list[KafkaError | None] = []
     background = Background()
@@ -160,7 +161,7 @@ def _write_without_transaction(settings: PublisherSettings) -> None:
 
 
 def _await_written(settings: PublisherSettings) -> None:
-    """A commit is certain when it returns, and read by everybody a moment later."""
+    """Waits until the number can be read: a commit that has returned is certain, but it may be readable only a moment later."""
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     while (generation_in_charge(settings, settings.fence_topics) or 0) < settings.generation:
         if time.monotonic() >= deadline:

@@ -21,15 +21,16 @@ from publisher.headers import headers_of
 Clock = Callable[[], int]
 # Rows between two looks at the clock and the reports: about 10 ms at full speed.
 CHUNK: Final = 1_000
-# In seconds: between two looks whether a wait for reports has become pointless; for room in the client's queue.
+# In seconds: between two checks for an error that makes waiting for reports pointless; the wait for room in the client's queue.
 _GLANCE: Final = 0.02
 _PATIENCE: Final = 0.05
-# Errors of rows that were fine themselves, when the transaction or the batch around them was not.
+# Errors of rows that had no fault themselves: their transaction or their batch failed.
 _CONSEQUENCES: Final = (
     KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._INVALID_DIFFERENT_RECORD, KafkaError._STATE, KafkaError._FATAL,
 )  # fmt: skip
 
-# A refusal that concerns more explains the others; an error of the connection explains nothing.
+# Of several errors for a topic, the one with the highest weight is kept: an error of the topic explains those of its records, and an error
+# of the connection explains neither.
 _WEIGHT: Final = {Concerns.CONNECTION: 0, Concerns.RECORD: 1, Concerns.TOPIC: 2}
 
 
@@ -39,7 +40,7 @@ class Reports:
     sent_at: for each row that was handed over a clock reading just after it, epoch milliseconds: not before the record's timestamp,
     which librdkafka takes at the hand-over, and at most a chunk later. refusal: topic and error of the row after them, if the client did
     not take it. partitions, offsets: where each row lies, once its report is there; holds only when the transaction is committed. errors:
-    by topic, the refusal that explains most. by_row: the error of each row that has one, consequences of other rows' errors included.
+    by topic, the refusal with the highest weight. by_row: the error of each row that has one, consequences of other rows' errors included.
     """
 
     def __init__(self, rows: int, kinds: Mapping[int, ErrorKind]) -> None:
@@ -68,7 +69,7 @@ class Reports:
         return self.refusal is None and None not in self.partitions[: self.handed]
 
     def refused(self, topic: str, error: KafkaError) -> None:
-        """Notes a refusal. Of several for a topic the one that concerns more is kept, of equal ones the first."""
+        """Notes a refusal. Of several for a topic, the one with the highest weight is kept, of equal ones the first."""
         if error.code() not in _CONSEQUENCES:
             before = self.errors.get(topic, error)
             self.errors[topic] = max(before, error, key=lambda one: _WEIGHT[classify(one.code(), self._kinds).concerns])
@@ -89,11 +90,11 @@ def hand_over(producer: Producer, rows: pa.RecordBatch, reports: Reports, deadli
         if start and time.monotonic() >= deadline:
             return
         chunk = rows.slice(start, CHUNK)
-        # Freed with the call: the objects of one chunk are not kept while the next ones are made.
+        # The arguments are not kept in a variable: the objects of one chunk are freed before the next ones are made.
         taken, error = _produce_all(producer, _arguments(chunk, reports, start), deadline)
         reports.sent_at += [clock()] * taken
         if error is None and not reports.sent_at:
-            # An empty queue without room for a single row will not have any later either.
+            # The queue is empty, and has no room for a single row: waiting can't help.
             error = KafkaError(KafkaError._QUEUE_FULL)
         if error is not None:
             reports.refusal = chunk.column("topic")[taken].as_py(), error
@@ -113,7 +114,7 @@ def flush(producer: Producer, deadline: float, pointless: Callable[[], object]) 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No collections of cycles inside, meant for one transaction: with callbacks for 50,000 rows they cost up to half of the rate."""
+    """Pauses Python's garbage collector for one transaction: with callbacks for 50,000 rows it costs up to half of the throughput."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -143,11 +144,11 @@ def _produce_all(producer: Producer, arguments: list[list[Any]], deadline: float
         first, *others = (column[taken:] for column in arguments)
         waiting = iter(first)
         try:
-            # Runs without a step of Python for each row.
+            # Runs in C, without Python code for each row.
             deque(starmap(producer.produce, zip(waiting, *others, strict=True)), maxlen=0)
             return count, None
         except (BufferError, KafkaException) as exception:
-            # What the iterator has given out was taken, but for the last.
+            # The client has taken what the iterator has yielded, except the last.
             taken = count - length_hint(waiting) - 1
             if isinstance(exception, KafkaException):
                 return taken, kafka_error(exception)

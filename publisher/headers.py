@@ -1,4 +1,7 @@
-"""The headers of records: what is added to a message's own, and what the Kafka client takes. Row by row each would be a dictionary."""
+"""The headers of records: adds ours to the message's own, and finds those that the Kafka client can't send.
+
+It works on whole columns: row by row, each header would become a Python dictionary.
+"""
 
 from itertools import accumulate
 from typing import Any, Final
@@ -36,7 +39,7 @@ def complete_headers(rows: pa.RecordBatch) -> pa.ListArray:
     counts: Numbers = np.stack([*lengths, *present]).sum(axis=0, dtype=np.int64)
     ends = np.cumsum(counts)
 
-    # For each place in the headers of all rows: which of all names, and which of all values, belong there.
+    # For each place in the headers of all rows, the index of its name in `all_names`, and of its value in `all_values`.
     place = ends - counts  # of the next header of each row
     names: Numbers = np.empty(int(counts.sum()), np.int64)
     values = names.copy()
@@ -67,7 +70,7 @@ def headers_of(rows: pa.RecordBatch) -> list[Headers | None]:
     flat = column.flatten()
     names = pc.struct_field(flat, "key").dictionary_encode()
     name_of = names.dictionary.to_pylist().__getitem__
-    # as to_pylist, which makes a scalar of each value first: a fifth of its time
+    # the same as to_pylist, in a fifth of the time: to_pylist makes a scalar of each value first
     values: list[Any] = pc.struct_field(flat, "value").to_numpy(zero_copy_only=False).tolist()
     pairs = list(zip(map(name_of, names.indices.to_numpy().tolist()), values, strict=True))
     lengths = pc.fill_null(column.value_lengths(), 0).to_numpy()
@@ -93,7 +96,7 @@ def sendable(names: pa.StringArray) -> list[bool]:
 
 
 def _is_plain(names: pa.StringArray) -> bool:
-    """Whether all names are ASCII without a zero byte, as nearly all are: one look at their bytes, however many they are."""
+    """Whether all names are ASCII without a zero byte, as nearly all are: tests their bytes as one array."""
     _, offsets, data = names.buffers()
     if len(names) == 0 or data is None:
         return True

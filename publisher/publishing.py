@@ -1,4 +1,4 @@
-"""The flow of one call: rows of `ready` in, results out. What a task of Spark calls."""
+"""The flow of one call: rows of `ready` in, results out. Each Spark task calls `publish` once."""
 
 import time
 import traceback
@@ -38,8 +38,8 @@ def publish(batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot
     A row without a result was not sent and stays due; a result with the outcome `stopped` then says why. Rows of one destination partition
     arrive in their order. One slot must not be used by two calls at the same time: the later one fences the earlier.
 
-    Raises nothing once it is iterated, as `stopped` says whatever goes wrong: with a task that failed the results of the others would be
-    lost, and what they had sent would be sent again.
+    Raises nothing once it is iterated: a `stopped` result reports any error. If one task failed, the results of all others would be lost,
+    and what they had sent would be sent again.
     """
     session = Session(settings, slot, refuse_superseded)
     task = Task(session, settings, slot, clock)
@@ -51,7 +51,7 @@ def publish(batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot
     except SessionLostError as lost:
         task.stop(None, lost.trouble)
     except Exception as error:
-        # Nobody sees its traceback: the text says where it was raised.
+        # The traceback is shown nowhere, so the text says where the error was raised.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
         task.stop(None, settings.trouble(KafkaError._APPLICATION, text))
@@ -59,7 +59,7 @@ def publish(batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot
 
 
 class Task:
-    """The work of one call of `publish`: results until they are taken; topics that nothing more is sent to, or that refuse every row."""
+    """The state of one call of `publish`: results that are not taken yet; topics that are stopped, or that refuse every row."""
 
     def __init__(self, session: Session, settings: PublisherSettings, slot: int, clock: Clock) -> None:
         self._session = session
@@ -94,7 +94,7 @@ class Task:
             self._fail(of_topics(self._charging_all(load), [topic]), trouble)
 
     def stop(self, topic: str | None, trouble: Trouble) -> None:
-        """Sends nothing more to a topic for the rest of the call, or to none where `topic` is None."""
+        """Sends nothing more to a topic for the rest of the call, or to any topic if `topic` is None."""
         if topic not in self._stopped:
             self._add(STOPPED, None, trouble, topic=[topic])
         if topic is not None:
@@ -113,7 +113,7 @@ class Task:
         return found
 
     def _unsettled(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows whose topic is neither stopped nor refusing; refused ones are charged."""
+        """The rows whose topic is neither stopped nor refusing. Rows of a refusing topic fail."""
         if self._stopped or self._refused:
             for topic, trouble in self._refused.items():
                 self._fail(of_topics(rows, [topic]), trouble)
@@ -121,7 +121,7 @@ class Task:
         return rows
 
     def _fitting(self, rows: pa.RecordBatch, destinations: dict[str, Destination]) -> pa.RecordBatch:
-        """The rows that their destinations may take, dead letters if need be with less in them; the others are charged."""
+        """The rows that their destinations may take, dead letters with less in them if necessary. The others fail."""
         lighter: list[pa.RecordBatch] = []
         places = list(range(rows.num_rows))
         for row, trouble in misfits(rows, destinations, self._settings).items():
@@ -168,7 +168,7 @@ class Task:
         return self._attempt(rows, batch_size)
 
     def _sorted_out(self, rows: pa.RecordBatch, sent: Sent) -> Iterator[pa.RecordBatch]:
-        """Settles each row that was handed over, and gives what to try, last what comes first."""
+        """Settles each row that was handed over. Yields what to try next, in reverse order, as it goes onto a stack."""
         handed = rows.slice(0, len(sent.sent_at))
         others = {*sent.refused, *sent.innocent, *sent.unanswered}
         if not others:
@@ -191,7 +191,7 @@ class Task:
             yield from self._narrowed(_taken(rows, some), trouble)
 
     def _again(self, rows: pa.RecordBatch, aborted: Aborted) -> Iterator[pa.RecordBatch]:
-        """After an abort: settles what is to blame, and gives what to try again, last what comes first."""
+        """After an abort: settles the rows to blame. Yields what to try again, in reverse order, as it goes onto a stack."""
         blamed = aborted.blamed
         if not blamed:
             if aborted.trouble.error.concerns == Concerns.CONNECTION:
@@ -224,7 +224,7 @@ class Task:
             yield from again
 
     def _settle(self, rows: pa.RecordBatch, trouble: Trouble) -> None:
-        """Charges rows of one topic that are refused, or stops their topic."""
+        """Fails rows of one topic that are refused, or stops their topic."""
         topic = topics_in(rows)[0]
         forget(topic, self._settings)
         if trouble.error.concerns == Concerns.CONNECTION:
@@ -235,7 +235,7 @@ class Task:
         self._fail(rows, trouble)
 
     def _charging_all(self, load: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a load without a result whose route charges every send that failed, whatever it concerns."""
+        """The rows of a load without a result whose route counts every failed send (`publish_charge` = `all`)."""
         rows = load.filter(pc.fill_null(pc.equal(load.column("publish_charge"), CHARGE_ALL), False))
         if rows.num_rows == 0 or not self._results:
             return rows
@@ -251,7 +251,7 @@ class Task:
         self._add(UNKNOWN, rows, trouble, sent_at=sent_at, not_before=not_before)
 
     def _add(self, outcome: str, rows: pa.RecordBatch | None, trouble: Trouble | None, **columns: Sequence[Any]) -> None:
-        """Adds results with one outcome: of rows, or a single one of none. columns: what is not the same for all and not the rows' own."""
+        """Adds results with one outcome: of rows, or a single one without a row. columns: values that are not columns of the rows."""
         same: dict[str, Any] = {"outcome": outcome, "slot": self._slot}
         if trouble is not None:
             error = trouble.error

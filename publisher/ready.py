@@ -43,7 +43,7 @@ def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> I
         ends = np.cumsum(upper_bounds(batch))
         start = before = 0
         while start < batch.num_rows:
-            # As many rows as there is room for; a row too large for any load goes as a load of its own.
+            # As many rows as fit; a row that is too large for any load makes a load of its own.
             stop = min(int(np.searchsorted(ends, before + max_bytes - size, "right")), start + max_rows - rows)
             if stop <= start and not held:
                 stop = start + 1
@@ -66,7 +66,7 @@ def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def topics_in(rows: pa.RecordBatch) -> list[str]:
     """The topics of the rows, each once, in the order in which they first appear."""
-    # A name that is not UTF-8 is no legal name either: it is refused later, and must not raise here.
+    # A name that is not UTF-8 is not legal, and is refused later: it must not raise here.
     raw: list[bytes | None] = rows.column("topic").unique().cast(pa.binary()).to_pylist()
     return [(name or b"").decode(errors="replace") for name in raw]
 

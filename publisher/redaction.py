@@ -14,9 +14,9 @@ profiles.yml that Spark redacts with have the same expression: a test compares t
 
 _SECRET_NAME: Final = re.compile(SECRET_NAME, re.IGNORECASE)
 _SECRET_VALUE: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
-# A client may quote a part of a value, from where it can't read on. So many characters of a secret are masked where they stand alone, too.
+# A client may quote a part of a value, from where it can't parse it. Any part of a secret of at least this many characters is masked, too.
 _FRAGMENT: Final = 8
-# The options of a login configuration are secret. Its other words are not: they are part of many errors of Java's.
+# Only the options of a login configuration are secret. Its other words are part of many errors of Java's, and stay readable.
 _OPTION: Final = re.compile(r'=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
 _LOGIN_MODULE: Final = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\s", re.IGNORECASE)
 # Long enough for any reason, short enough for a column that people read.

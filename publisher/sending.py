@@ -1,8 +1,8 @@
-"""One load: hand rows over, wait for their reports, and say what became of them.
+"""Sends one load: hands rows over, waits for their reports, and returns their outcome.
 
 The outcome of a transaction is that of all its rows: a report of success inside an aborted one means nothing. Without transactions each
-row's outcome is its own report. The idempotent producer keeps order and writes nothing twice while it tries, but does not know what became
-of a row without an answer: it is neither delivered nor refused.
+row's outcome is its own report. The idempotent producer keeps order and writes nothing twice while it retries, but a row without an answer
+is neither delivered nor refused: it may have been written.
 """
 
 import time
@@ -21,11 +21,11 @@ from publisher.ready import topics_in
 from publisher.session import Session
 from publisher.settings import PublisherSettings
 
-# Errors that only say that time has passed: every topic that still waits is in the same position.
+# Errors that only say that time has passed: then every topic with rows without a report is to blame.
 _TIMEOUTS: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
-# Answers of a broker that may have written the row all the same: too few copies in time, or it doesn't know.
+# Answers of a broker that may have written the row all the same: too few replicas had it in time, or the broker doesn't know.
 _PERHAPS_WRITTEN: Final = (KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-# The client's errors for rows that were no longer waited for.
+# The client's errors for rows that it has given up.
 _GIVEN_UP: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _LATE: Final = KafkaError(KafkaError._MSG_TIMED_OUT, "no report in a third of the transaction timeout")
 
@@ -110,13 +110,14 @@ def without_transaction(session: Session, rows: pa.RecordBatch, batch_size: int,
         reports.sent_at, reports.refusal = [clock()] * rows.num_rows, None
     fatal = session.background.hopeless or fatal
     if fatal is not None or not reports.all_delivered:
-        # Rows that are reported now were on their way. The next load gets a new producer: this one would count on after a refused batch.
+        # close() still waits for reports of rows that are on their way. The next load gets a new producer: this one would skip sequence
+        # numbers after a refused batch.
         session.close()
     return _sorted_out(reports, settings, fatal)
 
 
 def _standing_error(producer: Producer) -> KafkaError | None:
-    """The error that the open transaction is known to end with, if any: raised when another is begun. One in good order refuses that."""
+    """The error that the open transaction will end with, if any. begin_transaction raises it; if the transaction is in order, _STATE."""
     try:
         producer.begin_transaction()
     except KafkaException as exception:
@@ -130,7 +131,7 @@ def _abort(session: Session, producer: Producer, rows: pa.RecordBatch, reports: 
     standing = _standing_error(producer)
     if standing is not None and standing.fatal():
         raise session.lost(standing)
-    # For these errors of a call the state of the transaction has the better reason.
+    # These two errors only say that the transaction has failed before; `standing` has the reason.
     if reports.refusal is not None and reports.refusal[1].code() not in (KafkaError._STATE, KafkaError._FATAL):
         reports.refused(*reports.refusal)
     errors = dict(reports.errors)
@@ -168,7 +169,7 @@ def _sorted_out(reports: Reports, settings: PublisherSettings, fatal: KafkaError
         if error.code() in _GIVEN_UP:
             error = _LATE
         code, trouble = error.code(), settings.trouble_of(error)
-        # A code that is not listed doesn't say that the broker has not written.
+        # An error code that is not listed doesn't mean that the broker has not written the row.
         is_no = code > 0 and code in settings.error_kinds and code not in _PERHAPS_WRITTEN
         if code == KafkaError._INVALID_DIFFERENT_RECORD:
             innocent.add(row)

@@ -1,7 +1,7 @@
 """The producer of one task: opened when the first row needs it, closed with the task.
 
-None is kept for the next task: init_transactions fences whoever holds the id, so a producer in a worker process would be fenced as soon as
-the slot moves to another worker. A new one costs 0.07 s.
+A producer is not kept for the next task: init_transactions fences whoever holds the id, so a producer in a worker process would be fenced
+as soon as the slot moves to another worker. A new one costs 0.07 s.
 """
 
 import time
@@ -15,7 +15,7 @@ from publisher.clients import Background, batch_size_of, fatal_as_kafka_exceptio
 from publisher.errors import FencedError, SessionLostError, SupersededError
 from publisher.settings import PublisherSettings
 
-# In seconds: between two looks whether a wait has become pointless; for answers to requests that are on their way when a producer ends.
+# In seconds: the timeout of one try of a call; the wait for answers that are on their way when a producer ends.
 _GLANCE: Final = 0.5
 _LAST_ANSWERS: Final = 1.0
 # The errors of a producer when a newer one with its transactional.id has begun.
@@ -40,15 +40,16 @@ class Session:
         self.close()
 
     def producer(self, batch_size: int, topic: str) -> Producer:
-        """A producer that may send, with batches of at most so many bytes, to `topic` for instance. Raises SessionLostError."""
+        """A producer that may send, with batches of at most `batch_size` bytes. topic: one to connect with. Raises SessionLostError."""
         producer = self._producer if self._batch_size == batch_size else None
-        # A newer loop fences what began before it by a transaction. Without transactions it doesn't: then each load has to look.
+        # A newer loop fences a transactional producer that was made before. Without transactions it can't: then each load has to check.
         if producer is not None and self._settings.transactions:
             return producer
         try:
             if producer is None:
                 producer = self._open(batch_size, topic)
-            # Between the init that fences older tasks and the first send: earlier, a newer loop could start unseen; later, rows are sent.
+            # After the init that fences older tasks, and before the first send: any earlier, and a newer loop could start unseen; any
+            # later, and rows would be sent already.
             self._check(self._settings)
         except SessionLostError:
             self.close()
@@ -62,12 +63,12 @@ class Session:
     def abort(self) -> bool:
         """Ends the open transaction; returns whether Kafka confirmed that nothing of it is delivered. Raises SessionLostError.
 
-        Without a commit before it nothing is delivered in either case: the next init ends what is still open.
+        If no commit was tried, nothing is delivered in either case: the next init aborts what is still open.
         """
         assert self._producer is not None, "there is no transaction to abort"
         error = self.repeated(self._producer.abort_transaction)
-        # The next transaction gets a new producer: librdkafka counts on after a refused batch, and brokers would refuse the next one for
-        # its skipped sequence numbers (seen with librdkafka 2.16 and Kafka 4.1).
+        # The next transaction gets a new producer: after a refused batch librdkafka goes on with the next sequence numbers, and brokers
+        # would refuse the next batch for those it skipped (seen with librdkafka 2.16 and Kafka 4.1).
         self.close()
         if error is not None and (error.retriable() or error.code() in _FENCED):
             raise self.lost(error)
@@ -91,7 +92,7 @@ class Session:
         self._batch_size = batch_size
         error = self._connect(self._producer, topic) if topic is not None else None
         if self._settings.transactions:
-            # After a failed connection, too: its error has the reason.
+            # Also after a failed connection: the error of this call has the reason.
             error = self.repeated(self._producer.init_transactions)
         if error is not None:
             raise self.lost(error)

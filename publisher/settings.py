@@ -21,7 +21,7 @@ _GUARANTEES: Final[Mapping[str, str]] = {
     "delivery.report.only.error": "false",
 }
 
-# Other names that librdkafka has for them.
+# librdkafka's aliases of properties that are guaranteed.
 ALIASES: Final[Mapping[str, str]] = {"request.required.acks": "acks", "delivery.timeout.ms": "message.timeout.ms"}
 
 

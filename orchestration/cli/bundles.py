@@ -1,4 +1,4 @@
-"""Options that several commands share, declared once: a parameter whose type is a dataclass stands for an option for each of its fields."""
+"""Options that several commands share, declared once: a parameter whose type is a dataclass becomes one option for each of its fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 
 def with_bundles(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer wants it: options in place of each dataclass, which is made of their values when the command is called.
+    """The command with a signature for Typer: options in place of each dataclass, which is made of their values when the command is called.
 
     The parameter's default, an object of the dataclass, has the defaults of its options.
     """

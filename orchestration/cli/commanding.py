@@ -1,4 +1,4 @@
-"""How the command line gives an operator's command: chooses the messages, shows them or sends the list."""
+"""Gives an operator's command from the command line: selects the messages, then shows them or sends the list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the command line says about which messages are meant."""
+    """The options that select messages."""
 
     ids: list[str] | None
     filters: Filters
@@ -33,19 +33,19 @@ class Chosen:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the command line says nothing about it."""
+        """Whether no option selects messages."""
         return not (self.ids or self.choice.everything) and self.filters.is_empty
 
 
 def who_asks(who: str | None) -> str:
-    """Who sends a command: who was named, or the system's user."""
+    """The name of the person who gives a command: --who, or the system's user."""
     import getpass
 
     return who or getpass.getuser()
 
 
 def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | None, *, asks: bool = False) -> None:
-    """Sends a command, or shows what it would do. chosen: None for a command about another one. asks: people at a terminal first."""
+    """Sends a command, or shows what it would do. chosen: None for a command about another one. asks: asks to confirm at a terminal."""
     from orchestration.operators.commands import CommandError, check_request
     from orchestration.operators.lists import kept, select_deliveries
     from orchestration.operators.sending import send
@@ -65,29 +65,29 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
     if choice.listed is not None:
         targets = kept(settings.home, choice.listed)[: choice.most]
     elif chosen.is_empty:
-        raise CommandError("which ones? ids, --topic, --class, --group, --since, --where, or --all")
+        raise CommandError("no messages are selected: give ids, --topic, --class, --group, --since, --where, or --all")
     else:
         with starting_spark():
             dead, selection = chosen.filters.selected(settings)
             targets = select_deliveries(dead, request.what, dataclasses.replace(selection, ids=tuple(chosen.ids or ())), choice.most)
     if not targets:
         state = chosen.filters.state
-        tell.print(f"no message is like that{'' if state == 'all' else f', of those that are {state} (--state)'}: nothing is done")
+        tell.print(f"no message matches{'' if state == 'all' else f', of those that are {state} (--state)'}: nothing is done")
         raise typer.Exit(1)
     if (missing := set(chosen.ids or ()) - {one.message_id for one in targets}) and not (choice.listed or choice.most):
-        tell.print(f"{len(missing)} of these ids are left out, as what is asked doesn't hold for them: {escape(first_of(sorted(missing)))}")
+        tell.print(f"{len(missing)} of these ids are left out, as the other options don't match them: {escape(first_of(sorted(missing)))}")
     carry_out(settings, request, targets, dry_run=choice.dry_run, asks=asks)
 
 
 def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False) -> None:
-    """Sends a command with its list; or shows the list, and keeps it. asks: whether people at a terminal are asked first."""
+    """Sends a command with its list; or shows the list, and keeps it. asks: whether to ask for confirmation at a terminal."""
     from orchestration.operators.lists import keep
     from orchestration.operators.sending import send
 
     if dry_run:
         _show_list(settings, request, targets)
         try:
-            kept_as = f"This list is kept: --list {keep(settings.home, targets)} instead of a choice does just that"
+            kept_as = f"This list is kept: --list {keep(settings.home, targets)} in place of other options is about exactly these messages"
         except OSError as error:
             kept_as = f"This list is not kept for --list, as {settings.home} can't be written to: {error.strerror}"
         tell.print(f"nothing was done. {escape(kept_as)}")
@@ -98,7 +98,7 @@ def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Tar
     with progress_of(f"writing {request.what} of {len(targets)} messages") as told:
         command = send(settings, request, targets, told)
     tell.print(
-        f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from redrives"` shows how it goes', highlight=False
+        f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from redrives"` shows its progress', highlight=False
     )
     print(command)
 

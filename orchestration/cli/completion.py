@@ -1,4 +1,4 @@
-"""What was shown last, remembered for the shell's completion: to ask Spark would take ten seconds, and to import it four."""
+"""Remembers what was shown last, for completion in the shell: to start Spark would take ten seconds, and to import it four."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def remembered_in(home: Path) -> Path:
 
 
 def remember(home: Path, rows: Rows) -> None:
-    """Writes down what was shown, so that the next command's options can be completed without asking Spark."""
+    """Stores what was shown, so that the next command's options can be completed without Spark."""
     known = recall(home)
     for name in _REMEMBERED:
         if name in rows.columns:
@@ -35,7 +35,7 @@ def remember(home: Path, rows: Rows) -> None:
 
 
 def recall(home: Path) -> dict[str, list[str]]:
-    """What was shown last, by column; nothing where that can't be read."""
+    """What was shown last, by column; empty if it can't be read."""
     try:
         known = json.loads(remembered_in(home).read_text(encoding="utf-8"))
         return {name: [text for text in known[name] if isinstance(text, str)] for name in _REMEMBERED if name in known}

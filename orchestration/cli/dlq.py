@@ -25,7 +25,7 @@ def dlq_list(
     limit: Limit = 50,
     home: Home = None,
 ) -> None:
-    """List dead letters, the latest first; those that nothing was done about, unless --state says otherwise."""
+    """List dead letters, the latest first. By default only open ones, that nothing was done about: --state."""
     from orchestration.operators.rendering import dead_letter_table
 
     settings = settings_of(home=home)
@@ -88,7 +88,7 @@ def dlq_groups(
     limit: Limit = 50,
     home: Home = None,
 ) -> None:
-    """Group dead letters by what they died of: class, and top frame of the stack or the message without what differs each time."""
+    """Group dead letters by cause: error class, and top frame of the stack, or the message without numbers and ids."""
     from orchestration.operators.rendering import group_table
 
     settings = settings_of(home=home)
@@ -100,7 +100,7 @@ def dlq_groups(
 
 @dlq.command("stats")
 def dlq_stats(topic: Topic = None, output: Output = "table", limit: Limit = 50, home: Home = None) -> None:
-    """Say by topic how many die, by hour, and whether that is usual there."""
+    """Show how many messages die in each topic, by hour, and whether that is usual."""
     from orchestration.clock import wall_clock
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.rendering import stats_table
@@ -113,14 +113,14 @@ def dlq_stats(topic: Topic = None, output: Output = "table", limit: Limit = 50, 
 
 @dlq.command("related")
 def dlq_related(message_id: MessageId, output: Output = "table", limit: Limit = 50, home: Home = None) -> None:
-    """List dead letters that may have to do with one: the same key, process or error, or died within a minute in the same group."""
+    """List dead letters that may be related to one: the same key, process or error, or died within a minute in the same group."""
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.rendering import related_table
 
     settings = settings_of(home=home)
     with starting_spark():
         rows = DeadLetters(settings).related(message_id, limit)
-    print_found(settings, rows, output, related_table, f"no other dead letter has to do with {message_id}")
+    print_found(settings, rows, output, related_table, f"no other dead letter is related to {message_id}")
 
 
 @dlq.command("export")

@@ -1,4 +1,4 @@
-"""`redrive dlq`: what operators want done about dead letters, and about commands that were given."""
+"""`redrive dlq`: commands about dead letters, and about commands that were given."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from orchestration.cli.screen import starting_spark, tell
 
 
 def add_to(dlq: typer.Typer) -> None:
-    """Adds these commands to those that show dead letters."""
+    """Adds these commands to the group `dlq`."""
     dlq.command("redrive")(with_bundles(_redrive))
     for what, does, by_default in (
-        ("discard", "Say that nothing is to be done about dead letters any more. They stay where they are.", OPEN),
-        ("restore", "Take a discard back.", DISCARDED),
-        ("note", "Write something down about dead letters: a reason, a ticket.", OPEN),
+        ("discard", "Close dead letters without sending them. They stay where they are.", OPEN),
+        ("restore", "Undo a discard.", DISCARDED),
+        ("note", "Attach a note to dead letters: a reason, a ticket.", OPEN),
     ):
         _add_statement(dlq, what, does, by_default)
     dlq.command("purge")(with_bundles(_purge))
     dlq.command("triage")(_triage)
     for what, does in (
         ("pause", "Stop issuing what a command lists, until it is resumed."),
-        ("resume", "Go on with a command that was paused, or whose canaries failed or take too long."),
-        ("stop", "End a command: what it has not issued yet is left as it is."),
+        ("resume", "Continue a command that was paused, or whose canaries failed or take too long."),
+        ("stop", "End a command: messages that it has not issued yet stay as they are."),
     ):
         _add_about_command(dlq, what, does)
 
@@ -52,13 +52,13 @@ def _redrive(
     ids: Ids = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", help="retry (today's route; default), original, or a topic.", autocompletion=lambda: ["retry", "original"]),
+        typer.Option("--to", help="retry (by the route; default), original, or a topic.", autocompletion=lambda: ["retry", "original"]),
     ] = None,
     rate: Rate = None,
     at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-03-01T12:00, in UTC.")] = None,
-    canary: Annotated[int | None, typer.Option("--canary", help="So many first; the rest when they have succeeded.")] = None,
+    canary: Annotated[int | None, typer.Option("--canary", help="Send this many first; the rest when they have succeeded.")] = None,
     assume_after: Annotated[
-        str | None, typer.Option("--assume-after", help="Where success can't be seen: no report for so long is one. Default: 5m.")
+        str | None, typer.Option("--assume-after", help="A canary whose group commits no offsets succeeds after this time. Default: 5m.")
     ] = None,
     ticket: Ticket = None,
     who: Who = None,
@@ -66,7 +66,7 @@ def _redrive(
     choice: Choice = CHOICE,
     home: Home = None,
 ) -> None:
-    """Send dead letters again: decided anew under today's routes, with all attempts, under their old id."""
+    """Send dead letters again: decided anew by the rules in force, with all attempts, under the same message id."""
     from orchestration.operators.commands import CommandRequest, parse_assume_after, parse_at, parse_rate
 
     request = CommandRequest(
@@ -84,7 +84,7 @@ def _redrive(
 
 
 def _add_statement(dlq: typer.Typer, what: str, does: str, by_default: Filters) -> None:
-    """A command that changes nothing in Kafka: it says something about dead letters."""
+    """Adds a command that sends nothing: it records something about dead letters."""
 
     def say(
         reason: Reason,
@@ -119,7 +119,7 @@ def _purge(
 
 
 def _triage(dry_run: DryRun = False, home: Home = None) -> None:
-    """Send again what the seed `redrive_rules` says: one command for each rule. Without rules it does nothing."""
+    """Send the dead letters again that the seed `redrive_rules` selects: one command for each rule. Without rules it does nothing."""
     from orchestration.operators.commands import check_request
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import triage
@@ -136,7 +136,7 @@ def _triage(dry_run: DryRun = False, home: Home = None) -> None:
         tell.print(escape(request.reason))
         carry_out(settings, request, listed, dry_run=dry_run)
     if not wanted:
-        tell.print("no rule wants anything sent again now")
+        tell.print("no dead letter is to be sent again now by redrive_rules")
 
 
 def _add_about_command(dlq: typer.Typer, what: str, does: str) -> None:

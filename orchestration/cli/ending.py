@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SUPERSEDED_EXIT = 3
-"""How `redrive run` ends when another loop has taken over."""
+"""The exit code of `redrive run` when another loop has taken over."""
 
-# How long a loop that was told to end has for it, in seconds: a decide run takes longer, and needs not be waited for.
+# How long a loop has to end by itself after a signal, in seconds. A decide run may take longer; it is not waited for.
 _GRACE = 2.0
 
 
 def end_on_signals(loop: Loop) -> None:
-    """Lets SIGTERM and Ctrl-C end the loop, and the process: within seconds, whatever it is doing, but for what it is sending.
+    """Lets SIGTERM and Ctrl-C end the loop and the process within seconds, whatever it is doing, except while it sends.
 
-    A loop may end anywhere, and the next one goes on from there; only what is sent and not written down would be sent again. The second
-    signal doesn't wait for that either.
+    A loop may end anywhere, and the next one goes on from there; but messages whose results are not appended would be sent again, so the
+    process waits for these. A second signal ends it at once.
     """
 
-    # a handler runs when the call returns that the main thread is in: one into librdkafka takes ten seconds where the broker is gone
+    # a thread, as a Python handler only runs when the main thread's current call returns, and a call into librdkafka may take ten seconds
     heard, written = socket.socketpair()
     written.setblocking(False)
     signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    # dbt's locks are left to this process's tracker, which would say so
+    # the resource tracker would warn about dbt's locks, which are left when the process ends this way
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     threading.Thread(target=_end_on_signal, args=(loop, heard, written), name="signals", daemon=True).start()
 
 
 def _end_on_signal(loop: Loop, heard: socket.socket, written: socket.socket) -> None:
-    """Hears signals. written: the other end, which must stay open."""
+    """Waits for signals. written: the other end of the socket pair, which must stay open."""
     ends = False
     while written.fileno() >= 0:
         number = signal.Signals(heard.recv(1)[0])
@@ -58,7 +58,7 @@ def _end_on_signal(loop: Loop, heard: socket.socket, written: socket.socket) -> 
 
 
 def _end_in_time(loop: Loop, why: str) -> None:
-    """Ends the process if the loop does not get to it."""
+    """Ends the process if the loop has not ended in time."""
     event(log, logging.INFO, "stop_requested", signal=why)
     time.sleep(_GRACE)
     if loop.sending.locked():

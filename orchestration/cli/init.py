@@ -11,8 +11,8 @@ from rich.markup import escape
 from orchestration.cli.screen import tell
 
 
-def init(directory: Annotated[Path, typer.Argument(metavar="DIR", help="It is made if it isn't there.")]) -> None:
-    """Write rules, settings and a dbt project to edit into a directory. What is there already is not overwritten."""
+def init(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Created if it doesn't exist.")]) -> None:
+    """Write rules, settings and a dbt project to edit into a directory. Existing files are not overwritten."""
     from orchestration.starter.directory import make_directory
 
     made = make_directory(directory.expanduser())

@@ -1,4 +1,4 @@
-"""How log lines look: as text, or as JSON. Times are in UTC, as everywhere; of foreign text there are letters only."""
+"""The forms of log lines: text, or JSON. Times are in UTC. Foreign text keeps printable characters only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from orchestration.logs import Event
 
 
 class LogLines(logging.Formatter):
-    """`2026-03-01T12:00:00.000Z WARNING destination_paused topic=orders`, on one line. Those of a traceback are moved in.
+    """`2026-03-01T12:00:00.000Z WARNING destination_paused topic=orders`, on one line. A traceback is indented.
 
-    So none of them looks like a record. What a library logs is no event: its message stands where the event would.
+    Without the indentation, a line of a traceback could look like a record. A library's message takes the place of the event.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        # an event is cleaned already, field by field: here it would be cut in the middle of one
+        # an event is cleaned and cut field by field already; one_line would cut it in the middle of a field
         said = str(record.msg) if isinstance(record.msg, Event) else one_line(record.getMessage())
         line = f"{self.formatTime(record)} {record.levelname:<7} {said}"
         more = [self.formatException(record.exc_info)] if record.exc_info else []
@@ -28,7 +28,7 @@ class LogLines(logging.Formatter):
 
 
 class JsonLines(LogLines):
-    """One JSON object a line: `at`, `level`, `event` and its fields; of what a library logs, `message`."""
+    """One JSON object a line: `at`, `level`, `event` and its fields; for a library's message, `message`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {"at": self.formatTime(record), "level": record.levelname.lower()}

@@ -37,7 +37,7 @@ app.add_typer(waiting.waiting, name="waiting")
 
 
 def main() -> None:
-    """Entry point: a user's mistake is told in a line or a few, never as a traceback."""
+    """Entry point: an error is shown in a few lines, without a traceback unless the log level is DEBUG."""
     try:
         app()
     except Exception as error:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from orchestration.operators.selections import Selection
 
 Output = Annotated[Format, typer.Option("--format", help="json: one array; jsonl: one object a line; csv: with a header line.")]
-Home = Annotated[Path | None, typer.Option("--home", help="Where the state lives. REDRIVE_HOME says the same.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")]
+Home = Annotated[Path | None, typer.Option("--home", help="The directory of the state; also REDRIVE_HOME.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="The most rows to show.")]
 
 
 def settings_of(**options: object) -> Settings:
-    """The settings, with a command's options before everything else; from here on log lines are written as they say."""
+    """Loads the settings, which a command's options override, and sets up logging by them."""
     settings = load_settings(**options)
     level = getattr(logging, settings.log_level.upper())
     logging.basicConfig(level=level, stream=sys.stderr, force=True)
@@ -39,7 +39,7 @@ def settings_of(**options: object) -> Settings:
 
 
 def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
-    """Completes what was shown last: to ask Spark would take ten seconds."""
+    """Completes with what was shown last: to start Spark would take ten seconds."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         from orchestration.cli.completion import recall
@@ -82,13 +82,14 @@ _Fingerprint = Annotated[
     str | None, typer.Option("--fingerprint", help="As `dlq groups` shows it.", autocompletion=_remembered("fingerprint"))
 ]
 _State = Annotated[
-    Literal["open", "redriven", "recovered", "discarded", "refused", "all"], typer.Option("--state", help="What was done about it.")
+    Literal["open", "redriven", "recovered", "discarded", "refused", "all"],
+    typer.Option("--state", help="What was done about it."),
 ]
 
 
 @dataclass(frozen=True)
 class Filters:
-    """What selects dead letters. state: what holds where the command line does not say it."""
+    """The options that select dead letters. state: the default differs by command."""
 
     topic: Topic = None
     error_class: _Class = None
@@ -102,11 +103,11 @@ class Filters:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is selected by. A state alone selects nothing: it has a default."""
+        """Whether no option is given. The state doesn't count, as it has a default."""
         return not any((self.topic, self.error_class, self.group, self.fingerprint, self.since, self.where))
 
     def selected(self, settings: Settings) -> tuple[DeadLetters, Selection]:
-        """What was said on the command line, checked; what can be checked without Spark before it is started."""
+        """The options as a checked selection. What can be checked without Spark is checked before it is started."""
         from orchestration.clock import wall_clock
         from orchestration.operators.dead_letters import DeadLetters
         from orchestration.operators.selections import Selection, parse_since
@@ -128,17 +129,17 @@ class Filters:
 
 @dataclass(frozen=True)
 class WaitingFilters:
-    """What selects messages that wait."""
+    """The options that select waiting messages."""
 
     topic: Topic = None
     error_class: _Class = None
     group: _Group = None
-    since: Annotated[str | None, typer.Option("--since", help="Failed last so long ago at most; as for `dlq list`.")] = None
+    since: Annotated[str | None, typer.Option("--since", help="Last failed since then; as for `dlq list`.")] = None
     where: Annotated[str | None, typer.Option("--where", help="One condition in SQL over the columns of the mart `messages`.")] = None
 
     @property
     def filters(self) -> Filters:
-        """The same as filters of any message."""
+        """The same selection as Filters."""
         return Filters(self.topic, self.error_class, self.group, None, "all", self.since, self.where)
 
 
@@ -152,23 +153,21 @@ WAITING = WaitingFilters()
 class Choice:
     """Which of the selected messages a command is about, and whether it is given."""
 
-    everything: Annotated[bool, typer.Option("--all", help="All of them: needed where nothing else chooses.")] = False
-    most: Annotated[int | None, typer.Option("--max", min=1, help="Only so many: the oldest.")] = None
-    listed: Annotated[
-        str | None, typer.Option("--list", help="The list that a dry run showed, and no other.", autocompletion=_kept_lists)
-    ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing. --list does just that later.")] = (
-        False
+    everything: Annotated[bool, typer.Option("--all", help="All messages: needed if no other option selects.")] = False
+    most: Annotated[int | None, typer.Option("--max", min=1, help="Only this many, the oldest.")] = None
+    listed: Annotated[str | None, typer.Option("--list", help="Exactly the list that a dry run has shown.", autocompletion=_kept_lists)] = (
+        None
     )
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and keep the list for --list. Do nothing.")] = False
 
 
 CHOICE = Choice()
 
-# ---------- what is said with a command
+# ---------- details of a command
 
 Reason = Annotated[str, typer.Option("--reason", help="Why: it is kept with the command.")]
-Who = Annotated[str | None, typer.Option("--who", help="Who wants it. Default: the system's user.")]
+Who = Annotated[str | None, typer.Option("--who", help="Who gives the command. Default: the system's user.")]
 Ticket = Annotated[str | None, typer.Option("--ticket", help="A ticket or an address.")]
 Rate = Annotated[str | None, typer.Option("--rate", help="50/s, 10/m, 1/h. Default: as fast as it goes.")]
-CommandId = Annotated[str, typer.Argument(metavar="COMMAND", help="As `dlq redrive` said it.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing. --list does just that later.")]
+CommandId = Annotated[str, typer.Argument(metavar="COMMAND", help="As `dlq redrive` printed it.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and keep the list for --list. Do nothing.")]

@@ -1,7 +1,7 @@
-"""What is written for people and programs: all of it passes here, as much of it was written by others.
+"""All output for people and programs passes through this module, as much of it contains foreign text.
 
-What comes in reports may be anybody's: escape sequences that move a terminal's cursor, line ends that forge lines of a log, marks that
-turn the direction of text around. And an error's text may have a secret in it.
+Anybody may have written what reports contain: escape sequences that move a terminal's cursor, line ends that forge lines of a log, marks
+that reverse the direction of text. And the text of an error may contain a secret.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from rich.text import Text
 
 from publisher import masked
 
-# A line of a log is at most so long: the rest of a foreign text says nothing more.
+# The longest line of a log, in characters.
 LONGEST_LINE = 4_000
 
-# Wider than any line: rich shortens what is wider than its console.
+# Wider than any line: rich cuts lines at the width of its console.
 _UNBOUNDED = 1_000_000
 
 _secrets: tuple[str, ...] = ()
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Keeps these out of all errors and log lines that are written from now on, instead of those that were kept out before."""
+    """Masks these secrets in all errors and log lines from now on. Replaces the ones that were set before."""
     global _secrets
     _secrets = tuple(secrets)
 
 
 def redacted(text: str) -> str:
-    """Text without a secret of the settings."""
+    """The text with the secrets of the settings masked."""
     return masked(text, _secrets) if _secrets else text
 
 
 def printable(text: str) -> str:
-    """Text that tells a terminal nothing but letters and line ends."""
+    """The text with all characters replaced that are neither printable nor line ends."""
     return text if text.isprintable() else "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in text)
 
 
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
-    """Text as a line of its own, without secrets: what would end the line, or tell a terminal something, is a blank or a mark there."""
+    """The text on one line, without secrets: line ends become blanks, other characters that aren't printable become a mark."""
     line = printable(re.sub(r"[\r\n\t\v\f]+", " ", redacted(text)))
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def as_json(value: Any) -> str:
-    """JSON on one line. Letters stay as they are; what isn't printable is escaped, so that nothing is lost and a terminal hears nothing."""
+    """JSON on one line. What isn't printable is escaped, so that nothing is lost and no control character reaches a terminal."""
     written = json.dumps(value, ensure_ascii=False)
     return written if written.isprintable() else "".join(letter if letter.isprintable() else _escaped(letter) for letter in written)
 
@@ -62,18 +62,18 @@ def _escaped(letter: str) -> str:
 
 
 class SafeConsole(Console):
-    """A console that shows nothing but letters, whatever is in the texts and tables that it is given. secretive: and no secrets."""
+    """A console that replaces what isn't printable in all texts and tables. secretive: masks secrets, too."""
 
     def __init__(self, *, secretive: bool = False, **how: Any) -> None:
         super().__init__(**how)
         self._secretive = secretive
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """Makes text of a string: each cell, title and line passes here."""
+        """Makes text of a string: each cell, title and line passes through this method."""
         return super().render_str(printable(redacted(text) if self._secretive else text), **how)
 
     def render(self, renderable: Any, options: Any = None) -> Any:
-        """Renders what is text already, and so does not pass `render_str`."""
+        """Cleans what is a Text already, and so does not pass through `render_str`."""
         if isinstance(renderable, Text) and printable(renderable.plain) != renderable.plain:
             renderable = renderable.copy()
             renderable.plain = printable(renderable.plain)
@@ -81,7 +81,7 @@ class SafeConsole(Console):
 
 
 def console(width_of_a_pipe: int | None = _UNBOUNDED) -> Console:
-    """Standard output, for people. A pipe or a file has no width: nothing is shortened or folded there, as its reader needs whole ids."""
+    """Standard output, for people. In a pipe or a file nothing is cut or folded, as its reader needs whole ids."""
     return SafeConsole(width=None if sys.stdout.isatty() else width_of_a_pipe, highlight=False)
 
 

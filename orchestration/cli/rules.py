@@ -12,21 +12,21 @@ from orchestration.cli.options import Home, Output, settings_of
 from orchestration.cli.output import console, printable
 from orchestration.cli.screen import pairs
 
-# How wide `explain` is at most.
+# The greatest width of `explain`, in characters.
 _EXPLAIN_COLUMNS = 120
 
 policy = typer.Typer(help="Ask about retry policies.", no_args_is_help=True)
 
 
 def check(
-    create: Annotated[bool, typer.Option("--create", help="Make the topics that are missing.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create missing topics.")] = False,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", help="A consumer group that has not committed offsets yet; may be given more than once."),
     ] = None,
     home: Home = None,
 ) -> None:
-    """Say what would keep the loop from working: seeds, brokers, topics, catalog. Exits with 1 if anything would."""
+    """Check seeds, brokers, topics and catalog for what would keep the loop from working. Exits with 1 if a check fails."""
     from orchestration.rules.check import run_checks
 
     findings = run_checks(settings_of(home=home), create=create, groups=group or ())
@@ -34,7 +34,6 @@ def check(
     for finding in findings:
         level = "[yellow]warn[/yellow]" if finding.warns else "[green]ok[/green]" if finding.ok else "[red]bad[/red]"
         table.add_row(level, escape(finding.what), escape(finding.found))
-    # a pipe has no width: nothing is folded there
     console().print(table)
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
@@ -44,7 +43,7 @@ def explain(
     output: Output = "table",
     home: Home = None,
 ) -> None:
-    """Tell a message's history in order: each failure, which rule decided and why, each send, and what comes next."""
+    """Show a message's history in order: each failure, which rule decided and why, each send, and what comes next."""
     from orchestration.rules.explain import Rulebook, in_words
     from orchestration.tables.query import Rows, print_rows
 
@@ -52,7 +51,7 @@ def explain(
     if output != "table":
         print_rows(Rows(tuple(rows[0]), tuple(tuple(row.get(name) for name in rows[0]) for row in rows), more=False), output)
         return
-    # for people, wherever it goes: a ticket folds it no better
+    # folded even in a pipe, as this text is for people, and often goes into a ticket
     screen = console()
     screen.width = min(screen.width, _EXPLAIN_COLUMNS)
     screen.print(pairs((at, printable(what)) for at, what in in_words(rows)))
@@ -64,12 +63,12 @@ def classify(
     stack: Annotated[typer.FileText | None, typer.Option("--stack", help="A file with the stack trace; - reads standard input.")] = None,
     topic: Annotated[str, typer.Option("--topic", help="The original topic.")] = "",
     group: Annotated[str | None, typer.Option("--group", help="The consumer group.")] = None,
-    source: Annotated[str | None, typer.Option("--source", help="The source that the report comes through.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="The source that reads the report.")] = None,
     code: Annotated[str | None, typer.Option("--code", help="Kafka's error code or name, or another.")] = None,
     header: Annotated[list[str] | None, typer.Option("--header", help="name=value; may be given more than once.")] = None,
     home: Home = None,
 ) -> None:
-    """Say which of the rules that are loaded would match an error."""
+    """Show which of the loaded rules matches an error."""
     from orchestration.rules.explain import Error, Rulebook
 
     headers = {name: value for name, _, value in (text.partition("=") for text in header or ())}

@@ -1,4 +1,4 @@
-"""Commands that turn the loop, or say how it is: run, tick, status, demo, broker."""
+"""Commands that run the loop, or show its state: run, tick, status, demo, broker."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 def run(
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing waits and nothing came for --idle-for.")] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing waits, and nothing has come for --idle-for.")] = False,
     idle_for: Annotated[int | None, typer.Option("--idle-for", help="Seconds.")] = None,
     at_most: Annotated[
         int | None,
         typer.Option(
-            "--at-most", min=1, help="End after so many seconds in any case; with --until-idle with code 1, if it isn't idle then."
+            "--at-most", min=1, help="End after this many seconds in any case; with --until-idle, exit with 1 if it isn't idle then."
         ),
     ] = None,
     home: Home = None,
 ) -> None:
-    """Turn the loop until it is stopped: intake, decide, publish. SIGTERM and Ctrl-C end it; what is being sent is written down."""
+    """Run the loop until it is stopped: intake, decide, publish. SIGTERM and Ctrl-C end it, after the results of a send are recorded."""
     settings = settings_of(home=home, idle_for_seconds=idle_for)
     _with_loop(settings, until_idle=until_idle, at_most=at_most)
 
 
 def tick(home: Home = None) -> None:
-    """Turn the loop once."""
+    """Run one tick of the loop."""
     from orchestration.loop.loop import Loop
 
     loop = _loop(Loop, settings_of(home=home))
@@ -47,7 +47,7 @@ def tick(home: Home = None) -> None:
 
 
 def status(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: Home = None) -> None:
-    """Say how the loop is, from the small file that it writes: needs neither Spark nor Kafka."""
+    """Show the state of the loop, from its status file: needs neither Spark nor Kafka."""
     from dataclasses import asdict
 
     from orchestration.loop.status import is_alive, read_status
@@ -86,7 +86,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
 
 def demo(
     port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: a free one.")] = None,
-    seconds: Annotated[int, typer.Option("--seconds", help="How long it goes on once everything is up.")] = 90,
+    seconds: Annotated[int, typer.Option("--seconds", help="How long it runs after everything has started.")] = 90,
     home: Home = None,
 ) -> None:
     """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for about two minutes."""
@@ -99,7 +99,7 @@ def broker(
     port: Annotated[int | None, typer.Option("--port", help="Default: the one it had before.")] = None,
     home: Home = None,
 ) -> None:
-    """Start the demo's broker again, on the state that it left, until Ctrl-C."""
+    """Start the demo's broker again with its data, until Ctrl-C."""
     from orchestration.demo.broker import serve
 
     serve(settings_of(home=home).broker_directory, port)
@@ -111,10 +111,10 @@ def _with_loop(settings: Settings, *, until_idle: bool, at_most: int | None) -> 
     loop = _loop(Loop, settings)
     idle = loop.run(until_idle=until_idle, at_most=at_most)
     if loop.superseded_by is not None:
-        # said already; a code of its own, so that a supervisor doesn't start what would take over in turn
+        # logged already; an exit code of its own, so that a supervisor doesn't start a loop that would take over in turn
         raise SystemExit(SUPERSEDED_EXIT)
     if until_idle and not idle and not loop.stopping.is_set():
-        # said already, with what it waits for
+        # logged already, with what it waits for
         raise SystemExit(1)
 
 

@@ -1,4 +1,4 @@
-"""What the groups of commands show alike: rows, pairs, how far something is."""
+"""Output that several groups of commands share: rows, pairs, progress."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from orchestration.tables.query import Rows
 
 tell = errors()
-"""Standard error: whatever is no result."""
+"""Standard error: everything that is not a result."""
 
 
 def print_found(settings: Settings, rows: Rows, output: Format, table: Callable[[Rows], Table], nothing: str) -> None:
-    """Prints rows to standard output; that there are none, or more, to standard error."""
+    """Prints rows to standard output; a note that there are none, or more, to standard error."""
     from orchestration.cli.completion import remember
     from orchestration.tables.query import print_rows, say_more
 
@@ -40,7 +40,7 @@ def print_found(settings: Settings, rows: Rows, output: Format, table: Callable[
 
 
 def pairs(lines: Iterable[tuple[str, str]]) -> Table:
-    """Two columns, folded where they don't fit: an address that was shortened leads nowhere."""
+    """Two columns, folded and never cut: a link that is cut doesn't work."""
     table = Table("", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for name, text in lines:
         table.add_row(escape(name), escape(text))
@@ -49,18 +49,18 @@ def pairs(lines: Iterable[tuple[str, str]]) -> Table:
 
 @contextmanager
 def starting_spark() -> Iterator[None]:
-    """Says on standard error, if people read it, what they wait for."""
+    """Shows on standard error, if it is a terminal, what the user waits for."""
     if not sys.stderr.isatty():
         yield
         return
-    # while Spark starts, whatever is printed to standard error goes into its log: this goes on to the terminal
+    # a copy of standard error, as the original one leads into Spark's log while Spark starts
     with os.fdopen(os.dup(2), "w") as terminal, SafeConsole(file=terminal).status("starting Spark, and reading: ten seconds or more"):
         yield
 
 
 @contextmanager
 def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows on standard error, if people read it, how far something is."""
+    """Shows progress on standard error, if it is a terminal."""
     with Progress(console=tell, disable=not sys.stderr.isatty(), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, of: progress.update(task, completed=done, total=of)

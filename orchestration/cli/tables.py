@@ -12,11 +12,11 @@ from orchestration.cli.options import Home, Output, settings_of
 def sql(
     statement: Annotated[str | None, typer.Argument(help="One select. Tables need no schema: select * from messages")] = None,
     output: Output = "table",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 1000,
-    tables: Annotated[bool, typer.Option("--tables", help="List what can be asked: marts, rules and ledgers.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The most rows to show.")] = 1000,
+    tables: Annotated[bool, typer.Option("--tables", help="List the tables and views: marts, rules and ledgers.")] = False,
     home: Home = None,
 ) -> None:
-    """Ask the tables something. `--tables` lists them; `describe messages` shows the columns of one, with what they mean."""
+    """Run one select over the tables. `--tables` lists them; `describe messages` shows and explains the columns of one."""
     from orchestration.tables.query import list_tables, print_rows, select
 
     if tables == (statement is not None):
@@ -26,7 +26,7 @@ def sql(
 
 
 def maintain(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: Home = None) -> None:
-    """Compact the tables' files, expire old snapshots, remove orphans. Beside a running loop or without one; hourly, say."""
+    """Compact the tables' files, expire old snapshots, remove orphans. May run beside the loop. Run it every hour, for instance."""
     from orchestration.tables.maintenance import maintain, print_report
 
     print_report(maintain(settings_of(home=home)), output)

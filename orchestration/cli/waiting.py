@@ -1,4 +1,4 @@
-"""`redrive waiting`: messages that wait, and what operators want done with them."""
+"""`redrive waiting`: shows waiting messages, and commands about them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from orchestration.cli.options import (
 )
 from orchestration.cli.screen import print_found, starting_spark
 
-waiting = typer.Typer(help="Look at messages that wait.", no_args_is_help=True)
+waiting = typer.Typer(help="List, send or cancel waiting messages.", no_args_is_help=True)
 
 
 @waiting.command("list")
 @with_bundles
 def waiting_list(filters: WaitingFilters = WAITING, output: Output = "table", limit: Limit = 50, home: Home = None) -> None:
-    """List messages that will be sent, or whose dead letter will be; the next one first."""
+    """List messages that are still to be sent, or whose dead letter is; the next one first."""
     from orchestration.operators.rendering import waiting_table
 
     settings = settings_of(home=home)
@@ -58,5 +58,5 @@ def _add_command(name: str, what: str, does: str) -> None:
     waiting.command(name, help=does)(with_bundles(say))
 
 
-_add_command("send-now", "send_now", "Send messages now that wait for a later time, as they are.")
-_add_command("cancel", "cancel", "End messages that wait: nothing more is sent of them.")
+_add_command("send-now", "send_now", "Send waiting messages now, unchanged.")
+_add_command("cancel", "cancel", "Cancel waiting messages: they end, and nothing more is sent.")

@@ -1,6 +1,6 @@
-"""What must hold, as checks on assets: each promise of redrive's as a question to its tables.
+"""Asset checks: each promise of redrive's as a query of its tables.
 
-They look at tables, so they hold for any loop, whoever runs it, and may run beside it.
+They query tables, so they work for any loop, whoever runs it, and may run beside it.
 """
 
 from datetime import timedelta
@@ -13,25 +13,27 @@ from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
 from orchestration.loop.status import read_status
 
-# A dead letter is due at once, and tried again after 60 s at most: after this long Kafka refuses it, or nobody sends.
+# A dead letter is due at once, and tried again after 60 s at most. If it is still pending after this time, Kafka refuses it, or no loop
+# runs.
 PENDING_WARNS = timedelta(minutes=5)
 PENDING_FAILS = timedelta(hours=1)
 
-# A loop with work to do writes something down at least each minute: its longest pause is 60 s. Twice that, and a start of a minute.
+# A loop with work to do writes a row at least every minute, as its longest pause is 60 s; a start takes a minute. Five minutes leave a
+# margin.
 STALLED_AFTER = timedelta(minutes=5)
 
-# A loop that has nothing to do says so with each turn. Between shifts nobody does.
+# An idle loop writes its status file with each tick; between shifts there is no loop.
 FRESH_FOR = timedelta(minutes=30)
 
 # How many lines the table of open dead letters has at most.
 _OPEN_SHOWN = 50
 _OPEN_COLUMNS = (("topic", "string"), ("owner", "string"), ("open", "int"), ("oldest", "string"))
 
-# A gap can't be mended, only noticed: it fails the check for this long, and stays in the mart.
+# A gap can't be repaired: it fails the check for this long, and stays in the mart.
 GAPS_FAIL_FOR = timedelta(days=7)
 
 
-# What the loop calls it when something is not read.
+# The kinds of parts in the status file that mean that something is not read.
 UNREAD = ("source", "partitions", "kafka")
 
 
@@ -45,7 +47,7 @@ def _minutes(span: timedelta) -> str:
     description="Every event and every failed send has one decision: both are counted, batch by batch, up to the watermark.",
 )
 def nothing_is_lost(redrive: Redrive) -> dg.AssetCheckResult:
-    # read first, as a literal: what is up to there is settled, whatever a loop appends meanwhile
+    # read first, as a literal: the batches up to it don't change, whatever a loop appends meanwhile
     watermark = watermark_of(redrive)
     rows = redrive.sql(
         f"""
@@ -131,7 +133,7 @@ def nothing_is_early(redrive: Redrive) -> dg.AssetCheckResult:
     ),
 )
 def no_dead_message_is_without_its_copy(redrive: Redrive) -> dg.AssetCheckResult:
-    # since the first dead letter was decided: each one that fails is followed by another, which is young
+    # counted from the first dead letter, as each one that fails is followed by a new one
     (row,) = redrive.sql(
         """
         with

@@ -1,4 +1,4 @@
-"""Jobs: what can be run.
+"""The jobs.
 
 Every job runs in one process: Spark and dbt take half a minute to start, so no step gets a process of its own.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestration.operators.commands import CommandRequest
     from orchestration.operators.lists import Target
 
-# How long a shift turns if nobody says otherwise.
+# How long a shift runs the loop by default.
 SHIFT_MINUTES = 14.0
 
 tick = dg.define_asset_job(
@@ -33,15 +33,15 @@ tick = dg.define_asset_job(
 report = dg.define_asset_job(
     "report",
     selection=dg.AssetSelection.groups("marts", "report") | dg.AssetSelection.all_asset_checks(),
-    description="Makes the marts anew, writes the report on dead letters, and looks whether everything that must hold holds.",
+    description="Makes the marts anew, writes the report on dead letters, and runs all checks.",
 )
 
 
 class ShiftConfig(dg.Config):
-    """How long a shift turns the loop."""
+    """The config of a shift."""
 
-    minutes: float = Field(default=SHIFT_MINUTES, gt=0, description="How long it turns. Starting Spark comes before that.")
-    take_over: bool = Field(default=False, description="Turn though another loop is running: that one then stops.")
+    minutes: float = Field(default=SHIFT_MINUTES, gt=0, description="How long the loop runs, after Spark has started.")
+    take_over: bool = Field(default=False, description="Run even if another loop is running, which then stops.")
 
 
 @dg.op(pool=LOOP, description="Turns the loop for some minutes in one warm process, and records what each tick wrote as materializations.")
@@ -49,8 +49,8 @@ def turn(context: dg.OpExecutionContext, config: ShiftConfig, redrive: Redrive) 
     ticks: queue.SimpleQueue[Tick] = queue.SimpleQueue()
     with our_errors(), forwarded(context.log):
         loop = redrive.new_loop(take_over=config.take_over, on_tick=ticks.put)
-        # The loop turns in a thread of its own: it never waits for Dagster to write an event, and a run that is cancelled raises here,
-        # between two events, while the loop ends its step as it does on SIGTERM.
+        # The loop runs in its own thread: it never waits for Dagster to write an event, and if the run is cancelled, the exception is
+        # raised here, between two events, while the loop ends its step as it does on SIGTERM.
         with ThreadPoolExecutor(1, thread_name_prefix="loop") as threads:
             try:
                 turning = threads.submit(_turn_for, redrive, loop, config.minutes * 60)
@@ -75,7 +75,7 @@ def _turn_for(redrive: Redrive, loop: "Loop", seconds: float) -> None:
 
 
 def _record(context: dg.OpExecutionContext, ticks: "queue.SimpleQueue[Tick]") -> None:
-    """Records the next tick, if one comes soon, as materializations of what it wrote. One that did nothing is no news."""
+    """Records the next tick, if one ends soon, as materializations of the tables that it wrote. An idle tick records nothing."""
     try:
         done = ticks.get(timeout=0.5)
     except queue.Empty:
@@ -110,20 +110,20 @@ def maintenance() -> None:
 
 
 class RedriveConfig(dg.Config):
-    """Which dead letters, why, and how: as `redrive dlq redrive` takes it. What is given must all hold."""
+    """Which dead letters, why, and how: the options of `redrive dlq redrive`. All filters must match."""
 
     reason: str = Field(description="Why: it is kept with the command.")
-    who: str = Field(description="Who wants it.")
-    dry_run: bool = Field(default=True, description="Only show what would be sent, and keep the list. What is sent is such a list.")
-    list_name: str = Field(default="", description="The list that a dry run showed. Needed to send; nothing else chooses then.")
+    who: str = Field(description="Who gives the command.")
+    dry_run: bool = Field(default=True, description="Only show what would be sent, and keep the list. To send, give the name of that list.")
+    list_name: str = Field(default="", description="The list that a dry run has shown. Required to send; the filters are then ignored.")
     ids: list[str] = Field(default=[], description="Message ids.")
     where: str = Field(default="", description="One condition in SQL over the columns of the mart stranded_messages.")
     group: str = Field(default="", description="The consumer group; ^ begins a regular expression.")
     topic: str = Field(default="", description="The original topic; or ^...")
     error_class: str = Field(default="", description="The error's class, with or without its package; or ^...")
-    fingerprint: str = Field(default="", description="What died of the same, as dead_letter_groups has it.")
+    fingerprint: str = Field(default="", description="The fingerprint of a group in dead_letter_groups.")
     rate: str = Field(default="", description="50/s, 10/m, 1/h. Empty: as fast as it goes.")
-    canary: int = Field(default=0, description="So many first; the rest when they have succeeded. 0: all.")
+    canary: int = Field(default=0, description="Send this many first; the rest when they have succeeded. 0: all.")
     ticket: str = Field(default="", description="A ticket or an address.")
 
 
@@ -149,7 +149,7 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
         if config.list_name:
             listed = kept(redrive.settings.home, config.list_name)
         elif not config.dry_run:
-            raise CommandError("list_name says what is sent: run with dry_run: true first, and look at its list")
+            raise CommandError("list_name is required to send: run with dry_run: true first, look at its list, and give its name")
         else:
             dead = DeadLetters(redrive.settings)
             selection = Selection(
@@ -163,7 +163,7 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
             )
             listed = select_deliveries(dead, request.what, selection, None)
         if not listed:
-            raise CommandError("no open dead letter is like that: nothing is done")
+            raise CommandError("no open dead letter matches: nothing is done")
         _carry_out(context, redrive, request, listed, dry_run=config.dry_run)
 
 
@@ -176,12 +176,12 @@ def redrive_by_hand() -> None:
 
 
 class TriageConfig(dg.Config):
-    """Whether the triage sends."""
+    """The config of the triage."""
 
     dry_run: bool = Field(default=False, description="Only show what would be sent, and keep the lists.")
 
 
-@dg.op(description="Sends again what the seed redrive_rules says, with one command for each rule. Without rules it does nothing.")
+@dg.op(description="Sends dead letters again by the seed redrive_rules, with one command for each rule. Without rules it does nothing.")
 def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
     from orchestration.operators.commands import check_request
     from orchestration.operators.dead_letters import DeadLetters
@@ -195,7 +195,7 @@ def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, re
             _carry_out(context, redrive, request, listed, dry_run=config.dry_run)
 
 
-@dg.job(description="Dead letters that redrive_rules sends again by themselves.", executor_def=dg.in_process_executor)
+@dg.job(description="Sends dead letters again by the seed redrive_rules.", executor_def=dg.in_process_executor)
 def triage() -> None:
     triage_dead_letters()
 
@@ -203,7 +203,7 @@ def triage() -> None:
 def _carry_out(
     context: dg.OpExecutionContext, redrive: Redrive, request: "CommandRequest", listed: "list[Target]", *, dry_run: bool
 ) -> None:
-    """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
+    """Sends a command, or keeps its list, and records a summary of the list as an observation of dead_letters."""
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import keep, shown
     from orchestration.operators.sending import send

@@ -1,4 +1,4 @@
-"""What the tables and the status file say of the loop: what is undecided or overdue, and when it gave its last sign."""
+"""The state of the loop by its tables and its status file: what is undecided or overdue, and when it last wrote something."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from orchestration.loop.status import read_status
 
 
 def watermark_of(redrive: Redrive) -> int:
-    """The last batch that is decided, by whoever decided it: the loop, or a bare `dbt run`."""
+    """The last batch that is decided, by the loop or by a `dbt run` beside it."""
     (row,) = redrive.sql(
         """
         select greatest((select coalesce(max(batch), 0) from deliveries), (select coalesce(max(watermark), 0) from ticks)) as watermark
@@ -46,7 +46,7 @@ def overdue(redrive: Redrive, before: datetime) -> int:
 
 
 def last_sign(redrive: Redrive) -> datetime | None:
-    """When the loop last said something: the last row of `ticks`, or the status file, which an idle loop writes, too."""
+    """When the loop last wrote something: the last row of `ticks`, or the status file, which an idle loop writes, too."""
     (row,) = redrive.sql("select max(recorded_at) as at from ticks")
     status = read_status(redrive.settings.status_file)
     signs = [row["at"], datetime.fromisoformat(status.at) if status and status.at else None]

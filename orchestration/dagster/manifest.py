@@ -17,13 +17,13 @@ from orchestration.settings import Settings
 
 Manifest = Mapping[str, Any]
 
-# Whatever a manifest is made from, relative to the project.
+# The files that a manifest is made from, relative to the project.
 _PARSED = ("dbt_project.yml", "profiles.yml", "models/**/*", "macros/**/*", "dbt_project/**/*")
 _SECONDS = 120
 
 
 class ManifestError(Exception):
-    """dbt can't parse the project: its message is what dbt said."""
+    """dbt can't parse the project. The message is dbt's."""
 
 
 def load_manifest(settings: Settings) -> Manifest:
@@ -53,7 +53,7 @@ def _parse(settings: Settings, path: Path) -> None:
         )
         if done.returncode != 0:
             raise ManifestError(f"dbt can't parse {settings.dbt_directory}:\n{(done.stdout + done.stderr).strip()}")
-        # several processes may be here at once: each puts a whole file in place, and they are the same
+        # several processes may do this at once: each moves a complete file into place, and the files are equal
         os.replace(Path(target) / "manifest.json", path)
     for old in path.parent.glob("*.json"):
         if old != path:
@@ -61,7 +61,7 @@ def _parse(settings: Settings, path: Path) -> None:
 
 
 def _digest(settings: Settings) -> str:
-    """Another digest, another manifest: of the project's files, of the settings that they read, and of dbt."""
+    """A hash of all that the manifest depends on: the project's files, the settings that they read, and dbt's version."""
     digest = hashlib.sha256(version("dbt-core").encode())
     for name, content in _parsed(settings):
         digest.update(f"\0{name}\0{len(content)}\0".encode() + content)

@@ -1,4 +1,4 @@
-"""What the steps of a run share: settings, one Spark session, one dbt, and a loop. Each is started by the first step that needs it."""
+"""What the steps of a run share: settings, one Spark session, one dbt, and a loop. The first step that needs one starts it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class BusyError(Exception):
-    """Another loop is running with this home, and nobody asked to take over from it."""
+    """Another loop is running with this home, and take_over is not set."""
 
 
 class NothingYetError(Exception):
-    """No loop has run with this home: there is nothing to make views of."""
+    """No loop has run with this home, so there are no tables."""
 
 
 class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -59,13 +59,13 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         from orchestration.tables.dbt import Dbt
 
         if self._dbt is None:
-            # the session first: Python workers of one that dbt starts don't find what is installed here, and a tick may follow
+            # our session first: in one that dbt starts, Python workers would not find our packages, which a later tick needs
             assert self.spark is not None
             self._dbt = Dbt(self.settings)
         return self._dbt
 
     def sql(self, statement: str) -> list[Row]:
-        """Asks the tables, which need no schema in the statement."""
+        """Runs a query, with the tables under their own names."""
         from orchestration.tables.rows import collected
         from orchestration.tables.spark import schema, session_to_ask
 
@@ -78,7 +78,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         return int(self.sql(f"select count(*) as n from {table}")[0]["n"])
 
     def require_tables(self) -> None:
-        """Raises NothingYetError where no loop has made the tables."""
+        """Raises NothingYetError if no loop has made the tables."""
         from orchestration.tables.catalog import missing_tables
         from orchestration.tables.migration import unreadable_tables
         from orchestration.tables.spark import schema
@@ -100,7 +100,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @contextmanager
     def started(self, loop: Loop) -> Iterator[Loop]:
-        """Starts a loop, and closes it in the end. Its dbt has parsed the project: the steps that follow use it, too."""
+        """Starts a loop, and closes it in the end. Later steps use its dbt, which has parsed the project."""
         loop.start()
         self._dbt = loop.dbt
         try:
@@ -109,7 +109,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
             loop.close()
 
     def health(self) -> tuple[Entry, ...]:
-        """What the loop says doesn't work, and why."""
+        """What doesn't work, and why, by the status file."""
         status = read_status(self.settings.status_file)
         return status.health if status else ()
 
@@ -124,21 +124,21 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 @contextmanager
 def our_errors() -> Iterator[None]:
-    """Turns our own errors, which say what to do, into failures with that text alone; anything else keeps its traceback."""
+    """Turns errors of this project, whose text says what to do, into failures without a traceback. Others keep theirs."""
     try:
         yield
     except Exception as error:
         if is_ours(error):
             raise dg.Failure(description=printable(redacted(str(error))), allow_retries=False) from None
         if redacted(str(error)) != str(error):
-            # Dagster keeps an error's text and those of its causes
+            # replaced, as Dagster stores the texts of an error and of its causes, secrets included
             raise dg.Failure(description=f"{type(error).__name__}: {printable(redacted(str(error)))}") from None
         raise
 
 
 @contextmanager
 def forwarded(log: logging.Logger) -> Iterator[None]:
-    """Shows the loop's log lines in the run's log. A tick's own line is left out: its materializations say the same."""
+    """Shows the loop's log lines in the run's log. The line of a tick is left out, as its materializations have the same content."""
     handler = _Forwarding(log)
     ours = logging.getLogger("orchestration")
     level = ours.level

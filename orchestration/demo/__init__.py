@@ -1,1 +1,1 @@
-"""The demonstration, with a broker of its own."""
+"""The demo, with its own Kafka broker."""

@@ -4,15 +4,15 @@ Apache Kafka in KRaft mode, broker and controller in one. The jars come from Mav
 and stay in the cache directory; everything else lives in the broker's own directory::
 
     <directory>/broker.json    the port, so that the next start is found at the same address
-    <directory>/broker.log     what the process said (warnings and errors)
+    <directory>/broker.log     output of the process (warnings and errors)
     <directory>/data/          topics and metadata; deleting it resets the broker
 
-Two things can end a broker without a word: kill -9, and kill -9 of the Python process that started it. After either, a
-start on the same directory works, and finds what was acknowledged before.
+kill -9 of the broker, or of the Python process that started it, ends the broker without a shutdown. After either, a start on the same
+directory works, and finds everything that was acknowledged before.
 
-Who is alive is never read from a file but from locks, which the kernel gives back when a process ends:
+Whether a process is alive is never read from a file, but from locks, which the kernel releases when a process ends:
 
-- ``owner.lock`` is held by the Python process that is in charge of the directory,
+- ``owner.lock`` is held by the Python process that runs the broker of the directory,
 - ``broker.lock`` is inherited by the broker, so it is free only when the broker is gone too.
 """
 
@@ -81,7 +81,7 @@ os.execv(command[0], command)
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What a broker needs to know.
+    """The settings of a broker.
 
     directory: where its state lives; made when missing.
     port: where clients reach it, on the loopback address; ``None`` for the one it had before, at first a free one.
@@ -129,7 +129,7 @@ class Broker:
 
     @property
     def exit_code(self) -> int | None:
-        """What the process ended with (negative: the signal); None while it runs and before the first start."""
+        """The exit code of the process (negative: the signal); None while it runs and before the first start."""
         return None if self._process is None else self._process.poll()
 
     def __enter__(self) -> Self:
@@ -168,7 +168,7 @@ class Broker:
         """Lets the broker close its logs and end; kills it when that takes longer than ``stop_seconds``."""
         process = self._process
         if process is not None and process.poll() is None:
-            process.send_signal(signal.SIGCONT)  # a paused process does not see the next one
+            process.send_signal(signal.SIGCONT)  # a stopped process would not receive the next signal
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(self.settings.stop_seconds)
@@ -192,7 +192,7 @@ class Broker:
 
     def _choose_port(self, directory: Path) -> int:
         wanted = self.settings.port
-        # `0` is how every other program spells "a free one".
+        # `0` means a free port, as in other programs.
         port = wanted or self._port or remembered_port(directory)
         if port is None:
             port = free_port()
@@ -235,7 +235,7 @@ class Broker:
         admin = make_client(AdminClient, {"bootstrap.servers": self.bootstrap_servers, "reconnect.backoff.max.ms": 200}, {})
         while True:
             with contextlib.suppress(KafkaException):
-                # Listed only once the controller has let it in, which is when topics can be created on it.
+                # The broker is listed only when the controller has registered it; from then on topics can be created.
                 if NODE_ID in admin.list_topics(timeout=1).brokers:
                     return
             self._check_alive(deadline)
@@ -332,5 +332,5 @@ def _last_lines(log: Path) -> str:
     except OSError:
         lines = []
     if not lines:
-        return f"it said nothing ({log} is empty)"
-    return f"its last words (all of them: {log}):\n" + "\n".join(f"  {line}" for line in lines)
+        return f"{log} is empty"
+    return f"the last lines of {log}:\n" + "\n".join(f"  {line}" for line in lines)

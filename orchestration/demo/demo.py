@@ -24,9 +24,9 @@ from orchestration.settings import Settings, load_settings
 
 _ORDERS = 240
 _SETTLE_SECONDS = 60
-# A message has recovered when its consumer has committed its retry, and has reported nothing for so long: the one here reports at once.
+# The setting settle_seconds for the demo: short, as the demo's consumer reports failures at once.
 _RECOVERED_AFTER_SECONDS = 3
-# How long the demo waits for that, at most.
+# How long the demo waits at most until processed messages count as recovered.
 _RECOVERY_SECONDS = 60
 
 _say = errors()
@@ -47,7 +47,7 @@ class Progress:
     processed: set[str] = field(default_factory=set)
 
     def table(self) -> Table:
-        """The state of things, as a table."""
+        """The progress, as a table."""
         table = Table(box=None, pad_edge=False, show_header=False)
         left = max(0, round(self.began + self.seconds - time.monotonic()))
         table.add_row("orders written", str(self.written), f"{left} s to go")
@@ -62,7 +62,7 @@ class Progress:
 
     @property
     def waiting(self) -> int:
-        """Failures that are not answered yet: each is, by a retry or a dead letter."""
+        """Failures without an answer so far. Each gets one, a retry or a dead letter."""
         return max(0, self.outcomes["failed"] - self.counts["delivered"])
 
 
@@ -75,7 +75,7 @@ def run_demo(settings: Settings, *, port: int | None, seconds: int) -> int:
     _say.print(f"state goes to {settings.home}")
     with Broker(BrokerSettings(settings.broker_directory, port=port)) as broker:
         _say.print(f"a Kafka broker is up at {broker.bootstrap_servers}")
-        # what the client library would print is no news between the lines here
+        # without this, the client library would print its own log between the lines of the demo
         kafka = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
         begins = make_topics(kafka, settings.commands_topic)
         loop = Loop(load_settings(home=settings.home, kafka=kafka, settle_seconds=min(settings.settle_seconds, _RECOVERED_AFTER_SECONDS)))
@@ -91,7 +91,7 @@ def run_demo(settings: Settings, *, port: int | None, seconds: int) -> int:
 
 
 def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[str, Any]]:
-    """The demo proper: writer and consumer in threads, the loop here. Returns the orders that were written."""
+    """Runs writer and consumer in threads, and the loop in this one. Returns the orders that were written."""
     from examples.flaky_consumer import Done, Outcome
     from examples.flaky_consumer import run as consume
     from examples.produce_orders import produce_orders
@@ -145,7 +145,7 @@ def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[st
 
 
 def _show(loop: Loop, progress: Progress) -> None:
-    """Turns the loop, with a live table where there is a terminal and a line now and then where there is none."""
+    """Runs the loop, with a live table in a terminal, otherwise with a line every ten seconds."""
     screen = console(None)
 
     def on_tick(tick: Tick) -> None:
@@ -177,7 +177,7 @@ def _show(loop: Loop, progress: Progress) -> None:
 
 
 def _settle(loop: Loop, processed: set[str]) -> None:
-    """Decides what the consumer has reported last, and waits until what it has processed counts as recovered; what is due later waits."""
+    """Decides the last reports, and waits until what the consumer has processed counts as recovered. What is due later stays."""
     loop.stopping.clear()
     deadline = time.monotonic() + _RECOVERY_SECONDS
     while time.monotonic() < deadline:
@@ -189,13 +189,13 @@ def _settle(loop: Loop, processed: set[str]) -> None:
 
 
 def _sent(loop: Loop) -> set[str]:
-    """The messages whose last retry was sent, and of which it is not known yet that it was processed."""
+    """The messages whose last retry was sent, and is not yet known to be processed."""
     rows = loop.spark.sql(f"select message_id from {loop.schema}.messages where state = 'sent'").collect()
     return {row["message_id"] for row in rows}
 
 
 def _quiet(home: Path) -> None:
-    """The loop's own lines go to a file: the terminal belongs to the table."""
+    """Sends the loop's log to a file, as the terminal shows the table."""
     root = logging.getLogger()
     root.handlers = [logging.FileHandler(home / "demo.log")]
     root.handlers[0].setFormatter(LogLines())

@@ -1,4 +1,4 @@
-"""What a broker's process is started from: Java, Kafka's jars, its properties and its formatted storage."""
+"""What the process of a broker needs: Java, Kafka's jars, its properties and its formatted storage."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 KAFKA_VERSION: Final = "4.1.1"
-# kafka_2.13 brings an API for logging and nothing behind it: without slf4j-simple a broker that fails says nothing.
+# kafka_2.13 has a logging API without an implementation: without slf4j-simple, a broker that fails would log nothing.
 _COORDINATES: Final = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
 _JAVA_AT_LEAST: Final = 17
 HOST: Final = "127.0.0.1"
-# Below the range that systems hand out to outgoing connections (Linux from 32768, macOS from 49152). A port within it
+# Below the range of ports for outgoing connections (Linux from 32768, macOS from 49152). A port within it
 # can be taken while the broker is down, even by a client that waits for the broker and connects to itself by chance.
 _PORTS: Final = range(20_000, 30_000)
 NODE_ID: Final = 1
@@ -37,7 +37,7 @@ def cache_directory() -> Path:
 
 
 def find_java() -> Path:
-    """The Java that will be used: of JAVA_HOME, else of the PATH. Raises BrokerError if missing or older than 17."""
+    """The Java to use: that of JAVA_HOME, else of the PATH. Raises BrokerError if it is missing, or older than 17."""
     need = f"the broker needs Java {_JAVA_AT_LEAST} or newer"
     fix = "install one (any OpenJDK build will do), or point JAVA_HOME at it"
     home = os.environ.get("JAVA_HOME")
@@ -79,8 +79,8 @@ def _download(target: Path) -> None:
         flush=True,
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Into a directory of its own, renamed when complete: jgo takes a file that an interrupted download left behind for
-    # a whole one. It also keeps poms without their jars out of ~/.m2, where Spark's resolver would stumble over them.
+    # Into a temporary directory, which is renamed when it is complete: jgo takes a file that an interrupted download left behind for a
+    # complete one. It also keeps poms without jars out of ~/.m2, where Spark's resolver would fail on them.
     with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as scratch:
         context = MavenContext(
             repo_cache=Path(scratch) / "maven",
@@ -97,13 +97,13 @@ def _download(target: Path) -> None:
             ) from error
         complete = Path(scratch) / "complete"
         complete.mkdir()
-        # Both halves: jgo sorts jars into a class path and a module path, and Kafka runs from the class path alone.
+        # All jars: jgo divides them into a class path and a module path, and Kafka runs from the class path only.
         for jar in environment.all_jars:
             shutil.copyfile(jar, complete / jar.name)
         try:
             complete.rename(target)
         except OSError as error:
-            # Another process was faster: what it left is as good as ours.
+            # Another process has downloaded the same jars in the meantime.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
 
@@ -115,7 +115,7 @@ def java_command(java: Path, jars: Sequence[Path], heap: str, main: str, *argume
         "-Xms64m",
         # one collector thread and little memory beside the heap: it shares two cores with Spark
         "-XX:+UseSerialGC",
-        # a broker that can't allocate is better ended, and started again, than half alive
+        # a broker without memory should end, and be started again, rather than work partly
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -128,7 +128,7 @@ def java_command(java: Path, jars: Sequence[Path], heap: str, main: str, *argume
 
 
 def write_properties(directory: Path, port: int, changes: Mapping[str, str]) -> Path:
-    # The controller is reached by nobody but this process, so its port may be another one at each start.
+    # Only this process connects to the controller, so its port may differ at each start.
     controller = free_port()
     properties = {
         "process.roles": "broker,controller",
@@ -139,9 +139,9 @@ def write_properties(directory: Path, port: int, changes: Mapping[str, str]) -> 
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(directory / "data"),
-        # a topic that nobody made is a mistake, and must be seen as one
+        # a topic that was not created is a mistake, and must cause an error
         "auto.create.topics.enable": "false",
-        # one node: nothing can have a second copy; few partitions, since each costs files and start-up time
+        # one node, so there are no replicas; few partitions, as each costs files and start-up time
         "default.replication.factor": "1",
         "min.insync.replicas": "1",
         "offsets.topic.replication.factor": "1",
@@ -152,15 +152,15 @@ def write_properties(directory: Path, port: int, changes: Mapping[str, str]) -> 
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "1",
-        # the waits that make sense for a fleet of consumers, and not for one
+        # delays that only help many consumers
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
-        # how soon a transaction that ran into its timeout is aborted: otherwise up to 10 s later
+        # a transaction that has timed out is aborted within this time; by default up to 10 s later
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-        # a start after kill -9 is let in only when the session of the process before has run out: otherwise 9 s
+        # after kill -9, a start is registered only when the session of the old process has expired; by default after 9 s
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
-        # 128 MB otherwise: a quarter of the heap
+        # by default 128 MB, which is a quarter of the heap
         "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
         "num.network.threads": "2",
         "num.io.threads": "4",
@@ -174,11 +174,11 @@ def write_properties(directory: Path, port: int, changes: Mapping[str, str]) -> 
 
 
 def format_storage(java: Path, jars: Sequence[Path], directory: Path, properties: Path) -> None:
-    """Gives the data directory a cluster id, as KRaft demands before the first start; once."""
+    """Formats the data directory with a cluster id, which KRaft requires before the first start; only once."""
     data = directory / "data"
     if data.exists():
         return
-    # Formatted beside and renamed, so that there is no directory that is half formatted, whenever this is interrupted.
+    # Formatted under another name and then renamed, so that an interruption never leaves a partly formatted directory.
     fresh = directory / "data.formatting"
     shutil.rmtree(fresh, ignore_errors=True)
     text = properties.read_text()
@@ -209,7 +209,7 @@ def free_port() -> int:
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As the broker does it: connections that are only winding down don't count.
+        # As the broker does: connections in TIME_WAIT don't count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

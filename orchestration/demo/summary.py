@@ -1,4 +1,4 @@
-"""What the demo says at its end: three questions answered in SQL, how late retries were, a dry run of a redrive, what to do next."""
+"""The summary of the demo: three questions answered in SQL, how late retries were, a dry run of a redrive, what to do next."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sum_up(loop: Loop, findings: Findings, tick_ms: list[int]) -> bool:
 
 
 def _next_steps(settings: Settings, kept_as: str) -> str:
-    """What can be done on the state that the demo leaves: commands, as they are given where it was run."""
+    """Commands to try on the state that the demo leaves, for the directory in which it was run."""
     elsewhere = settings.home != Path.cwd() / ".redrive"
     home = f" --home {settings.home}" if elsewhere else ""
     uv_run = "uv run " if is_clone() else ""
@@ -91,7 +91,7 @@ def _lateness(loop: Loop, tick_ms: list[int]) -> str:
 
 
 def _dry_run(loop: Loop, screen: Console) -> str:
-    """Shows what it would be to send the dead letters of a bug again once it is mended; returns the name that the list is kept by."""
+    """Shows a dry run of a redrive of the dead letters of one bug; returns the name of the list that is kept."""
     dead = DeadLetters(loop.settings)
     listed = select_deliveries(dead, "redrive", Selection(state="open", error_class="KeyError"), None)
     request = CommandRequest("redrive", "the demo", "demo")

@@ -1,4 +1,4 @@
-"""The demo's topics: made where they are missing, and read back to see what came of each report."""
+"""Creates the demo's topics, and reads them back to check the answer to each report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LARGEST = 2 * 1024 * 1024
 
 
 def make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, int]:
-    """Makes the topics that are missing; returns where each partition ends now: what the demo writes comes after that.
+    """Creates missing topics; returns the end of each partition, after which the demo writes.
 
     commands: the topic of operators' commands, if any, so that they can be given on the state that the demo leaves.
     """
@@ -39,7 +39,7 @@ def make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, in
             name,
             num_partitions=_PARTITIONS,
             replication_factor=1,
-            # as `redrive check` wants it: room for our headers on the largest record of the original
+            # as `redrive check` requires: room for our headers on the largest record of the original
             config={"max.message.bytes": str(_LARGEST + (0 if name in ("orders", "redrive.failures") else HEADER_ROOM_BYTES))},
         )
         for name in missing
@@ -52,7 +52,7 @@ def make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, in
 
 @dataclass(frozen=True)
 class Findings:
-    """What the topics themselves say. `lost`: ids of messages with a report that nothing answers, and for which nothing waits."""
+    """Counts by the topics. `lost`: ids of messages with a report that has no answer, and for which nothing waits."""
 
     orders: int
     lost: list[str]

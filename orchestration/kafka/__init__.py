@@ -1,1 +1,1 @@
-"""What is asked of Kafka, beside sending."""
+"""Access to Kafka, except for the publisher's."""

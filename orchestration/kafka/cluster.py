@@ -1,4 +1,4 @@
-"""What the loop asks Kafka about topics: which there are, their ids, and where their partitions begin and end."""
+"""Metadata from Kafka: topics and their ids, where partitions begin and end, consumer groups and their offsets."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _Client = TypeVar("_Client")
 
 _TIMEOUT_SECONDS = 10.0
 
-# Groups that a client is kept for, each with threads of its own. To connect anew, as for more than these, takes 40 ms.
+# How many groups a client is kept for; each client has threads of its own. Other groups get a new client each time, which takes 40 ms.
 _KEPT_GROUPS = 32
 
-# A group's coordinator is another broker now, or about to be: it is looked for, and found within moments.
+# Errors while a group's coordinator moves to another broker: they pass within moments.
 _MOVING = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
 _PAUSE_SECONDS = 0.1
 
-# How a broker that knows no ids of topics answers: Kafka before 2.8, and some that are only compatible.
+# The topic id in the answer of a broker that has no topic ids: Kafka before 2.8, and some compatible ones.
 _ID_OF_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 
 NO_ID = "name:"
-"""What the id of a topic begins with where Kafka knows none; the name follows."""
+"""The prefix of a topic's id if Kafka has none; the name follows."""
 
 
 class ClusterError(Exception):
@@ -53,7 +53,7 @@ class ClusterError(Exception):
 class Topic:
     """A topic that exists: its name, Kafka's id of it (another one when it is created again), and its number of partitions.
 
-    Where Kafka knows no ids, it is `name:` and the name: that it was created again can't be seen then.
+    If Kafka has no ids, the id is `name:` and the name; then it can't be seen that a topic was created again.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition of a topic, by the topic's id: what a position belongs to."""
+    """One partition of a topic, by the topic's id, as offsets belong to one id."""
 
     topic: str
     topic_id: str
@@ -71,14 +71,15 @@ class Partition:
 
     @property
     def key(self) -> str:
-        """The partition as the positions in `ticks` name it."""
+        """The partition's key in the column `positions` of `ticks`."""
         return f"{self.topic_id}/{self.number}"
 
 
 class Cluster:
-    """A Kafka cluster, asked through one admin client, and for each consumer group through one of its own.
+    """A Kafka cluster. It uses one admin client, and one client for each consumer group.
 
-    Every method raises ClusterError when Kafka gives no answer. Making one raises SettingsError for properties that a client doesn't take.
+    Every method raises ClusterError when Kafka gives no answer. The constructor raises SettingsError for properties that a client doesn't
+    take.
     """
 
     def __init__(self, kafka: Mapping[str, str], timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
@@ -100,7 +101,7 @@ class Cluster:
             raise rejected(error) from None
 
     def topic_names(self) -> list[str]:
-        """All topics that may be seen, without Kafka's internal ones."""
+        """All topics that this user may see, without Kafka's internal ones."""
         try:
             topics = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
@@ -131,7 +132,7 @@ class Cluster:
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The last stable offset of each partition: what may be read without seeing a transaction that is still open.
 
-        A partition that gives no answer is left out. If none gives one, that is a ClusterError.
+        A partition that gives no answer is left out. Raises ClusterError if none gives one.
         """
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
@@ -159,7 +160,7 @@ class Cluster:
             except KafkaException as error:
                 reason = error
             else:
-                # librdkafka (2.16) gives no error but offset -1001 for the partitions of a broker that did not answer
+                # for partitions of a broker that did not answer, librdkafka (2.16) returns offset -1001 and no error
                 if offset >= 0:
                     found[partition] = offset
         if not found:
@@ -182,7 +183,7 @@ class Cluster:
     def groups(self) -> dict[str, set[str]]:
         """The consumer groups that have committed offsets, and the topics they read."""
         try:
-            # a new client, which knows no coordinators yet: it would end the process if it asked one that has moved (see `committed`)
+            # a new client, which knows no coordinators: an older one would end the process if it asked one that has moved (see `committed`)
             admin = self._new_admin()
             names = [group.group_id for group in admin.list_consumer_groups(request_timeout=self._timeout).result().valid]
             read: dict[str, set[str]] = {}
@@ -195,10 +196,10 @@ class Cluster:
         return read
 
     def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """The offsets that a group has committed, by topic and partition; where it has committed none there is none.
+        """The offsets that a group has committed, by topic and partition.
 
-        Asked by a consumer, though it consumes nothing: an admin client ends the process when the group's coordinator has moved (seen
-        with librdkafka 2.16: its issue 5040).
+        It uses a consumer, which consumes nothing: an admin client ends the process when the group's coordinator has moved (seen with
+        librdkafka 2.16: its issue 5040).
         """
         asked = [TopicPartition(topic, number) for topic, number in partitions]
         keeper: Consumer | None = None
@@ -207,7 +208,7 @@ class Cluster:
             found = self._committed(keeper, asked)
         except KafkaException as error:
             if keeper is not None:
-                keeper.poll(0)  # hears what happened in the background
+                keeper.poll(0)  # calls the error callback
             raise self._unanswered(f"say how far the consumer group {group} is", error) from None
         keeper.poll(0)
         if len(self._keepers) < _KEPT_GROUPS:
@@ -215,7 +216,7 @@ class Cluster:
         return {(where.topic, where.partition): where.offset for where in found if where.error is None and where.offset >= 0}
 
     def keep_only(self, groups: Container[str]) -> None:
-        """Lets go of the clients that ask for other groups."""
+        """Drops the clients of other groups."""
         self._keepers = {group: keeper for group, keeper in self._keepers.items() if group in groups}
 
     def _committed(self, keeper: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
@@ -224,7 +225,7 @@ class Cluster:
             try:
                 found = keeper.committed(asked, max(deadline - time.monotonic(), _PAUSE_SECONDS))
                 for where in found:
-                    # a topic that is gone has taken its offsets with it
+                    # the offsets of a deleted topic are deleted, too
                     if where.error is not None and where.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise KafkaException(where.error)
                 return found
@@ -234,7 +235,7 @@ class Cluster:
             time.sleep(_PAUSE_SECONDS)
 
     def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
-        """Makes topics (NewTopic); by name, what Kafka said against it, or None."""
+        """Creates topics (NewTopic). Returns Kafka's objection, or None, by name."""
         wanted = list(topics)
         said: dict[str, str | None] = {}
         if not wanted:
@@ -256,8 +257,8 @@ class Cluster:
     def _unanswered(self, what: str, error: KafkaException) -> ClusterError:
         """Why there is no answer.
 
-        A refused login, an address that can't be resolved and a connection that is closed at once are told in the background, while the
-        call that waits for them only gets no connection.
+        A refused login, an address that can't be resolved and a connection that is closed at once are reported in the background; the call
+        itself only times out.
         """
         self._admin.poll(0)
         said = kafka_error(error)
@@ -267,7 +268,7 @@ class Cluster:
             reason = unreached if time.monotonic() - heard <= self._timeout + 1 else None
         reason = reason or said
         if said.code() == KafkaError._TIMED_OUT:
-            # librdkafka goes on asking the connection that it had to a group's coordinator, though the broker has long been back
+            # a new client: librdkafka keeps using its old connection to a group's coordinator, even after the broker is back
             self._admin = self._new_admin()
         why = redact(reason.str(), self._kafka)
         if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (address := self._wants_tls()):
@@ -275,7 +276,7 @@ class Cluster:
         return ClusterError(f"Kafka did not {what}: {why} ({reason.name()})", reason.name())
 
     def _wants_tls(self) -> str | None:
-        """The first of the addresses, where it answers in TLS and is spoken to without: librdkafka sees no more than that it hangs up."""
+        """The first address, if its broker expects TLS and the settings have none: librdkafka only sees a closed connection."""
         first = self._kafka.get("bootstrap.servers", "").split(",")[0].strip().rpartition("://")[2]
         host, _, port = first.rpartition(":")
         if "ssl" in self._kafka.get("security.protocol", "plaintext").lower() or not port.isdecimal():
@@ -287,7 +288,7 @@ class Cluster:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=1) as plain, context.wrap_socket(plain):
                 return first
         except ssl.SSLError as error:
-            # refused, but in TLS
+            # the handshake was refused, but in TLS
             return first if "ALERT" in (error.reason or "") else None
         except (OSError, OverflowError):
             return None

@@ -29,7 +29,7 @@ class JsonTopic:
 
     def write(self, records: Iterable[tuple[str, str]]) -> int:
         """Writes records (key, value) and waits for the brokers; returns how many. Raises JsonTopicError, ClusterError."""
-        # put back only if all goes well: what is fatal to a producer stays so, and after a failure it keeps no order
+        # put back only after success: a producer doesn't recover from a fatal error, and after a failure it may not keep the order
         producer, self._producer = self._producer, None
         problems: list[str] = []
 
@@ -38,7 +38,7 @@ class JsonTopic:
                 problems.append(error.str())
 
         written = 0
-        # a topic that is missing would be waited for as long as a message may take
+        # without this check, the producer would wait for a missing topic until the message times out
         if self.topic not in self.cluster.topic_names():
             raise JsonTopicError(f"{self.topic}: there is no such topic")
         try:

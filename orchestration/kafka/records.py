@@ -1,7 +1,7 @@
-"""Records that Spark's source for Kafka can't read, read through another client.
+"""Reads records that Spark's source for Kafka can't read, with another client.
 
-Spark makes a timestamp of every record while it reads: one that is beyond what it can hold, from a producer that stamps nanoseconds, fails
-the whole read, each time. Here a record is read as it is, and what can't be kept of it is said.
+Spark converts the timestamp of every record while it reads. One that is out of its range, from a producer that writes nanoseconds, fails
+the whole read each time. This module reads any record, and notes what it can't keep.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ RECORDS = (
     "key binary, value binary, topic string, partition int, offset bigint, millis bigint, timestampType int,"
     "headers array<struct<key: string, value: binary>>, problem string"
 )
-"""Records as Spark's source has them, but for the timestamp, which is a number; problem: what could not be read of a record."""
+"""The columns of Spark's source, with the timestamp as a number; problem: what could not be read of a record."""
 
 LAST_MILLIS = 253_402_300_799_999
-"""The last moment of the year 9999: Python can tell no later one."""
+"""The last millisecond of the year 9999, the latest that Python supports."""
 
-# How long no record may come before a read ends.
+# A read ends when no record has come for this long.
 _PATIENCE_SECONDS = 10.0
 
 _AT_ONCE = 500
@@ -54,9 +54,9 @@ class Records:
 
 
 def read_records(kafka: Mapping[str, str], group: str, part: Range, most_bytes: int, seconds: float = _PATIENCE_SECONDS) -> Records:
-    """Reads the committed records of a range, from its beginning until it ends, or they have so many bytes. Raises UnreadError.
+    """Reads the committed records of a range until its end, or until they have `most_bytes` bytes. Raises UnreadError.
 
-    group: one that this client may be of; it joins none.
+    group: a group id that this client may use; it doesn't join the group.
     """
     where = TopicPartition(part.partition.topic, part.partition.number, part.begin)
     try:
@@ -93,7 +93,7 @@ def _read(consumer: Consumer, part: Range, most_bytes: int, seconds: float) -> R
                 # only markers of transactions are left
                 return Records(rows, part.end, size, _has_odd_ones(rows))
             if error is not None and message.topic() is None and not error.fatal():
-                # about a broker or the group, and no reason not to read on
+                # an error about a broker or the group: reading can go on
                 continue
             if error is not None:
                 raise KafkaException(error)
@@ -121,7 +121,7 @@ def _row(message: Message) -> tuple[Any, ...]:
     try:
         headers: Any = message.headers() or None
     except Exception:
-        # a name that is no UTF-8: Java's client replaces what it can't read, this one refuses all of them
+        # a header name that is not UTF-8: Java's client replaces what it can't decode, this one returns none of the headers
         headers, problem = None, "headers"
     return (
         message.key(),

@@ -1,4 +1,4 @@
-"""Retry and dead letter topics that redrive makes: as wide as the topics whose messages go there, and large enough for our headers."""
+"""Creates retry and dead letter topics, with as many partitions as the original topics, and room for our headers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from orchestration.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# Our headers make a legal record larger: a retry or dead letter topic must take that much more than the original.
+# By how many bytes max.message.bytes of a retry or dead letter topic must exceed the original's, as our headers make records larger.
 HEADER_ROOM_BYTES = 64 * 1024
 
-# What a topic takes whose limit can't be read: Kafka's own default.
+# The assumed limit of a topic whose configuration can't be read: Kafka's default.
 _DEFAULT_MAX_BYTES = 1_048_588
 
-# A report may name any group, and the group may be part of the name of a topic: so many are made by one loop, and no more.
+# The most topics that one loop creates: reports may name any group, and a group may be part of a topic's name.
 _MOST_MADE = 100
 
 
@@ -30,7 +30,7 @@ def room(sizes: Mapping[str, int], original: str) -> int:
 
 
 def new_topic(name: str, originals: Iterable[Topic], sizes: Mapping[str, int], replication: int) -> NewTopic:
-    """A topic for what comes from others: with as many partitions as the widest of them, and room for the largest record."""
+    """A topic for messages of other topics, with as many partitions as the largest of them, and room for the largest record."""
     wanted = list(originals)
     return NewTopic(
         name,
@@ -42,15 +42,15 @@ def new_topic(name: str, originals: Iterable[Topic], sizes: Mapping[str, int], r
 
 @dataclass
 class TopicMaker:
-    """Makes destinations that are missing, where `create_topics` allows it."""
+    """Creates missing destinations, if `create_topics` allows it."""
 
     cluster: Cluster
     settings: Settings
     made: int = 0
-    """How many topics this loop has made."""
+    """How many topics this loop has created."""
 
     def make(self, name: str, originals: Iterable[str]) -> str | None:
-        """Makes one topic for messages of some others. Returns what speaks against it, or None."""
+        """Creates one topic for messages of some others. Returns the objection, or None."""
         if self.settings.is_internal(name):
             return "it is an internal topic"
         if self.made >= _MOST_MADE:

@@ -32,7 +32,7 @@ from orchestration.tables.spark import session_to_ask
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps in the order of a tick, and the parts of them that others ask. recovery: what is done after a step that failed."""
+    """The steps, in the order of a tick. recovery: handles a step that failed."""
 
     rules: RulesInForce
     take_in: IntakeStep
@@ -45,7 +45,7 @@ class Steps:
     recovery: Recovery
 
     def use_rules(self) -> None:
-        """Works with the seeds that were loaded."""
+        """Passes the seeds that were loaded on to the steps that use them."""
         self.take_in.intake.use(self.rules.seeds.rows["sources"])
         self.publish.charge.renew_publisher()
 
@@ -53,7 +53,7 @@ class Steps:
 def assembled(
     state: LoopState, stored: Stored, breakers: CircuitBreakers, charge: Charge, sending: threading.Lock, stopping: threading.Event
 ) -> Steps:
-    """The steps of a loop that is in charge. state: what they go on from."""
+    """The steps of a loop that is in charge. state: the state they begin with."""
     spark, schema, ledgers, clock = stored.spark, stored.schema, stored.ledgers, stored.clock
     settings, cluster, health, rules = charge.settings, charge.cluster, charge.health, charge.rules
     undecided = Undecided(stored, breakers)
@@ -81,7 +81,7 @@ def assembled(
 
 
 def serving(settings: Settings, stored: Stored, watermark: int) -> Metrics | None:
-    """The metrics of what is decided and sent from now on; None where nobody wants to know, or the port can't be had."""
+    """Starts the metrics server, whose counts begin at 0. None if `metrics_port` is 0, or the port is not available."""
     if not settings.metrics_port:
         return None
     ask = session_to_ask(settings)

@@ -1,4 +1,4 @@
-"""What became of the canaries of a redrive: the messages that are sent first, before the rest of the list."""
+"""Reads the outcome of a redrive's canaries: the messages that are sent first, before the rest of the command's list."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from orchestration.loop.consumer_progress import Consumers, Place
 from orchestration.tables.rows import collected
 
 
-# one statement, which is why it is longer than a screen
 def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: int, canary: int) -> list[Row]:
-    """What became of the canaries of a command that are decided. One that was on its way already says nothing."""
+    """The decided canaries of a command, one row each. A `duplicate` means that the message was on its way already; it is not a failure."""
     rows = spark.sql(
         f"""
         with
@@ -44,7 +43,7 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
             group by message_id
         ),
 
-        -- not the view of this name: it reads all of `ticks`, which grows for ever, and is asked every other second here
+        -- not the view `settled_offsets`: it reads all of `ticks`, which only grows, and this statement runs every two seconds
         settled_offsets as (
             select
                 settled.consumer_group,
@@ -77,7 +76,7 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
 
 
 def has_succeeded(canary: Row, assume_after: timedelta, consumers: Consumers, now: datetime, *, complete: Completeness) -> bool:
-    """Whether a canary was processed: its group says so, or has been silent for as long as the command says."""
+    """Whether a canary was processed: its offset is settled, or its group commits no offsets and no report came within `assume_after`."""
     if canary["decision"] == "duplicate" or canary["has_settled"]:
         return True
     sent = canary["sent"]

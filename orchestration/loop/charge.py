@@ -1,4 +1,4 @@
-"""Which loop is in charge, as Kafka knows it: only that one sends. docs/decisions/0040 says in which order a start takes over."""
+"""The generation in Kafka: only the loop that holds the newest one sends. docs/decisions/0040 describes the order of a takeover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from publisher import PublisherSettings, SessionLostError, SupersededError, erro
 
 log = logging.getLogger(__name__)
 
-# How long Kafka has to say, at the beginning of a tick, which loop is in charge, in milliseconds: each send asks once more.
+# The timeout of the check for a newer generation at the beginning of a tick, in milliseconds. It may be short, as each send checks again.
 _GLANCE_MS = 1_000
 
 
@@ -27,8 +27,8 @@ _GLANCE_MS = 1_000
 class Charge:
     """The generation of this loop in Kafka, and the publisher that sends with it.
 
-    stored: of the generation that this loop takes; a start that has to read again replaces it. superseded: ends this loop, as the one of
-    another generation is in charge.
+    stored: what the tables hold, and the generation that this loop takes; replaced when a start has to read the tables again. superseded:
+    called with the generation that is in charge instead of this one; ends this loop.
     """
 
     settings: Settings
@@ -47,7 +47,7 @@ class Charge:
         return self.stored.ledgers.generation
 
     def renew_publisher(self) -> None:
-        """Sends from now on with the generation, the topics and the error kinds of this moment."""
+        """Makes a new publisher with the current generation, fence topics and error kinds."""
         self.publisher = PublishStep(
             spark=self.stored.spark,
             schema=self.stored.schema,
@@ -67,9 +67,10 @@ class Charge:
         )
 
     def fence(self) -> None:
-        """Tells Kafka that this loop is in charge: what older ones still send is fenced. Raises ClusterError, SessionLostError.
+        """Takes the generation in Kafka, which fences the sends of older loops. Raises ClusterError, SessionLostError.
 
-        The generation is kept beside the offsets of the sources' topics, as those are the ones that a loop may certainly read.
+        The generation is stored with committed offsets of the sources' topics, as these are topics that a loop is certainly allowed to
+        read.
         """
         self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.rules.seeds, name)))
         self.renew_publisher()
@@ -77,18 +78,19 @@ class Charge:
         self.in_charge = True
 
     def take_first(self) -> None:
-        """Takes the generation in Kafka at a start, if Kafka answers."""
+        """Takes the generation in Kafka at a start. If Kafka doesn't answer, `take` tries again before the first send."""
         try:
             self.fence()
         except SupersededError as error:
             if not self._knows(error.by):
                 self.superseded(error.by)
-            # else it is starting just now: whoever appends to the tables first is in charge, and the other one tries again
+            # else the other loop is starting at the same time: the one that appends to the tables first is in charge, and the other tries
+            # again
         except (ClusterError, SessionLostError) as error:
             self.health.failed(SENDS, _cannot_send(error))
 
     def take(self, report: StepReport) -> bool:
-        """Takes the generation in Kafka, where the start could not: before the first send."""
+        """Takes the generation in Kafka before the first send, if the start could not. Returns whether this loop is in charge."""
         try:
             self.fence()
         except SupersededError as error:
@@ -103,7 +105,7 @@ class Charge:
         return True
 
     def look(self) -> None:
-        """Ends this loop as soon as Kafka knows of a newer one, which waits until it has ended. Each send looks for itself, too."""
+        """Ends this loop if Kafka has a newer generation: the newer loop waits until this one has ended. Each send checks this, too."""
         if not self.in_charge or KAFKA in self.health or SENDS in self.health:
             return
         by = self._newest_in_kafka()
@@ -111,8 +113,8 @@ class Charge:
             self.superseded(by)
 
     def newest(self) -> int:
-        """The generation that is in charge, when a send was refused because it isn't this one any more."""
-        # where neither Kafka nor the tables tell any more, it is the next one at least
+        """The generation that is in charge, after a send was refused because this one no longer is."""
+        # if neither Kafka nor the tables have it, it is at least the next one
         return self._newest_in_kafka() or self.stored.ledgers.superseded_by() or self.generation + 1
 
     def log_state(self) -> None:
@@ -123,11 +125,11 @@ class Charge:
             event(
                 log, logging.WARNING, "takeover_delayed",
                 generation=self.generation, instance=self.settings.instance,
-                reason="the tables are taken over, Kafka is not yet: nothing is sent until it is",
+                reason="this loop has taken over the tables, but not yet Kafka: it sends nothing until it has",
             )  # fmt: skip
 
     def _newest_in_kafka(self) -> int | None:
-        """The generation that has taken over from this one in Kafka; None: none has, or Kafka doesn't answer."""
+        """The generation in Kafka that has superseded this one; None if there is none, or if Kafka doesn't answer."""
         try:
             refuse_superseded(replace(self.publisher.settings, metadata_timeout_ms=_GLANCE_MS))
         except SupersededError as error:
@@ -137,15 +139,15 @@ class Charge:
         return None
 
     def _knows(self, generation: int) -> bool:
-        """Whether a generation that is in Kafka is one of these tables: of a loop that has started, or takes the next number just now."""
+        """Whether a generation in Kafka belongs to these tables: to a loop that has started, or one that is taking the next number."""
         newest = self.stored.ledgers.newest_generation()
         knows = generation <= newest + 1
         if not knows:
             event(
                 log, logging.ERROR, "unknown_generation_found",
                 generation=generation, instance=self.settings.instance, newest_in_tables=newest,
-                reason="another installation has the same name, or the state of an earlier one is gone",
-                hint="set `instance` (REDRIVE_INSTANCE) to a name of its own",
+                reason="another installation has the same name, or the tables of this one are lost",
+                hint="set `instance` (REDRIVE_INSTANCE) to a name that no other installation has",
             )  # fmt: skip
         return knows
 

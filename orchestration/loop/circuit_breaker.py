@@ -16,12 +16,13 @@ from pyspark.sql import Row
 
 from orchestration.loop.consumer_progress import Place
 
-# What doesn't tell that a probe has failed: a second report of it, notes about it, and an order about it that was refused. A report
-# that was refused, for its destination, does. tests/unit/test_decision_reasons.py compares both with the table of reasons.
+# Decisions, and reasons of refused orders, that do not mean that a probe has failed: a second report of it, notes about it, and an order
+# about it that was refused. A report that was refused for its destination does mean it. tests/unit/test_decision_reasons.py compares both
+# tuples with the table of reasons.
 _NO_ANSWER = ("duplicate", "noted", "discarded", "restored", "purged")
 _REFUSED_ORDER = ("payload_was_dropped", "not_discarded", "wrong_kind_of_delivery", "no_original_topic", "no_such_delivery")
 
-# What a row of `ticks` keeps of a circuit breaker, beside its probe.
+# The fields that a row of `ticks` keeps of a circuit breaker, beside its probe.
 _KEPT = ("opened_at", "closed_at", "error_class", "probes", "next_probe", "floor")
 
 
@@ -39,7 +40,7 @@ class Probe:
 
     @property
     def place(self) -> Place | None:
-        """Where it waits for its group; None where that is unknown."""
+        """The partition and the group that reads the probe there; None if the group is unknown."""
         return None if self.consumer_group is None else Place(self.consumer_group, self.topic, self.partition)
 
     @classmethod
@@ -50,12 +51,13 @@ class Probe:
 
 @dataclass(frozen=True)
 class CircuitBreaker:
-    """The circuit breaker of one key. A row of `ticks` keeps the fields up to `probe`; a start finds waits_for in the tables.
+    """The circuit breaker of one key. A row of `ticks` keeps the fields up to `probe`; a start finds `waits_for` in the ledger `events`.
 
-    floor: nothing that it holds was due before. next_probe: when to look for a probe, while none is under way. waits_for: the batch of
-    events by which something was asked for, which must be decided before anything else is. picks_anew: whether the message that was
-    probed last is dead, or could not be sent, so that the oldest of all is next; else it is that message again. next_release: when to
-    ask again for what it held, where the rules refused it; refused: how many deliveries that were.
+    floor: nothing that it holds was due before. next_probe: when to look for a probe, while none is under way. waits_for: the batch of the
+    last probe or release events: no further ones are written until it is decided; 0: none. picks_anew: whether the next probe is the oldest
+    delivery of all, held ones included, as the message probed last is dead or could not be sent; else it is the oldest that is due,
+    normally the retry of that message. next_release: when to order releases again, if the rules refused some; refused: how many deliveries
+    they refused.
     """
 
     opened_at: datetime
@@ -88,9 +90,9 @@ class CircuitBreaker:
 
 
 def answers_to_probes(rows: Iterable[Row]) -> dict[str, Row]:
-    """Of each probe that failed, the decision that answers it, in whichever order they come: its delivery id, and that decision.
+    """The decision that answers each failed probe, by the probe's delivery id. The order of the rows doesn't matter.
 
-    A delivery has one successor, which a report that was refused for its destination may precede, and any number of duplicates.
+    A delivery has one successor and any number of duplicates. A report that was refused for its destination may precede the successor.
     """
     answers: dict[str, Row] = {}
     for row in rows:
@@ -110,7 +112,7 @@ def key_parts(key: str) -> tuple[str, str, str]:
 
 
 def record_of(key: str, breaker: CircuitBreaker) -> str:
-    """The record of `circuit_breakers_topic`, as JSON: `open` while a probe is under way, too, as consumers still have to wait."""
+    """The record of `circuit_breakers_topic`, as JSON. The state stays `open` while a probe is under way: consumers still have to wait."""
     return _as_json(
         {
             "breaker_key": key,
@@ -125,7 +127,7 @@ def record_of(key: str, breaker: CircuitBreaker) -> str:
 
 
 def gate_record_of(key: str, breaker: CircuitBreaker) -> str:
-    """The record of `gates_topic`, in the words of the version before: there, `closed` means that retries are held back."""
+    """The record of `gates_topic`, in the words of an earlier version, where `closed` means that retries are held back."""
     return _as_json(
         {
             "scope": key,

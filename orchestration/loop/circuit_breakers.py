@@ -1,9 +1,9 @@
 """Circuit breakers: after a blocking error, retries wait without cost, while one message after another is sent as a probe.
 
-The decide step writes the key of its circuit breaker beside each retry (column `breaker_key`). Here is what follows as time passes: while a
-circuit breaker is open, what falls due under its key is closed as `held`, all but the probe; a probe that succeeds closes the circuit
-breaker; then what was held gets successors, the oldest first, at a bounded rate. Probes and releases are asked for by events, like
-everything that is decided.
+The decide step writes the key of its circuit breaker beside each retry (column `breaker_key`). This module does what depends on time: while
+a circuit breaker is open, the deliveries that fall due under its key are closed as `held`, except the probe; a probe that succeeds closes
+the circuit breaker; then the held deliveries get successors, the oldest first, at a bounded rate. Probes and releases are ordered by
+events, as every decision is about an input.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from orchestration.tables.synthetic_events import COORDINATES, breaker_order
 
 log = logging.getLogger(__name__)
 
-# At most so much of the time since the last release counts: a loop that was away makes no flood.
+# The longest time since the last release that counts for the rate: without it, a loop that was down would release a flood.
 _LONGEST_RELEASE = timedelta(seconds=10)
 
-# How long a circuit breaker rests whose deliveries are all refused by the rules of today.
+# How long a circuit breaker orders no releases after the rules in force have refused them.
 _REFUSED_PAUSE = timedelta(seconds=60)
 
 
 @dataclass
 class CircuitBreakers:
-    """All circuit breakers. `breakers` are those of the step that runs: taken from the state when it begins, given back in its result."""
+    """All circuit breakers. The step that runs takes `breakers` from the state when it begins, and returns them in its result."""
 
     spark: SparkSession
     schema: str
@@ -53,7 +53,7 @@ class CircuitBreakers:
     changed: set[str] = field(default_factory=set)
     """The keys whose circuit breaker has changed since a record of it was written."""
     changes: int = 0
-    """How many circuit breakers have opened, closed, or released their last message, since somebody set this to 0."""
+    """How many circuit breakers have opened, closed, or released their last message, since this was set to 0."""
 
     @property
     def open(self) -> list[str]:
@@ -68,7 +68,7 @@ class CircuitBreakers:
 
     @contextmanager
     def of(self, report: StepReport) -> Iterator[None]:
-        """Works with the circuit breakers of the state, and gives them back, even if a step fails halfway: what it has asked for counts."""
+        """Takes the circuit breakers from the state and puts them back, also if the step fails halfway: events that it appended count."""
         self.breakers = dict(report.state.breakers)
         try:
             yield
@@ -78,9 +78,9 @@ class CircuitBreakers:
     # ---------- what was decided
 
     def decided(self, after: int, upto: int, now: datetime, floor: datetime) -> datetime | None:
-        """Opens the circuit breakers of blocking errors that were decided in some batches, and sees which probes were answered.
+        """Opens circuit breakers for the blocking errors of the batches in (after, upto], and notes which probes these batches answer.
 
-        floor: nothing that is open was due before. Returns when the first of what these batches send is due.
+        floor: no open delivery was due before. Returns the earliest due time of the deliveries in these batches; None if there are none.
         """
         probes = {breaker.probe.delivery_id: key for key, breaker in self.breakers.items() if breaker.probe is not None}
         blocking = F.col("reason") == "blocking"
@@ -128,9 +128,9 @@ class CircuitBreakers:
     # ---------- what is due
 
     def hold(self, publisher: PublishStep, what: Due, blocked: Waiting) -> tuple[int, int]:
-        """Closes what is due behind open circuit breakers as held, but for the probe of each.
+        """Closes the deliveries that are due under open circuit breakers as `held`, except the probe of each.
 
-        Returns how many, and how many probes it asked for. blocked: what is due there at most. Raises AppendError.
+        Returns how many it closed, and how many probes it ordered. blocked: an upper bound of what is due there. Raises AppendError.
         """
         now = what.now
         self._candidates = {}
@@ -148,10 +148,10 @@ class CircuitBreakers:
         return held, asked
 
     def _look_for_probes(self, keys: Sequence[str], due: Mapping[str, Row], now: datetime) -> int:
-        """Lets the oldest of what is due in each key out as a probe; or asks for the oldest of what is held, if nothing is due, or that
-        is older.
+        """Lets the oldest due delivery of each key out as a probe, or orders a probe of the oldest held one.
 
-        due: the oldest that is due, by key. Returns how many it asked for.
+        The held one is chosen if nothing is due, or if `picks_anew` is set and it is older. due: the oldest that is due, by key. Returns
+        how many probes it ordered.
         """
         self._candidates = {key: due[key]["oldest"] for key in keys if key in due and not self.breakers[key].picks_anew}
         others = [key for key in keys if key not in self._candidates]
@@ -170,10 +170,10 @@ class CircuitBreakers:
         return len(asked)
 
     def _held(self, waiting: DataFrame) -> DataFrame:
-        """Results for what is due, but for the probes."""
+        """`held` results for the deliveries that are due, except the probes."""
         probes = [(row["delivery_id"], row["due_at"]) for row in self._candidates.values()]
         if probes:
-            # by a join: a condition that names each of hundreds of probes is one that Spark can't plan
+            # a join, as Spark can't plan a condition that names hundreds of probes
             listed = self.spark.createDataFrame(probes, "delivery_id string, due_at timestamp")
             waiting = waiting.join(F.broadcast(listed), ["delivery_id", "due_at"], "left_anti")
         return waiting.select(
@@ -184,7 +184,7 @@ class CircuitBreakers:
         )
 
     def sent(self, after: int, now: datetime) -> None:
-        """Sees what became of the probes that were let out: of the sends after a batch."""
+        """Notes the results of the probes that were let out: those after batch `after`."""
         if not self._candidates:
             return
         ids = [row["delivery_id"] for row in self._candidates.values()]
@@ -199,7 +199,7 @@ class CircuitBreakers:
             if row["outcome"] == "delivered":
                 self._is_under_way(key, row)
             elif row["outcome"] == "unknown":
-                # it may be sent then, and nothing else before
+                # the probe may be sent again at that time; before it, no other one is let out
                 self._change(key, next_probe=row["not_before"])
             else:
                 self._change(key, picks_anew=True, next_probe=now)
@@ -210,13 +210,13 @@ class CircuitBreakers:
         self._change(key, probes=probes, probe=Probe.of(row))
         event(log, logging.INFO, "probe_sent", circuit_breaker=key, probe=probes, delivery_id=row["delivery_id"])
 
-    # ---------- what comes of it
+    # ---------- closing, and releasing what was held
 
     def look(self, settled: Mapping[Place, int], consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
         """Closes the circuit breakers whose probe has succeeded.
 
-        That is known where the group commits offsets; elsewhere it counts that no report came in time. now, complete: as for
-        Consumers.look.
+        A probe has succeeded if its offset is settled; if its group commits no offsets, when no report about it came within the time to
+        settle. now, complete: as for Consumers.look.
         """
         for key in self.open:
             breaker = self.breakers[key]
@@ -237,7 +237,7 @@ class CircuitBreakers:
         event(log, logging.WARNING, "circuit_breaker_closed", circuit_breaker=key, reason=why)
 
     def release(self, now: datetime) -> int:
-        """Asks for successors of what closed circuit breakers have held, at the rate that is set; returns how many. Raises AppendError."""
+        """Orders successors of what closed circuit breakers hold, at `release_per_second`; returns how many. Raises AppendError."""
         closed = {
             key: breaker
             for key, breaker in self.breakers.items()
@@ -269,7 +269,7 @@ class CircuitBreakers:
         return oldest_held(self.spark, self.schema, self._floor(most), most) if most else []
 
     def _floor(self, keys: Collection[str]) -> datetime:
-        """Nothing that these circuit breakers hold was due before."""
+        """The time before which nothing that these circuit breakers hold was due."""
         return min(self.breakers[key].floor for key in keys)
 
     def _order(self, kind: str, deliveries: Sequence[Row], now: datetime) -> None:
@@ -285,10 +285,10 @@ class CircuitBreakers:
         for key in {row["breaker_key"] for row in deliveries}:
             self._change(key, waits_for=batch)
 
-    # ---------- where a start goes on
+    # ---------- after a start
 
     def all_changed(self) -> None:
-        """Has records of all circuit breakers written again: whether the last loop has written those of its last changes isn't known."""
+        """Has the records of all circuit breakers written again: the loop before may have ended without writing its last changes."""
         self.changed = set(self.breakers)
 
     def resume(self, after: int) -> None:
@@ -301,7 +301,7 @@ class CircuitBreakers:
         (dues,) = sent.agg(F.unix_millis(F.min("due_at")).alias("first"), F.unix_millis(F.max("due_at")).alias("last")).collect()
         if dues["first"] is None:
             return
-        # with both as literals: the whole wheel would be read for a few sends
+        # both bounds as literals: without them, Spark would read the whole wheel for a few sends
         blocked = self.spark.sql(
             f"""
             select delivery_id, due_at, breaker_key from {self.schema}.deliveries
@@ -313,7 +313,7 @@ class CircuitBreakers:
             self._is_under_way(row["breaker_key"], row)
 
     def find_undecided(self, after: int) -> None:
-        """Finds what was asked for and is not decided yet, by the events after a batch: asked for again, it would be released twice."""
+        """Finds probes and releases that are ordered but not decided, by the events after a batch, so that none is ordered twice."""
         if not self.breakers:
             return
         asked = self.spark.sql(
@@ -331,5 +331,5 @@ class CircuitBreakers:
         self.breakers[key] = replace(self.breakers[key], **fields)
 
     def records(self, record_of: Callable[[str, CircuitBreaker], str]) -> list[tuple[str, str]]:
-        """Of the circuit breakers that have changed: key, and the record that is made of it."""
+        """The key and the record of each circuit breaker that has changed."""
         return [(key, record_of(key, self.breakers[key])) for key in sorted(self.changed) if key in self.breakers]

@@ -1,6 +1,6 @@
-"""The step that writes down what operators want of single messages, as events.
+"""The step that executes operators' commands: it writes an order for each message, as an event.
 
-It comes before the decisions, so that nothing is sent between the look whether a message still waits and the decision about it.
+It runs before the decide step, so that nothing is sent between the check whether a message still waits and the decision about it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestration.loop.steps import StepReport, StepResult
 
 @dataclass
 class CommandDispatch:
-    """Issues what is to be issued now. The loop leaves the step out while results of sends are not written down."""
+    """Issues the orders of commands. The loop skips this step while results of sends could not be appended."""
 
     commands: Commands
     intake: Intake

@@ -1,4 +1,4 @@
-"""What a command asks of single messages, as events: one row for each message that is next."""
+"""The orders of a command, as events: one row for each message that is issued."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Orders:
     def of(
         self, command: str, what: str, destination: str | None, chosen: Sequence[tuple[str, datetime, int]], batch: int, now: datetime
     ) -> DataFrame:
-        """The events for some deliveries of a list, each with when it was due and its place in the list."""
+        """The events for some deliveries of a command's list. chosen: delivery id, due time and place in the list."""
         rows = [(*command_order(batch, place), delivery_id, due_at) for delivery_id, due_at, place in chosen]
         orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp")
         dues = [due for _, due, _ in chosen]
@@ -38,7 +38,7 @@ class Orders:
         return orders.withColumn("command", F.lit(command))
 
     def _looked_up(self, what: str, orders: DataFrame, dues: list[datetime], now: datetime) -> DataFrame:
-        """The orders, each with the word whether its delivery still waits: nobody must send again what may have been sent."""
+        """The orders; `detail` is `not_waiting` where the delivery no longer waits: it may have been sent, and must not be sent again."""
         first, last = F.lit(min(dues)), F.lit(max(dues))
         in_time = F.col("due_at").between(first, last)
         in_slot = F.col("due_hour").between(F.date_trunc("hour", first), F.date_trunc("hour", last))
@@ -52,7 +52,7 @@ class Orders:
         return orders.join(found, ["delivery_id", "due_at"], "left").withColumns({"kind": F.lit(what), "detail": detail}).drop("waits")
 
     def _with_reports(self, orders: DataFrame, dues: list[datetime]) -> DataFrame:
-        """The orders; of messages that were refused, the report itself, to be decided like the first time: as long as it is there."""
+        """The orders, with the report itself in place of an order for a refused message, if `events` still has it: it is decided anew."""
         names = ["delivery_id", "due_at"]
         refusals = collected(
             self.spark.table(f"{self.schema}.deliveries")
@@ -71,7 +71,7 @@ class Orders:
         reports = (
             self.spark.table(f"{self.schema}.events")
             .where(F.col("batch").between(min(batches), max(batches)) & (F.col("kind") == "report"))
-            # maintenance has removed what was purged
+            # maintenance has emptied the reports of purged messages
             .where("key is not null or value is not null or headers is not null")
             .select(F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("input_id"), *told)
             .join(F.broadcast(input_ids), "input_id")

@@ -1,8 +1,8 @@
-"""Operators' commands: what complete lists ask for, written as one event for each message, at the pace that was asked for.
+"""Operators' commands: one event for each message that a complete command lists, at the rate of the command.
 
-What a command says is read in SQL (`operator_commands`, `commanded_deliveries`), and so is what it does to a message: SQL decides
-about each event. Here is what time does to it: when it starts, how much goes at once, and what holds it up. How much of a list was issued
-is in the state, that is in `ticks`, and the events say it themselves: whoever goes on after a crash issues nothing twice and skips nothing.
+SQL reads what a command says (`operator_commands`, `commanded_deliveries`), and decides about each event. This module does what depends on
+time: when a command starts, how many messages it issues at once, and what holds it up. How much of each list is issued is kept in `ticks`,
+and can be counted in the events: after a crash, nothing is issued twice or skipped.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from orchestration.tables.rows import collected
 
 log = logging.getLogger(__name__)
 
-# At most so much of the time since the last issue counts: a loop that was away makes no flood.
+# The longest time since the last issue that counts for the rate: without it, a loop that was down would issue a flood.
 _LONGEST_ISSUE = timedelta(seconds=10)
 
-# Each is looked up in the wheel, and goes through dbt: with 50,000 at once (2.5 kB each, beside a million dead letters) the Spark
-# process ended in its first decide run, with the 3 GB that it has. 10,000 are as quick, a row, as 20,000.
+# The most orders in one tick. Each is looked up in the wheel by the decide run: with 50,000 (2.5 kB each, beside a million dead letters), a
+# Spark process with 3 GB of memory ended in its first decide run. The time for each order is the same with 10,000 as with 20,000.
 ISSUED_AT_ONCE = 10_000
 
-# So much of a list is held in memory at a time: to read it costs a pass over the whole list.
+# How many rows of a list are held in memory. Each page costs a pass over the whole list.
 _PAGE = 50_000
 
-# How often canaries are looked at.
+# How often the outcome of canaries is read.
 _CANARY_LOOK = timedelta(seconds=2)
 
-# How long without a report a canary counts as successful, unless the command says otherwise.
+# A canary whose group commits no offsets counts as successful after this time without a report, unless the command sets another time.
 ASSUME_AFTER = timedelta(minutes=5)
 
 
 @dataclass
 class _Open:
-    """A command of whose list not everything was issued yet.
+    """A command whose list is not issued completely.
 
-    canary: so many first; the rest when they have succeeded (passed), or when somebody says so. credit: how many may be issued, of what
-    the rate has earned. page: what is held of the list, from the place page_from on.
+    canary: how many messages are sent first; the rest follows when these have succeeded (passed), or when an operator resumes the command.
+    held: why the canaries hold the rest up. credit: how many messages the rate allows now. page: the part of the list that is in memory,
+    from place page_from on.
     """
 
     command: str
@@ -70,7 +71,7 @@ class _Open:
     page_from: int = 0
 
     def state(self, issued: int, now: datetime) -> str:
-        """How far it is, in the words of the mart `redrives`."""
+        """The state of the command, in the words of the mart `redrives`."""
         if self.paused:
             return "paused"
         if self.start_at is not None and self.start_at > now:
@@ -78,7 +79,7 @@ class _Open:
         return "canary" if issued == self.canary and not self.passed else "running"
 
     def earn(self, now: datetime, most: int) -> int:
-        """How many may be issued now; `most` at once."""
+        """How many messages may be issued now, at most `most`."""
         if self.rate is None:
             return most
         elapsed = min(now - (self.credited_at or now), _LONGEST_ISSUE).total_seconds()
@@ -92,10 +93,10 @@ class _Open:
 class Commands:
     """All commands that a loop has to execute.
 
-    issued: how much of each was issued, in the step that runs: taken from the state when it begins, given back in its result.
+    issued: how much of each command is issued. The step that runs takes it from the state when it begins, and returns it in its result.
 
-    most: how many messages of all commands are issued in one tick at most. Much of a decide run is fixed cost, so that many small ones take
-    longer; larger ones let the retries of others wait, and need memory.
+    most: how many messages all commands together issue in one tick. Much of the cost of a decide run is fixed, so many small runs take
+    longer; large ones delay the retries of others, and need memory.
     """
 
     spark: SparkSession
@@ -109,22 +110,22 @@ class Commands:
     _executed: set[str] = field(default_factory=set)
     _read_upto: int | None = None
     rest: bool = False
-    """Whether there is more that may be issued at once."""
+    """Whether more could be issued at once, without waiting for a rate, a canary or an operator."""
     undecided: int = 0
-    """How many events were written since somebody set this to 0: also where the next could not be."""
+    """How many events were appended since this was set to 0, also if a later append has failed."""
 
     @property
     def orders(self) -> Orders:
-        """What makes the events."""
+        """Makes the events."""
         return Orders(self.spark, self.schema)
 
     @property
     def waiting(self) -> int:
-        """How many messages are still to be issued, and will be without anybody doing something."""
+        """How many messages are still to be issued, without those of commands that are paused or held and wait for an operator."""
         return sum(each.listed - self.issued.of(each.command) for each in self._open.values() if not each.paused and not each.held)
 
     def progress(self, now: datetime) -> dict[tuple[str, ...], tuple[int, int]]:
-        """Of the commands that are at work, by what they want and their state: how many messages they list, and how many are issued."""
+        """How many messages the unfinished commands list, and how many are issued, by what the commands want and their state."""
         found: dict[tuple[str, ...], tuple[int, int]] = {}
         for each in self._open.values():
             issued = self.issued.of(each.command)
@@ -134,9 +135,10 @@ class Commands:
         return found
 
     def execute(self, now: datetime, *, came: bool) -> None:
-        """Issues what is to be issued now. came: whether records came since the last time.
+        """Issues what is to be issued now. came: whether records of commands came since the last call.
 
-        What it asks of messages that wait is looked up in `ready`: nothing may be sent before the next decide run. Raises AppendError.
+        For orders about waiting messages it looks into `ready`: nothing may be sent between that look and the decisions. Raises
+        AppendError.
         """
         if came or self._read_upto is None:
             self._read()
@@ -146,7 +148,7 @@ class Commands:
             self._issue(each, now, max(1, self.most // len(running)))
         self._forget()
 
-    # ---------- which there are
+    # ---------- reading commands
 
     def _read(self) -> None:
         """Reads the commands that came in since the last time; after a start, all that may be open."""
@@ -167,12 +169,12 @@ class Commands:
     def _take_up(self, row: Row, since: int) -> None:
         command = row["command"]
         if row["status"] == "incomplete":
-            # the rest may be under way
+            # its other records may still come
             self._incomplete[command] = row["first_batch"]
             return
         self._incomplete.pop(command, None)
         if row["closed_batch"] < since or command in self._executed:
-            # something that was added to it later
+            # a record that came after the command was taken up
             return
         self._executed.add(command)
         if row["status"] != "complete":
@@ -226,7 +228,7 @@ class Commands:
         self._finished[each.command] = each.closed_batch
 
     def _forget(self) -> None:
-        """Moves on to the first command that may be open; what came before, and ended, need not be remembered."""
+        """Sets `issued.since` to the first batch of a command that may be open, and forgets the commands that ended before it."""
         first = min([*(each.first_batch for each in self._open.values()), *self._incomplete.values()], default=(self._read_upto or 0) + 1)
         self.issued = replace(self.issued, since=first)
         for command, batch in list(self._finished.items()):
@@ -235,7 +237,7 @@ class Commands:
                 self._executed.discard(command)
                 self.issued = self.issued.without(command)
 
-    # ---------- what they ask for
+    # ---------- issuing orders
 
     def _issue(self, each: _Open, now: datetime, most: int) -> None:
         """Writes the next events of a command."""
@@ -252,7 +254,7 @@ class Commands:
             self.rest = True
 
     def _append(self, each: _Open, done: int, some: int, now: datetime) -> int:
-        """Writes the events of the next places, some at most; returns how many."""
+        """Writes the events of at most `some` further places of the list; returns how many."""
         chosen = self._next(each, done)[:some]
         orders = self.orders.of(each.command, each.what, each.destination, chosen, self.ledgers.next_batch, now)
         self.ledgers.append("events", orders, now)
@@ -261,7 +263,7 @@ class Commands:
         return len(chosen)
 
     def _next(self, each: _Open, done: int) -> list[tuple[str, datetime, int]]:
-        """Deliveries of a list from a place on, each with when it was due and its place: as many as are held, at least one."""
+        """Deliveries of a list from place `done` on, with due time and place: the rest of the page in memory, or the next page."""
         held = each.page[done - each.page_from :]
         if held:
             return held
@@ -274,11 +276,10 @@ class Commands:
     # ---------- canaries
 
     def look(self, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
-        """Sees what became of canaries. now: a moment from which on reports were taken in; complete: of which topics all that there were
-        have been, and are decided.
+        """Reads the outcome of canaries. now: when the tick began; complete: the topics of which all reports by then are decided.
 
-        A canary has succeeded when its group has committed an offset beyond it; where the group commits none, when no report came in the
-        time that the command says. One that failed again, or may go nowhere, holds the rest up until somebody resumes the command.
+        A canary has succeeded when its offset is settled; if its group commits no offsets, when no report came within `assume_after`. One
+        that failed again, or was not sent, holds the rest up until an operator resumes the command.
         """
         for each in self._open.values():
             waits = each.canary is not None and not each.passed and each.held is None and self.issued.of(each.command) >= each.canary

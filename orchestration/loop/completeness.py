@@ -1,7 +1,6 @@
-"""Of which topics every failure that was reported by a moment is known: only silence about these is a success.
+"""The topics of which every failure reported so far is known. Only for these does the absence of a report mean success.
 
-A source that is behind, or can't be read, may hold the report that speaks against a success: what it speaks for has to wait, and nothing
-else.
+A source that is behind, or can't be read, may hold a report that a message failed again: the topics that it speaks for wait, and no others.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from orchestration.rules.topic_patterns import topic_matches
 
 @dataclass(frozen=True)
 class Completeness:
-    """What is known. unread: what the sources speak for of which not everything is read: names of topics, and patterns.
+    """What is known. unread: the topics, and patterns of topics, that sources speak for which are not completely read.
 
-    decided: whether all that was read is decided, too.
+    decided: whether everything that was read is decided.
     """
 
     unread: frozenset[str] = frozenset()
@@ -24,11 +23,11 @@ class Completeness:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything is known that was reported."""
+        """Whether every report is read and decided."""
         return self.decided and not self.unread
 
     def of(self, topics: Collection[str] | None) -> bool:
-        """Whether all is known that was reported about these original topics; none: it is not known which these are."""
+        """Whether every report about these original topics is known. topics: None if unknown; then all topics must be complete."""
         if self.is_whole or not self.decided or not topics:
             return self.is_whole
         return not any(topic_matches(topic, pattern) for topic in topics for pattern in self.unread)

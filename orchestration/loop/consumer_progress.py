@@ -1,8 +1,8 @@
-"""How far consumer groups have got with what was sent to them: the success of a retry, where it can be known.
+"""How far consumer groups have processed what was sent to them, by the offsets that they commit: this shows that a retry succeeded.
 
-A group that has committed an offset has processed what lies before it. If no report about it came within the time to settle, nothing
-failed: that much of the partition is settled. It is written into `ticks`, where the view `settled_offsets` reads it: who has recovered is
-SQL.
+A group that has committed an offset has processed the records before it. If no report about them came within `settle_seconds`, none of them
+failed: the partition is settled up to that offset. Settled offsets are written into `ticks`, where the view `settled_offsets` reads them;
+SQL derives from them which messages have recovered.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from pyspark.sql import functions as F
 from orchestration.kafka.cluster import Cluster, ClusterError
 from orchestration.loop.completeness import Completeness
 
-# How often groups are asked, as a part of the time to settle; and at most so often, in seconds.
+# How many times groups are asked within the time to settle; and the shortest time between two looks, in seconds.
 _LOOKS = 6
 _MOST_OFTEN = 1.0
 
-# How long a group is left alone that can't be asked, in seconds: each try may cost a timeout.
+# How long a group that can't be asked is left alone, in seconds: each try may cost a timeout.
 _LEFT_ALONE = 30.0
 
-# A group that has committed nothing at any place that it was sent to is asked less and less often: after a tenth of the time for which that
-# is so, and at least so often. There may be hundreds, as where each process makes up the name of its group, and each is asked by itself.
+# A group that has committed nothing at any of its places is asked less and less often: after a tenth of the time for which it has committed
+# nothing, but at the latest after _QUIET_LONGEST. There may be hundreds of such groups, if each process makes up a group name, and each
+# group takes a request of its own.
 _QUIET_PART = 10
 _QUIET_LONGEST = timedelta(minutes=10)
 
-# A place where a group has committed nothing for so long after the last send is not watched any more.
+# If a group has committed nothing at a place for this long after the last send, the place is not watched any more.
 _FORGOTTEN_AFTER = timedelta(days=1)
 
 
@@ -55,8 +56,9 @@ class _Watched:
     """What is known of one place: the offset after our last send, and how far it is settled.
 
     origins: the original topics of what was sent there, None where that is not known. committed: what the group has committed, None where
-    it has not, or not been asked. asked: when it answered last. seen: an offset that was committed at a time, and counts as soon as it has
-    settled. quiet_since: when the group first said that it has committed nothing here, since something was sent.
+    it has not, or not been asked. asked: when the group last answered. seen: a committed offset, and when it was first seen; it counts as
+    settled when the time to settle has passed. quiet_since: when the group first answered, after the last send, that it has committed
+    nothing here.
     """
 
     sent: int
@@ -90,7 +92,7 @@ class Unanswered(NamedTuple):
 class Consumers:
     """Watches the places that something was sent to, until it is settled.
 
-    looked: the last batch of results that was looked at. unanswered: the groups that can't be asked: nothing is known of them.
+    looked: the last batch whose results were read. unanswered: the groups that can't be asked, whose progress is unknown.
     """
 
     spark: SparkSession
@@ -111,8 +113,9 @@ class Consumers:
     def look(self, now: datetime, batch: int, *, complete: Completeness) -> dict[Place, int]:
         """Asks the groups, if it is time. Returns the places of which more is settled than before, and up to which offset.
 
-        now: a moment from which on reports were taken in; complete: of which topics all that there were have been, and are decided. batch:
-        the last one. A group that can't be asked stops no other: see `unanswered`. Those after it are asked with the next look.
+        now: when the tick began, before its intake; complete: the topics of which all reports that existed then are taken in and decided.
+        batch: the last one. A group that can't be asked stops no other: it goes into `unanswered`, and the groups after it are asked with
+        the next look.
         """
         if self._next_look is not None and now < self._next_look:
             return {}
@@ -126,7 +129,7 @@ class Consumers:
         groups = by_group.keys()
         self.unanswered = {group: silent for group, silent in self.unanswered.items() if group in groups}
         self.cluster.keep_only(groups)
-        # those that gave no answer last, and one of them at a time: each may cost a timeout, while everything else waits
+        # groups that gave no answer come last, and only one of them in a look: each may cost a timeout, for which the whole loop waits
         for group in sorted(groups, key=lambda group: (group in self.unanswered, group)):
             if group in self.unanswered and now < self.unanswered[group].until:
                 continue
@@ -152,7 +155,7 @@ class Consumers:
         return settled
 
     def is_silent(self, place: Place, since: datetime) -> bool:
-        """Whether the group was asked after a moment, and commits no offsets there: a success would be seen by nothing but silence."""
+        """Whether the group was asked after `since`, and commits no offsets there: then only the absence of a report can show a success."""
         awaited = self._awaited.get(place)
         if awaited is None:
             return self._last_look is not None and self._last_look >= since
@@ -167,13 +170,13 @@ class Consumers:
         awaited.committed, awaited.asked = committed, now
         awaited.quiet_since = (awaited.quiet_since or now) if committed is None else None
         if committed is None or (awaited.seen is not None and committed < awaited.seen[0]):
-            # set back: what lies behind is processed once more
+            # if the group was set back, it processes the records from there on once more
             awaited.seen = None
         elif committed != awaited.settled and awaited.seen is None:
             awaited.seen = (committed, now)
 
     def _find_origins(self) -> None:
-        """Finds of which topics was sent what lies where a loop before has sent it."""
+        """Finds the original topics of what an earlier loop sent to the places that are watched."""
         unknown = [place for place, awaited in self._awaited.items() if awaited.origins is None]
         if not unknown:
             return
@@ -193,7 +196,7 @@ class Consumers:
             self._awaited[place].origins = found.get(place)
 
     def _add_sends(self, batch: int) -> None:
-        """Takes up the places that something was sent to since the last look."""
+        """Begins to watch the places that something was sent to since the last look."""
         if batch <= self.looked:
             return
         sent = self.spark.sql(
@@ -209,6 +212,6 @@ class Consumers:
             place = Place(row["consumer_group"], row["topic"], row["partition"])
             awaited = self._awaited.setdefault(place, _Watched(row["sent"], origins=frozenset()))
             awaited.origins = None if awaited.origins is None else awaited.origins | set(row["origins"])
-            # a topic that was created again begins anew
+            # the offset of the last send, not the highest: in a topic that was created again, offsets begin at 0
             awaited.sent, awaited.quiet_since = int(row["sent"]), None
         self.looked = batch

@@ -1,4 +1,4 @@
-"""The step that decides: dbt makes a decision of each input that has none, in `deliveries`. What is decided, and why, is SQL."""
+"""The decide step: dbt makes one decision for each input that has none, and appends it to `deliveries`. The rules of deciding are SQL."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Decide:
     def decide_up_to(self, state: LoopState, upto: int) -> StepResult:
         """Decides what is in the ledgers up to a batch, by as many runs of dbt as it takes.
 
-        One ends before a second batch about its messages.
+        A decide run ends before a second batch that concerns one of its messages.
         """
         report = StepReport(state)
         began = time.monotonic()
@@ -59,7 +59,7 @@ class Decide:
 
     def _fold(self, report: StepReport, upto: int) -> bool:
         """One decide run. Returns whether the next may follow."""
-        # a decide run's guard keeps batches apart, but knows no generations
+        # the guard of a decide run's append refuses batches that are decided already, but doesn't check the generation
         by = self.undecided.stored.ledgers.superseded_by()
         if by is not None:
             report.superseded_by = by
@@ -75,10 +75,10 @@ class Decide:
         try:
             decided = self._note_decided(report, upto if failed is None else None)
             if failed is not None and self.rules.hash is not None and self.rules.hash != self.rules.loaded_hash():
-                # the rules have changed under it: the next tick loads the files again
+                # another process has changed the table `rules`: the next tick loads the seed files again
                 self.rules.is_stale = True
         except Exception:
-            # nothing is sent before it is known what must be held
+            # passed on, so that nothing is sent before the loop knows which circuit breakers have opened
             if failed is not None:
                 report.failed(DECIDE, Reason(f"reports wait: {failed}"))
             raise
@@ -93,10 +93,10 @@ class Decide:
         return decided > 0
 
     def _note_decided(self, report: StepReport, upto: int | None) -> int:
-        """Sees how far the tables are decided, and which circuit breakers open for it; returns how many inputs that are.
+        """Reads up to which batch the tables are decided, and opens circuit breakers; returns how many inputs were decided.
 
-        What is committed counts, whoever did it and whatever was reported: no batch is decided twice. upto: where a run that has ended
-        well was told to end; None: it has not, and only what lies in the table counts.
+        What is committed counts, whichever process did it and whatever dbt reported, so that no batch is decided twice. upto: the last
+        batch of a run that succeeded; None after a run that failed, when only the table shows how far it got.
         """
         stored, before = self.undecided.stored, report.state
         reached = max(before.watermark, stored.last_decided())
@@ -111,6 +111,6 @@ class Decide:
         else:
             report.change(window=report.state.window.all_decided())
         if upto is not None and (first is None or first > upto):
-            # what is left up to there are batches without inputs
+            # the batches up to there that are not in the table have no inputs
             report.change(watermark=max(reached, upto))
         return before.window.undecided - report.state.window.undecided

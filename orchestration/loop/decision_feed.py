@@ -1,7 +1,7 @@
-"""The decision feed: each decision as JSON on a topic, for whoever counts, opens tickets, or wants to know what became of a message.
+"""The decision feed: each decision as JSON on a topic, for programs that count, open tickets, or follow a message.
 
-At least once: the last batch that was written is kept in `ticks`, and decisions are written again if the loop ended before that row was.
-In bounded steps: after a day without the topic, the backlog would keep everything else waiting, and would begin anew after each failure.
+Delivery is at least once: the last batch written is kept in `ticks`, and decisions are written again if the loop ends before that row is.
+Each step is bounded: otherwise the backlog of a day without the topic would delay everything else, and begin anew after each failure.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from orchestration.kafka.json_topics import JsonTopic
 
-# How many decisions one step writes: more only where one batch has more.
+# The most decisions that one step writes; more only if a single batch has more.
 _DECISIONS_AT_ONCE = 10_000
 
-# How many batches a step looks at, to find out how many decisions they have.
+# The most batches whose decisions one step counts.
 _BATCHES_AT_ONCE = 1_000
 
 
@@ -36,7 +36,7 @@ class DecisionFeedWriter:
     topic: JsonTopic
 
     def write(self, after: int, upto: int) -> Written:
-        """Writes the first of what was decided after a batch and up to another. Raises JsonTopicError, ClusterError."""
+        """Writes the decisions of the batches in (after, upto], or the first of these batches. Raises JsonTopicError, ClusterError."""
         upto = self._step(after, upto)
         rows = self.spark.sql(
             f"select message_id, record from {self.schema}.decision_feed where batch > {after:d} and batch <= {upto:d} order by batch"

@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 
 _DISCOVER_SECONDS = 5.0
 
-# How long a partition is left alone that gave no answer: asking costs every tick a timeout.
+# How long a partition that gave no answer is not asked, in seconds: asking it would cost every tick a timeout.
 _UNANSWERED_SECONDS = 30.0
 
 COMMANDS = "@commands"
-"""What the commands topic is called among the sources. The seeds' check allows no source this name."""
+"""The name of the commands topic among the sources. The check of the seeds refuses a source of this name."""
 
 
 @dataclass
@@ -54,12 +54,12 @@ class Discovery:
         return offsets
 
     def asked(self, offsets: SourceOffsets) -> list[Partition]:
-        """The partitions to ask for their ends: those that have a next offset, and gave an answer lately."""
+        """The partitions to ask for their ends: those that have a next offset and are not left alone."""
         found = (partition for found in self.partitions.values() for partition in found)
         return [partition for partition in found if offsets.has(partition) and partition not in self._unanswered]
 
     def leave_alone(self, partitions: Iterable[Partition], now: float) -> None:
-        """Asks partitions that gave no answer only after a while."""
+        """Leaves partitions that gave no answer alone for a while."""
         self._unanswered.update(dict.fromkeys(partitions, now + _UNANSWERED_SECONDS))
 
     @property
@@ -99,7 +99,7 @@ class Discovery:
 
     def _report_missing(self, row: Row, found: list[Topic]) -> None:
         if row["source"] == COMMANDS:
-            # who gives no commands needs no topic for them; `redrive check` says it
+            # the commands topic is optional; `redrive check` reports it if it is missing
             return
         if not found and row["source"] not in self._missing:
             self._missing.add(row["source"])
@@ -109,9 +109,9 @@ class Discovery:
             event(log, logging.WARNING, "source_topic_found", source=row["source"], topics=[topic.name for topic in found])
 
     def _start(self, row: Row, partitions: list[Partition], now: float, offsets: SourceOffsets) -> SourceOffsets:
-        """Gives each partition without a next offset one: the first start of a source as it says, later ones at 0.
+        """Sets missing next offsets: by the source's `start` when the source begins; to 0 for partitions found later.
 
-        A source starts as a whole: it waits for a partition that gives no answer, as one that is found later is taken for a new one.
+        A source begins with all its partitions: it waits for one that gives no answer, as a partition that is found later counts as new.
         """
         source = row["source"]
         new = [partition for partition in partitions if not offsets.has(partition)]
@@ -128,5 +128,5 @@ class Discovery:
             self.leave_alone([partition for partition in new if partition not in where], now)
             return offsets
         self.begun += row["start"] == "latest"
-        # also where there is no topic yet: what is written before the loop finds it must not be taken for the past
+        # also if there is no topic yet: with `latest`, records written before the loop finds the topic would be skipped otherwise
         return offsets.moved(where).begun(source)

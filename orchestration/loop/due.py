@@ -1,4 +1,4 @@
-"""What a step sends: which rows of `ready` are meant, and the conditions by which Iceberg reads only the files that hold them."""
+"""Which rows of `ready` a step sends, and the conditions with which Iceberg skips the files that hold none of them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pyspark.sql import functions as F
 
 from orchestration.clock import literal
 
-# The longest list of values that Iceberg still compares with what a file says of a column.
+# The longest list of values that Iceberg compares with the column bounds of a file; with a longer one it skips no file.
 _LISTED = 200
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What the wheel holds between the floor and a minute from now: an upper bound, answered results included.
+    """What the wheel holds between the floor and a minute from now: an upper bound, as deliveries that are closed already are counted, too.
 
-    size, largest: of all rows and of one, in bytes as they go to Kafka, with what is added to them.
-    batches: those of the due ones. A file of the wheel is of few batches, while its dues span most of an hour: by their batches it is
-    known which files hold what is due.
-    payload_hours: in which hours (epoch seconds) the payloads of those lie that are written again, and keep none.
+    size, largest: bytes of all rows, and of the largest one, as they are sent, with the headers that are added.
+    batches: those of the rows that are due. A file of the wheel holds few batches, but due times of most of an hour, so a condition on the
+    batch skips more files than one on the due time.
+    payload_hours: the hours (epoch seconds) that hold the payloads of rows that are written again and have no payload themselves.
     """
 
     rows: int
@@ -44,11 +44,11 @@ class Window:
 
 @dataclass(frozen=True)
 class Due:
-    """What a step sends: what is due from `floor` to `upto` and may be sent `now`, but to no destination in `without`.
+    """What a step sends: deliveries that are due from `floor` to `upto` and may be sent `now`, except to destinations in `without`.
 
-    only: where there are any, what lies in one of these windows. undecided_after: the last batch that is decided, where there are later
-    ones. What their events name is left out: an order may cancel or replace it, a report may tell that it was sent, though its result is
-    lost. A floor must not move over such a step.
+    only: if not empty, only what lies in one of these windows. undecided_after: the last batch that is decided, if there are later ones.
+    Deliveries that events of later batches name are left out: an order may cancel or replace one, and a report may show that one was sent
+    although its result is lost. The floor must not move over a step that left something out.
     """
 
     floor: datetime
@@ -71,7 +71,7 @@ class Due:
 
     @property
     def times(self) -> list[tuple[datetime, datetime]]:
-        """From when to when something may be due, in order, without overlaps: windows may be days apart."""
+        """The periods in which something may be due, in order, without overlaps: windows may be days apart."""
         if not self.only:
             return [(self.floor, self.upto)]
         merged: list[tuple[datetime, datetime]] = []
@@ -112,7 +112,7 @@ def in_windows(windows: Sequence[Window]) -> Column:
     by_time: dict[tuple[datetime, datetime], list[str]] = {}
     for window in windows:
         by_time.setdefault((window.floor, window.upto), []).append(window.topic)
-    # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
+    # the name of a topic is data: it is passed as a literal of Spark's, never as text of a statement
     found = F.lit(False)
     for (floor, upto), topics in by_time.items():
         found = found | (F.col("topic").isin(*topics) & F.col("due_at").between(F.lit(floor), F.lit(upto)))
@@ -120,7 +120,7 @@ def in_windows(windows: Sequence[Window]) -> Column:
 
 
 def with_payloads_in(hours: Sequence[int]) -> str:
-    """A condition on what is written again: that its payload lies in one of these hours, given as epoch seconds."""
+    """A condition on rows that are written again: their payload lies in one of these hours, given as epoch seconds."""
     if not hours:
         return "not is_written_again"
     within = f"payload_due >= timestamp_seconds({hours[0]}) and payload_due < timestamp_seconds({hours[-1] + 3600})"

@@ -17,7 +17,7 @@ from orchestration.tables import synthetic_events
 from orchestration.tables.ledgers import AppendError
 from orchestration.tables.spark import FROM_KAFKA, java_errors
 
-# What a record and each of its headers weigh beside their bytes.
+# What a record, and each of its headers, takes in memory beside their own bytes: an estimate, in bytes.
 _ROW_BYTES = 512
 _HEADER_BYTES = 48
 
@@ -40,7 +40,7 @@ def from_kafka(spark: SparkSession, settings: Settings, taken: list[Range]) -> D
         reader = reader.option(f"kafka.{name}", value)
     return (
         reader.option("kafka.isolation.level", "read_committed")
-        # Spark asks for the ends of a partition on the connection that its own fetch holds up: half a second for each by default
+        # Spark asks for the end of a partition on a connection on which its own fetch waits, by default half a second for each partition
         .option("kafka.fetch.max.wait.ms", "10")
         .option("assign", json.dumps({topic: [where.number for where in begin if where.topic == topic] for topic in sorted(topics)}))
         .option("startingOffsets", offsets(begin))
@@ -60,12 +60,12 @@ def as_events(records: DataFrame, taken: list[Range]) -> DataFrame:
     topic_id = F.create_map(*[F.lit(text) for topic, tid in ids.items() for text in (topic, tid)])[F.col("topic")]
     for part in taken:
         if part.partition.topic_id != ids[part.partition.topic]:
-            # one that was cut short has another id than the others of its topic
+            # a partition that was cut short has another topic id than the others of its topic
             is_there = (F.col("topic") == part.partition.topic) & (F.col("partition") == part.partition.number)
             topic_id = F.when(is_there, part.partition.topic_id).otherwise(topic_id)
     is_command = source[F.col("topic")] == COMMANDS
     key = F.col("key").cast("string")
-    # -1 is how a record says that it has no timestamp; what no clock can tell is none either, and is said
+    # -1 means that a record has no timestamp; a value out of range counts as none, too, and `detail` shows it
     holds = F.col("millis").between(0, LAST_MILLIS)
     problem = F.when(~holds & (F.col("millis") != -1), F.concat(F.lit("timestamp "), F.col("millis").cast("string")))
     return records.select(
@@ -87,7 +87,7 @@ def as_events(records: DataFrame, taken: list[Range]) -> DataFrame:
 
 
 def gap_events(spark: SparkSession, gaps: list[Gap], batch: int) -> DataFrame:
-    """Gaps as events. The key says of which partition, the value where reading goes on. batch: of the append that brings them."""
+    """Gaps as events. The key is the partition, the value the offset where reading goes on. batch: the batch of their append."""
     rows = [
         (*synthetic_events.gap(batch, place), "gap", gap.source, gap.partition.topic,
          f"{gap.partition.topic}/{gap.partition.number} {gap.begin}-{gap.end - 1}",
@@ -105,7 +105,7 @@ def gap_events(spark: SparkSession, gaps: list[Gap], batch: int) -> DataFrame:
 
 
 def measures(sources: list[str]) -> list[Column]:
-    """What is counted while records are taken in: of each source how many there are, and what they weigh in memory."""
+    """What is counted while records are appended: for each source, how many there are, and their size in memory."""
     headers = F.aggregate(
         "headers",
         F.lit(0).cast("long"),
@@ -123,5 +123,5 @@ def measures(sources: list[str]) -> list[Column]:
 
 
 def is_of_kafka(error: AppendError) -> bool:
-    """Whether it was reading that failed, not writing."""
+    """Whether reading from Kafka failed, and not writing to the ledger."""
     return any(one.is_raised_in(FROM_KAFKA, "org.apache.kafka.") for one in java_errors(error.__cause__ or error))

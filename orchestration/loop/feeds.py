@@ -25,7 +25,7 @@ class DecisionFeed:
     health: Health
 
     def begin(self, state: LoopState) -> int | None:
-        """The place to go on from: where the last loop got to; from now on, if that one had no feed."""
+        """The batch to go on after: the last one that the loop before wrote; if it had no feed, the watermark. None without a feed."""
         if self.writer is None:
             return None
         return state.watermark if state.feed_batch is None else state.feed_batch
@@ -58,7 +58,7 @@ class DecisionFeed:
 class CircuitBreakerFeed:
     """Writes the state of the circuit breakers that have changed.
 
-    topics: each with the form of its records; none where neither `circuit_breakers_topic` nor `gates_topic` is set.
+    topics: each with the function that makes its records; empty if neither `circuit_breakers_topic` nor `gates_topic` is set.
     """
 
     topics: tuple[tuple[JsonTopic, Callable[[str, CircuitBreaker], str]], ...]

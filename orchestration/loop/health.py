@@ -87,7 +87,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Pause:
-    """Something that doesn't work: not tried before `until`, and each time it fails after a longer pause."""
+    """The pause of a part that doesn't work: it is not tried before `until`. Each further failure doubles the pause."""
 
     reason: Reason
     until: datetime
@@ -126,7 +126,8 @@ class Entry:
 class Health(Mapping[Part, Pause]):
     """The parts that don't work, each with its pause. Destinations have theirs in the state, as `ticks` keeps them: see `entries`.
 
-    unsure: it isn't known how far the tables are. Until they have been read again, nothing is read, decided or sent.
+    unsure: a step has failed, and the loop doesn't know what the tables hold. Until it has read them again, it takes in, decides and sends
+    nothing.
     """
 
     def __init__(self, now: Callable[[], datetime]) -> None:
@@ -153,7 +154,7 @@ class Health(Mapping[Part, Pause]):
         return self.has_paused(part) and not (part == LEDGERS and self.unsure)
 
     def failed(self, part: Part, reason: Reason) -> None:
-        """Leaves the part alone for a while, each time longer. Logs what is new."""
+        """Pauses the part, each time for longer. Logs it if the reason is new."""
         now = self._now()
         reason = Reason(redacted(reason.text), reason.error)
         before = self._pauses.get(part)

@@ -1,4 +1,4 @@
-"""What circuit breakers hold, as the tables know it: which deliveries are next, and which the rules have no place for any more."""
+"""What circuit breakers hold, by the tables: which deliveries are released next, and which ones the rules in force refuse."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pyspark.sql import functions as F
 from orchestration.tables.rows import collected
 
 AGE = ("first_failed_at", "original_partition", "original_offset")
-"""What goes first: the lowest of these columns."""
+"""The columns that deliveries are ordered by: the lowest goes first."""
 
 
 def age(row: Row) -> tuple[object, ...]:
-    """By which deliveries are compared: the lower goes first."""
+    """The value that a delivery is ordered by: the lowest goes first."""
     return tuple(row[name] for name in AGE)
 
 
 def oldest_held(spark: SparkSession, schema: str, floor: datetime, most: Mapping[str, int]) -> list[Row]:
-    """The oldest of what is held, by key at most so many, in the order in which they are to go. floor: nothing held was due before."""
+    """The oldest held deliveries, by key and age. most: how many of each key; floor: nothing held was due before."""
     asked = spark.createDataFrame(list(most.items()), "breaker_key string, most int")
     ranked = (
         _held_by(spark, schema, floor, most)
@@ -33,7 +33,7 @@ def oldest_held(spark: SparkSession, schema: str, floor: datetime, most: Mapping
 
 
 def refused_by_rules(spark: SparkSession, schema: str, floor: datetime, keys: Collection[str]) -> dict[str, int]:
-    """How many deliveries each key holds whose release the rules of today refuse: asked for again, they would be refused again."""
+    """How many deliveries of each key the rules in force refuse to release: ordered again, they would be refused again."""
     refused = _held_by(spark, schema, floor, keys).where("is_refused").groupBy("breaker_key").count()
     return {row["breaker_key"]: int(row["count"]) for row in collected(refused)}
 

@@ -1,7 +1,7 @@
 """Intake: from the sources' topics into the ledger `events`, each record exactly once.
 
-The next position of a partition is what the ledger and `ticks` say, the higher; the offsets that are committed to Kafka are for people
-and lag tools, and are never read back.
+The next offset of a partition is the higher one of those in the ledger and in `ticks`. The offsets that are committed to Kafka are for
+people and lag tools, and are never read back.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from publisher import RejectedPropertiesError, make_client
 
 log = logging.getLogger(__name__)
 
-# A topic that was never read: its records' size is not known yet, so the first step takes few.
+# The assumed size of a source's records, in bytes, before its first step has measured them: large, so that this step takes few records.
 _FIRST_BYTES_PER_ROW = 16_384
 
-# How long a step reads record by record what Spark can't read.
+# How long a step reads record by record what Spark can't read, in seconds.
 _ONE_BY_ONE_SECONDS = 10.0
 
 
@@ -40,7 +40,7 @@ _ONE_BY_ONE_SECONDS = 10.0
 class Intake:
     """Reads the sources.
 
-    offsets: how far they are read, in the step that runs: taken from the state when it begins, given back in its result.
+    offsets: how far the sources are read. The step that runs takes them from the state when it begins, and returns them in its result.
     """
 
     spark: SparkSession
@@ -50,7 +50,7 @@ class Intake:
     sources: tuple[Row, ...]
     offsets: SourceOffsets
     unreadable: dict[str, str] = field(default_factory=dict)
-    """The sources of which something could not be read when it was tried last, and why."""
+    """The sources that could not be read completely with the last try, and why."""
     _ends: dict[Partition, int] = field(default_factory=dict)
     _bytes_per_row: dict[str, float] = field(default_factory=dict)
     _one_by_one: set[Partition] = field(default_factory=set)
@@ -62,15 +62,15 @@ class Intake:
 
     @property
     def begun(self) -> int:
-        """How many sources were begun from where their topics end since `ticks` had a row: a start would begin them further on."""
+        """How many sources with start `latest` have begun since the last row of `ticks`. Without a row, a restart would skip records."""
         return self.discovery.begun
 
     def kept(self) -> None:
-        """A row of `ticks` says where these sources begin."""
+        """Called after a row of `ticks` has recorded where these sources begin."""
         self.discovery.begun = 0
 
     def available(self, now: float) -> list[Range]:
-        """What can be read now: from each partition's next offset to its last stable offset. Asks Kafka once, topics more rarely.
+        """What can be read now: from each partition's next offset to its last stable offset. Topics are asked for more rarely.
 
         now: a monotonic time in seconds. A partition that gives no answer stops no other: see `unanswered`. Raises ClusterError when Kafka
         gives none at all.
@@ -115,7 +115,7 @@ class Intake:
                 return self._append(taken, gaps, recorded_at)
             except _UnreadableError as error:
                 event(log, logging.DEBUG, "batch_read_failed", reason=error)
-        # source by source: what one of them has stops no other
+        # source by source, so that one that can't be read stops no other
         events = 0
         for source in sorted({part.source for part in taken} | {gap.source for gap in gaps}):
             parts = [part for part in taken if part.source == source]
@@ -123,7 +123,7 @@ class Intake:
         return events
 
     def _take_one(self, parts: list[Range], gaps: list[Gap], recorded_at: datetime) -> int:
-        """Reads the parts of one source: those that Spark can't read through another client, record by record."""
+        """Reads the parts of one source. Those that Spark can't read are read by another client, record by record."""
         whole = [part for part in parts if part.partition not in self._one_by_one]
         events = 0
         if whole or gaps:
@@ -153,7 +153,7 @@ class Intake:
                 where = f"{part.partition.topic}/{part.partition.number}"
                 self.unreadable[part.source] = f"offsets {part.begin} to {part.end - 1} of {where} can't be read: {error}"
                 self._failed.add(part.partition)
-                # what Spark could not read may have been the brokers' state of that moment: it is asked again
+                # Spark may have failed because of the brokers' state at that time: the next step tries Spark again
                 self._one_by_one.discard(part.partition)
                 continue
             if not read.has_odd_ones:
@@ -177,7 +177,7 @@ class Intake:
             if self._committer is None:
                 kafka = self.settings.kafka_properties
                 self._committer = make_client(Consumer, {**kafka, "group.id": self.settings.group, "enable.auto.commit": "false"}, kafka)
-            # the answer to the commit before: each is a copy of the list, and would wait there for ever
+            # takes the answer to the commit before: each answer holds a copy of the list, and without a poll they pile up
             self._committer.poll(0)
             self._committer.commit(offsets=offsets, asynchronous=True)
         except (KafkaException, RejectedPropertiesError) as error:
@@ -186,7 +186,7 @@ class Intake:
     def use(self, sources: tuple[Row, ...]) -> None:
         """Reads these sources from now on, and operators' commands."""
         topic = self.settings.commands_topic
-        # first, so that a pattern of a source takes no command for a report
+        # the commands topic comes first: otherwise a source whose pattern matches it would read commands as reports
         self.sources = ((Row(0, {"source": COMMANDS, "topic": topic, "start": "earliest"}),) if topic else ()) + sources
         self.discovery.use(self.sources)
 
@@ -201,10 +201,11 @@ class Intake:
         return share(available, max(1, min(self.settings.intake_max_rows, int(self.settings.intake_max_bytes / heaviest))))
 
     def _cuts(self) -> list[Gap]:
-        """What is away of partitions that end before their position: an unclean election of a leader, or a disk, has cut them short.
+        """The gaps of partitions that end before their next offset: an unclean leader election, or a lost disk, has cut them short.
 
-        What is written there from now on is something else than what was read under these offsets. So it is read under another id: it
-        would have the names of other inputs. Where Kafka has no ids of topics, the topic was created again: all of it is new.
+        Records that are written there from now on get offsets that other records had when they were read. So they are read under another
+        topic id; with the old one, they would get the input ids of those records. If Kafka has no topic ids, the topic was created again,
+        and is read from 0.
         """
         batch = self.ledgers.next_batch
         gaps = []
@@ -221,7 +222,7 @@ class Intake:
         return gaps
 
     def _behind(self) -> list[tuple[str, Partition, int]]:
-        """The partitions that end before their position, each with its source and its end."""
+        """The partitions that end before their next offset, each with its source and its end."""
         return [
             (source, partition, self._ends[partition])
             for source, found in self.discovery.partitions.items()
@@ -231,20 +232,20 @@ class Intake:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a partition ends before its position: then a step tells of it, though there may be nothing to read."""
+        """Whether a partition ends before its next offset: then a step records the gap, even if there is nothing to read."""
         return bool(self._behind())
 
     def unread(self, available: Iterable[Range]) -> frozenset[str]:
-        """What the sources speak for of which not everything has been read that was there when `available` looked.
+        """The topics and patterns that sources speak for which have not been read up to the ends that `available` saw.
 
-        Of operators' commands it makes no difference: they report nothing.
+        The commands topic doesn't count: commands report no failures.
         """
         left = {part.source for part in available if self.offsets.of(part.partition) < part.end}
         behind = left | self.discovery.silent | {source for source, _, _ in self._behind()}
         return frozenset(pattern for row in self.sources if row["source"] in behind - {COMMANDS} for pattern in row["speaks_for"].split())
 
     def _gaps_in(self, taken: list[Range]) -> tuple[list[Gap], list[Range]]:
-        """Moves ranges that retention has overtaken up to what is left, and says what is missing."""
+        """Cuts off what retention has removed from the ranges. Returns the gaps, and the ranges that are left."""
         starts = self.cluster.starts(part.partition for part in taken)
         gaps: list[Gap] = []
         kept: list[Range] = []
@@ -264,7 +265,7 @@ class Intake:
         return gaps, kept
 
     def _append(self, taken: list[Range], gaps: list[Gap], recorded_at: datetime, read: list[tuple[Any, ...]] | None = None) -> int:
-        """Appends records and gaps; read: the records in rows of RECORDS, where Spark can't read them itself."""
+        """Appends records and gaps. read: the records as rows of RECORDS, if another client has read them; else Spark reads them."""
         seen = Observation()
         sources = sorted({part.source for part in taken})
         frames = []

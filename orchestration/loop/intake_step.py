@@ -1,4 +1,4 @@
-"""The step that takes in: what the sources have, into the ledger `events`."""
+"""The intake step: appends new records of the sources to the ledger `events`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestration.loop.positions import Range
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 
-# While nothing can be decided, so many times a step's rows are taken in, and no more.
+# While the decide step fails, intake stops when this many times `intake_max_rows` inputs are undecided.
 _MOST_UNDECIDED = 4
 
 
@@ -25,7 +25,7 @@ class IntakeStep:
     health: Health
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
-        """Takes in one step of what there is."""
+        """Takes in one bounded step of what is available."""
         report = StepReport(state)
         if not self.health.may(KAFKA) or not self.health.may(LEDGERS):
             return report.result()
@@ -46,23 +46,23 @@ class IntakeStep:
         """What can be read, of all sources. Raises ClusterError."""
         everything = self.intake.available(began)
         report.recovered(KAFKA)
-        # what is counted already in this tick is not counted again
+        # without what this tick has counted already
         if begun := self.intake.begun - report.state.counts.get("begun", 0):
             report.count("begun", begun)
         if self.intake.unanswered:
             where = ", ".join(self.intake.unanswered)
-            report.failed(PARTITIONS, Reason(f"no answer from {where}: what is reported there is not read yet"))
+            report.failed(PARTITIONS, Reason(f"no answer from {where}: reports there are not read yet"))
         else:
             report.recovered(PARTITIONS)
         report.unread = self.intake.unread(everything)
         for name in self.intake.unreadable.keys() - {part.source for part in everything}:
-            # there is nothing left to read, or no such source any more
+            # there is nothing left to read, or the source is no longer in the seeds
             del self.intake.unreadable[name]
             report.recovered(source(name))
         return everything
 
     def _take_in(self, report: StepReport, everything: list[Range], began: float, now: datetime) -> Exception | None:
-        """Takes in one step of it. Returns the error that ended that; raises ClusterError."""
+        """Takes in one bounded step. Returns the error that ended it, if any; raises ClusterError."""
         available = [part for part in everything if self.health.may(source(part.source))]
         if not available and not self.intake.is_cut:
             return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 class IssuedCommands:
     """How much of each command was issued.
 
-    since: the first batch that an open command may have come in; 0: not known. issued: how much of the list of each was issued.
+    since: the first batch that may hold a command that is open; 0: not known. issued: how many messages of each command's list are issued.
     """
 
     since: int = 0

@@ -1,7 +1,7 @@
-"""The loop: intake, decide, publish, strictly one after another; between them it sleeps until something is due or has come.
+"""The loop: intake, decide, publish, strictly one after another; then it sleeps until something is due or new records have come.
 
-No retry rule is here: what is decided, and why, is SQL. What is here is the order of steps that makes it safe: an input is in a ledger
-before it is decided, a decision is committed before it is sent, and a result is committed before the floor moves over it.
+It holds no retry rule: SQL decides. It holds the order of steps that makes this safe: an input is in a ledger before it is decided, a
+decision is committed before it is sent, and a result is committed before the floor moves over it.
 
 Each step takes the state and returns what it did (steps.py); `_apply` is the only place that changes the state.
 """
@@ -46,7 +46,7 @@ from orchestration.tables.spark import start_session
 
 log = logging.getLogger(__name__)
 
-# How often a loop that runs until it is idle says what it waits for, in seconds.
+# How often a loop that runs until it is idle logs what it waits for, in seconds.
 _SAYS_EVERY = 60.0
 
 
@@ -64,7 +64,7 @@ class Loop:
         self.settings = settings
         self.stopping = threading.Event()
         self.sending = threading.Lock()
-        """Held while messages are sent, until it is written down what became of them: a process that ends in between sends them twice."""
+        """Held while messages are sent, until their results are appended: if the process ends in between, they are sent again."""
         self.on_tick = on_tick
         self.health = Health(lambda: self.clock.now())
         self.superseded_by: int | None = None
@@ -79,8 +79,8 @@ class Loop:
     def start(self) -> None:
         """Goes on from the last row of `ticks`, takes the next generation, sends what is due, and decides what was left undecided.
 
-        Whatever takes long and needs nothing of the loop before comes first, so that little time lies between that loop's last send and the
-        first one here. Returns early where it is told to stop, or another loop is in charge. Raises SeedError, DbtError.
+        What takes long and doesn't depend on the loop before is done first, so that little time passes between that loop's last send and
+        the first one here. Returns early if it is stopped, or another loop is in charge. Raises SeedError, DbtError.
         """
         seeds = read_seeds(self.settings.seeds)
         self.spark = start_session(self.settings)
@@ -104,7 +104,7 @@ class Loop:
         left, upto = self.state.window.undecided, self.ledgers.batch
         self._send_first()
         if left and not self.stopping.is_set():
-            # by the rules that are in the tables; what has come since is decided by those that are loaded now
+            # what was left undecided is decided by the rules in the tables; what has come since, by the rules that are loaded below
             self._apply(replace(self.steps.decide.run(self.state, self.clock.now(), upto), counts={}, step_ms={}))
             self.state = self.steps.recovery.find_undecided(self.state)
         if not self.stopping.is_set():
@@ -116,9 +116,9 @@ class Loop:
         return standing
 
     def _send_first(self) -> None:
-        """Sends what is due before anything is decided: the first run of dbt takes half a minute, and may end the process each time.
+        """Sends what is due before anything is decided: the first run of dbt takes half a minute, and may kill the process each time.
 
-        Reports are taken in first: they tell what was sent by a loop that was killed. All this counts as the beginning of the first tick.
+        Reports are taken in first: they show what a killed loop has sent. All this counts as the beginning of the first tick.
         """
         self._take_in()
         while not self.stopping.is_set():
@@ -131,7 +131,7 @@ class Loop:
     # ---------- one tick
 
     def tick(self) -> Tick:
-        """Intake, decide, publish: what there is of each. A step that can't be done now is left for later, and said."""
+        """Runs the steps in their order. A step that can't run now is left for a later tick, and its trouble is reported."""
         self._began = self.clock.now()
         # what a start has done already belongs to its first tick
         counts, step_ms = (self.state.counts, self.state.step_ms) if self.state.tick == 0 else ({}, {})
@@ -155,7 +155,7 @@ class Loop:
             step()
         tick = self._tick
         if tick.did_something and self.superseded_by is None:
-            # while it is not known how far everything is, a row would say what isn't so
+            # while the state of the tables is unknown, a row could record a wrong position
             if not self.health.unsure:
                 self._append_tick()
             log_tick(self.state.tick, tick)
@@ -200,7 +200,7 @@ class Loop:
         self._apply(step.run(self.state, now or self.clock.now()))
 
     def _apply(self, result: StepResult) -> None:
-        """Applies what a step did to the state, and sees to what went wrong."""
+        """Applies the result of a step to the state, and handles its failure."""
         self.state, self._tick = reduce(self.state, self._tick, result, self.health)
         if result.superseded_by is not None:
             self._superseded(result.superseded_by)
@@ -221,7 +221,7 @@ class Loop:
             self._apply(StepResult(self.state, failure=error))
 
     def _write_status(self, state: str) -> None:
-        """Writes the status file. A disk that is full stops nothing else here."""
+        """Writes the status file. A full disk must not end the loop."""
         try:
             write_status(self.settings.status_file, status_of(state, self.state, self._tick, self.ledgers.batch, self.health, self.clock))
             self.health.recovered(STATUS)
@@ -239,7 +239,7 @@ class Loop:
     def run(self, *, until_idle: bool = False, at_most: float | None = None) -> bool:
         """Turns until `stopping` is set; with until_idle, until nothing waits and nothing came for idle_for_seconds.
 
-        at_most: ends after so many seconds in any case. Returns whether it was idle in the end.
+        at_most: ends after this many seconds in any case. Returns whether it was idle in the end.
         """
         began = said = idle_since = time.monotonic()
         idle = False
@@ -262,24 +262,24 @@ class Loop:
                 idle_since = time.monotonic()
             if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
                 if self.steps.decide.cold and not tick.did_something and self.health.may(DECIDE) and self.health.may(LEDGERS):
-                    # of nothing, while there is nothing to do: the first one takes some seconds more than the others
+                    # a decide run without inputs, while nothing waits: the first run takes some seconds longer than the others
                     self._apply(replace(self.steps.decide.decide_up_to(self.state, self.ledgers.batch), counts={}, step_ms={}))
                 self.stopping.wait(self._pause())
         self.close()
         return idle
 
     def _pause(self) -> float:
-        """Seconds to sleep: until the next due time, and no longer than Kafka is to be asked for new records."""
+        """Seconds to sleep: until the next due time, but at most `poll_seconds`, after which Kafka is asked for new records."""
         pause, next_due = self.settings.poll_seconds, self.state.window.next_due
         if next_due is not None:
             pause = min(pause, (next_due - self.clock.now()).total_seconds())
         return max(pause, 0.01)
 
     def close(self) -> None:
-        """Says that the loop has ended, in the tables, too, and leaves Kafka."""
+        """Records that the loop has ended, in the tables, too, and closes its clients."""
         if self._started:
             try:
-                # a loop that has taken Kafka waits for it before it takes the tables
+                # a newer loop that has taken the generation in Kafka waits for these results before it takes the tables
                 self.steps.publish.record_late()
             except Exception as error:
                 event(log, logging.ERROR, "send_results_lost", reason=error)
@@ -293,7 +293,7 @@ class Loop:
             self.metrics = None
 
     def _append_end(self) -> None:
-        """Writes the last row: a loop that takes over waits for it. Refused where the tables are another loop's already."""
+        """Appends the last row, which a loop that takes over waits for. It is refused if another loop has taken the tables already."""
         if self._has_ended or self.health.unsure or self.steps.publish.unrecorded is not None:
             return
         try:
@@ -302,18 +302,18 @@ class Loop:
             event(log, logging.DEBUG, "end_not_recorded", reason=error)
 
     def finish(self) -> None:
-        """Says in the status file and in a line of the log that the loop has ended."""
+        """Records in the status file and in the log that the loop has ended."""
         if self._has_ended:
             return
         self._has_ended = True
         if not self._started:
-            # the status file is another loop's
+            # the status file belongs to another loop
             event(log, logging.INFO, "start_aborted")
             return
         self._write_status("stopped")
         event(log, logging.INFO, "loop_ended", generation=self.ledgers.generation, ticks=self.state.tick)
 
-    # ---------- for those beside the loop
+    # ---------- for callers beside the loop
 
     @property
     def intake(self) -> Intake:
@@ -336,12 +336,12 @@ class Loop:
         return self.rules.seeds
 
     def look_now(self, since: datetime | None = None) -> None:
-        """Looks into the wheel with the next tick, from a moment on: something was put there beside the loop."""
+        """Has the next tick look into the wheel, from `since` on: for a caller that has added deliveries itself."""
         self.state = replace(self.state, window=self.state.window.kept_under(since).look_now())
 
     def waiting(self) -> int:
-        """How many deliveries are open, whenever they are due, or held, and how many messages commands are still to do something about."""
-        # what the rules have no place for any more waits for other rules
+        """How many deliveries are open, due or not, or held, plus how many messages commands have still to issue."""
+        # held deliveries that the rules in force refuse don't count: they wait for other rules
         open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries where not is_refused")]
         rows = self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()
         return self.commands.waiting + int(rows[0]["n"])

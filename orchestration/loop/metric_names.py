@@ -8,9 +8,9 @@ from typing import Literal
 Labels = tuple[str, ...]
 
 OTHER = "other"
-"""What a label says where there would be too many series otherwise."""
+"""The value of a label where there would be too many series otherwise."""
 NONE = "none"
-"""What a label says where the tables have null."""
+"""The value of a label where the tables have null."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Metric:
     buckets: tuple[float, ...] = ()
 
 
-LOOP_INFO = Metric("redrive_loop_info", "gauge", "1. What is running.", ("version", "redrive_instance"))
+LOOP_INFO = Metric("redrive_loop_info", "gauge", "Always 1. The version and the instance of the loop.", ("version", "redrive_instance"))
 GENERATION = Metric("redrive_loop_generation", "gauge", "Generation of the loop: each start takes the next.")
 LAST_TICK = Metric("redrive_last_tick_timestamp_seconds", "gauge", "When the last tick ended, idle ones included.")
 TICKS = Metric("redrive_ticks_total", "counter", "Ticks, idle ones included.")
@@ -33,17 +33,17 @@ STEPS = Metric(
     (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )  # fmt: skip
 EVENTS = Metric("redrive_events_total", "counter", "Events taken in: reports, and gaps.")
-LAG = Metric("redrive_intake_lag_records", "gauge", "Records of a source that are not taken in yet, at most.", ("source",))
+LAG = Metric("redrive_intake_lag_records", "gauge", "Records of a source that are not taken in yet: an upper bound.", ("source",))
 UNDECIDED = Metric("redrive_undecided_inputs", "gauge", "Inputs without a decision. Not 0 after a tick only while the decide step fails.")
 DECISIONS = Metric("redrive_decisions_total", "counter", "Decisions, by what was decided and why.", ("decision", "reason"))
 FAILURES = Metric(
     "redrive_failures_total", "counter",
-    "Decisions that a message is sent again, or (will_retry false) ended, by original topic and error.",
+    "Decisions about failures: the message is retried, or (will_retry false) has ended; by original topic and error.",
     ("topic", "error_class", "error_kind", "will_retry"),
 )  # fmt: skip
 SENDS = Metric("redrive_sends_total", "counter", "Sends that have a result, by destination.", ("topic", "kind", "outcome"))
 LATENESS = Metric(
-    "redrive_send_lateness_seconds", "histogram", "Sent minus due, of what was delivered.", ("kind",),
+    "redrive_send_lateness_seconds", "histogram", "Sent minus due, of delivered messages.", ("kind",),
     (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )  # fmt: skip
 PUBLISH_FAILURES = Metric("redrive_publish_failures_total", "counter", "Sends that failed, or whose outcome is unknown.", ("error",))
@@ -52,11 +52,11 @@ OPEN = Metric(
     "redrive_open_dead_letters", "gauge", "Dead letters that nothing was done about, by original topic and owner.", ("topic", "owner")
 )  # fmt: skip
 COMMANDS_LISTED = Metric(
-    "redrive_commands_listed_messages", "gauge", "Messages of the commands of which not all are issued.", ("what", "state")
+    "redrive_commands_listed_messages", "gauge", "Messages that unfinished commands list.", ("what", "state")
 )  # fmt: skip
-COMMANDS_ISSUED = Metric("redrive_commands_issued_messages", "gauge", "Those of them that are issued already.", ("what", "state"))
-PAUSED = Metric("redrive_destination_paused", "gauge", "1 while a destination takes no sends, and why.", ("topic", "error"))
-TROUBLE = Metric("redrive_trouble", "gauge", "1 while a part of the loop doesn't work, and why.", ("what", "error"))
+COMMANDS_ISSUED = Metric("redrive_commands_issued_messages", "gauge", "Messages of unfinished commands that are issued.", ("what", "state"))
+PAUSED = Metric("redrive_destination_paused", "gauge", "1 while a destination takes no sends, with the error.", ("topic", "error"))
+TROUBLE = Metric("redrive_trouble", "gauge", "1 while a part of the loop doesn't work, with the error.", ("what", "error"))
 
 METRICS = (
     *(LOOP_INFO, GENERATION, LAST_TICK, TICKS, STEPS, EVENTS, LAG, UNDECIDED, DECISIONS, FAILURES),

@@ -20,7 +20,7 @@ _HOUR = timedelta(hours=1)
 
 
 def written_since(schema: str, decided: int, watermark: int, written: int, batch: int) -> str:
-    """What was decided, and sent, in the batches since. Of too many groups the small ones are one: a tick may bring 50,000 classes."""
+    """Counts decisions and results since the last count. Small groups beyond the limit become one: a tick may have 50,000 classes."""
     bucket = " ".join(f"when lateness_ms <= {round(bound * 1000)} then {place}" for place, bound in enumerate(LATENESS.buckets))
     kept = f"place <= {_GROUPS}"
     return f"""
@@ -68,7 +68,7 @@ def written_since(schema: str, decided: int, watermark: int, written: int, batch
 
 
 def rows_by_hour(schema: str, low: datetime) -> str:
-    """Rows of the wheel from a moment on, by the hour in which they are due: what Iceberg knows of its files, without a look at rows."""
+    """Rows of the wheel from a moment on, by the hour in which they are due: from Iceberg's metadata, without reading rows."""
     return f"""
         select timestamp_seconds(partition.due_at_hour * 3600) as due_hour, sum(record_count) as rows
         from {schema}.deliveries.files
@@ -79,13 +79,13 @@ def rows_by_hour(schema: str, low: datetime) -> str:
 
 
 def reach(hours: Sequence[Row], floor: datetime) -> tuple[datetime | None, int]:
-    """Up to where rows of the wheel are looked at, None if nowhere, and how many are due later."""
+    """The time up to which rows of the wheel are read, None if none are, and how many rows are due later."""
     seen = 0
     upto: datetime | None = None
     for place, hour in enumerate(hours):
         seen += hour["rows"]
         if seen > _WAITING_ROWS:
-            # of hours that the floor has passed, most of the rows are closed
+            # without the hours before the floor, whose rows are nearly all closed
             later = [other["rows"] for other in hours[place:] if other["due_hour"] + _HOUR > floor]
             return upto, sum(later)
         upto = hour["due_hour"] + _HOUR

@@ -13,16 +13,16 @@ from prometheus_client.core import Metric as Family
 from orchestration.cli.output import printable
 from orchestration.loop.metric_names import NONE, OTHER, Labels, Metric
 
-# Labels whose values reporters make up, in the order in which they are given up when there are too many.
+# Labels whose values come from reports, in the order in which `other` replaces them when there are too many series.
 _MADE_UP = ("error_class", "topic")
 
-# How long a label may be.
+# The longest value of a label, in characters.
 _LETTERS = 200
 
 
 @dataclass
 class Counts:
-    """Numbers by labels, and never more than so many of each fineness: all labels, the class given up, the topic given up as well."""
+    """Numbers by labels: at most `limit` series with all labels, as many more without the class, the rest without the topic, too."""
 
     metric: Metric
     limit: int
@@ -30,7 +30,7 @@ class Counts:
     _finest: list[int] = field(default_factory=lambda: [0] * len(_MADE_UP))
 
     def add(self, labels: Iterable[str | None], amount: float = 1) -> None:
-        """Counts under these labels; under `other` where there are too many of them."""
+        """Adds to the number under these labels, or under `other` if there are too many series."""
         key = self._within_limit(tuple(map(_label, labels)))
         self.values[key] = self.values.get(key, 0) + amount
 
@@ -67,7 +67,7 @@ class Histogram:
 
 
 def _label(value: str | None) -> str:
-    """Text that somebody else wrote, as a label: short, and without what would break a line or is no text."""
+    """Foreign text as the value of a label: cut, without line breaks and without what can't be printed."""
     if value is None:
         return NONE
     return printable(value[:_LETTERS]).replace("\n", "\ufffd")

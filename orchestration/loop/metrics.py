@@ -1,8 +1,8 @@
-"""What Prometheus may ask the loop: counts of what it decided and sent, what waits, and how it is.
+"""The loop's metrics for Prometheus: counts of what it decided and sent, what waits, and what doesn't work.
 
-What is told is put together after each tick, by the loop, and is not changed any more: the thread that answers a scrape reads what is
-there, and neither waits for the loop nor lets it wait. Counts come from one statement over the batches that were written since the last
-one, so that they are what the tables say. A start begins them at 0. docs/metrics.md has all of them.
+After each tick the loop builds the answer to scrapes, and never changes it afterwards: the thread that answers a scrape only reads it, so
+neither waits for the other. Counts come from one statement over the batches written since the last one, so they agree with the tables. A
+start begins them at 0. docs/metrics.md has all of them.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from orchestration.tables.spark import in_short
 
 log = logging.getLogger(__name__)
 
-# What is counted takes a small part of the loop's time: after one second of it, twenty pass.
+# Counting takes a small part of the loop's time: after a query of one second, the next one comes at least twenty seconds later.
 _SHARE = 20
 
-# Decisions that tell of no failure, and reasons for which what had failed before is sent anew: tests/unit/test_decision_reasons.py compares
-# both with the table of reasons.
+# Reasons for which a message that failed before is sent anew, and decisions that report no failure: tests/unit/test_decision_reasons.py
+# compares both with the table of reasons.
 _SENT_ANEW = ("dead_letter_failed", "release", "probe", "send_now")
 _NO_FAILURE = ("duplicate", "note", "redrive", "cancelled", "discarded", "restored", "noted", "purged", "adopted")
 
-# Seconds until what was decided and sent is counted again, at most: longer than that nobody wants to wait.
+# What was decided and sent is counted again after this many seconds at the latest, however long the query takes.
 _ROWS_AT_LEAST_EVERY = 10
 
 
@@ -72,8 +72,9 @@ _ROWS_AT_LEAST_EVERY = 10
 class Turn:
     """The loop after a tick.
 
-    low: nothing that is due before is open, those of paused destinations included. paused_destinations, trouble: the error's name by
-    topic, and by what doesn't work. lag: rows by source, where it is known. commands: messages listed and issued, by what and state.
+    low: no delivery due before is open, those to paused destinations included. paused_destinations, trouble: Kafka's name of the error, by
+    topic, and by the part that doesn't work. lag: records by source, where known. commands: messages listed and issued, by what the command
+    wants and its state.
     """
 
     generation: int
@@ -91,11 +92,11 @@ class Turn:
 
 
 class Metrics(Collector):
-    """The loop's metrics. `measure` is the loop's, after each tick; `collect` is the server's, in its thread."""
+    """The loop's metrics. The loop calls `measure` after each tick; the server calls `collect` in its own thread."""
 
     def __init__(self, settings: Settings, spark: SparkSession, ask: SparkSession, schema: str, *, watermark: int, batch: int) -> None:
-        """spark: the loop's session. ask: the one beside it that marts are asked in. watermark, batch: what was decided, and written, up
-        to there is not counted.
+        """spark: the loop's session. ask: a session beside it, for queries of marts. watermark, batch: decisions up to `watermark`, and
+        results up to `batch`, are not counted.
         """
         self._spark = spark
         self._ask = ask
@@ -115,7 +116,7 @@ class Metrics(Collector):
         self._server: MetricsServer | None = None
 
     def serve(self, address: str, port: int) -> bool:
-        """Answers scrapes from now on. False where the port can't be had: that is said, and is no reason to stop."""
+        """Starts to answer scrapes. Returns False, and logs it, if the port is not available."""
         registry = CollectorRegistry()
         registry.register(self)
         try:
@@ -136,7 +137,7 @@ class Metrics(Collector):
             self._server = None
 
     def collect(self) -> Iterable[Family]:
-        """What was there after the last tick."""
+        """The metrics as of the last tick."""
         return self._families
 
     # ---------- after each tick
@@ -178,7 +179,7 @@ class Metrics(Collector):
 
     def _count_decisions(self, row: Row) -> None:
         self._counts[DECISIONS].add((row["decision"], row["reason"]), row["rows"])
-        # what is sent anew, or after a circuit breaker has closed, says nothing new about its message, and nor does what is only noted
+        # a message that is sent anew, or released by a circuit breaker, has not failed again; a note is no failure either
         silent = row["decision"] in _NO_FAILURE or row["reason"] in _SENT_ANEW
         if not silent:
             will_retry = str(row["decision"] == "retry").lower()
@@ -192,7 +193,7 @@ class Metrics(Collector):
             self._counts[PUBLISH_FAILURES].add((row["error_name"],), row["rows"])
 
     def _count_waiting(self, turn: Turn, now: float) -> bool:
-        """Counts what is open, now and then; returns whether the tables were asked. What isn't known any more isn't told."""
+        """Counts open deliveries, if it is time; returns whether the tables were asked. After an error it has no values."""
         if now < self._waiting_not_before:
             return False
         counted = Counts(WAITING, self._limit)
@@ -213,7 +214,7 @@ class Metrics(Collector):
         return True
 
     def _count_open(self, now: float) -> bool:
-        """Counts open dead letters, now and then; returns whether the tables were asked. What isn't known any more isn't told."""
+        """Counts open dead letters, if it is time; returns whether the tables were asked. After an error it has no values."""
         if now < self._open_not_before:
             return False
         began = time.monotonic()
@@ -236,7 +237,7 @@ class Metrics(Collector):
             event(log, logging.WARNING, "metrics_query_failed", reason=said)
         self._problem = said
 
-    # ---------- what is told
+    # ---------- the answer to a scrape
 
     def _families_of(self, turn: Turn) -> Iterable[Family]:
         gauges: dict[Metric, Mapping[Labels, float]] = {

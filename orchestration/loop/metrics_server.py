@@ -16,7 +16,7 @@ from orchestration.logs import event
 
 log = logging.getLogger(__name__)
 
-# Seconds that a client may take to say what it wants, and to take the answer.
+# Seconds that a client may take for its request and for reading the answer.
 _PATIENCE = 5
 
 
@@ -31,13 +31,13 @@ class MetricsServer(socketserver.TCPServer):
         super().__init__((address, port), _Scrape)
 
     def handle_error(self, *_: object) -> None:
-        """A client that hangs up, or says nothing, is nothing to report."""
+        """A client that hangs up, or sends no request, is logged at DEBUG only."""
         event(log, logging.DEBUG, "scrape_failed", exc_info=True)
 
 
 class _Scrape(BaseHTTPRequestHandler):
     def handle(self) -> None:
-        """Hangs up on a client that takes too long, also if it says a letter now and then."""
+        """Disconnects a client that takes too long, even if it keeps sending single bytes."""
         patience = threading.Timer(_PATIENCE, self._hang_up)
         patience.daemon = True
         patience.start()
@@ -51,7 +51,7 @@ class _Scrape(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
-        """Tells what there is."""
+        """Answers a scrape."""
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(404, "metrics are at /metrics")
             return
@@ -63,4 +63,4 @@ class _Scrape(BaseHTTPRequestHandler):
         self.wfile.write(said)
 
     def log_message(self, *_: Any) -> None:
-        """A scrape is no news."""
+        """Scrapes are not logged."""

@@ -55,9 +55,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets [begin, end) that are away: retention removed them before they were read, or the partition was cut short after.
+    """Offsets [begin, end) that are missing: retention removed them before they were read, or the partition was cut short afterwards.
 
-    Reading goes on at the end of those that were removed, and under another id at the beginning of those that were cut off.
+    goes_on_at: the next offset to read: after a removal, `end`; after a cut, `begin`, or 0 if Kafka has no topic ids, under another topic
+    id.
     """
 
     source: str
@@ -68,15 +69,15 @@ class Gap:
 
 
 def cut_id(topic_id: str, batch: int) -> str:
-    """The id under which a partition is read on that was cut short: what comes under an offset that was read before is another record.
+    """The topic id for a partition that was cut short: under it, offsets that were read before belong to other records.
 
-    batch: of the gap that tells of it. Neither Kafka's ids nor names of topics have a `~`.
+    batch: the batch of the gap that records the cut. Neither Kafka's topic ids nor names of topics contain a `~`.
     """
     return f"{topic_id.split('~')[0]}~{batch}"
 
 
 def ids_in_force(offsets: SourceOffsets) -> dict[str, str]:
-    """Under which topic id partitions are read that were cut short, the last time counts: by `topic id/partition` as Kafka has them."""
+    """The topic ids of partitions that were cut short, by `topic id/partition` as Kafka has it. After several cuts, the last one counts."""
     cut = [key.rpartition("/") for key in offsets.next if "~" in key]
     last = sorted((int(topic_id.rpartition("~")[2]), topic_id, number) for topic_id, _, number in cut)
     return {f"{topic_id.split('~')[0]}/{number}": topic_id for _, topic_id, number in last}
@@ -85,8 +86,8 @@ def ids_in_force(offsets: SourceOffsets) -> dict[str, str]:
 def share(available: list[Range], max_rows: int) -> list[Range]:
     """Cuts what is available to max_rows: every source gets the same, every partition of a source the same.
 
-    What one of them doesn't need goes to the others, so that a noisy source fills a step alone, and starves nobody. Of each range the
-    beginning is kept.
+    What one of them doesn't need goes to the others: a busy source may fill a step alone, but never starves another. The beginning of each
+    range is kept.
     """
     by_source: dict[str, list[Range]] = defaultdict(list)
     for part in available:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Dbt, rules: RulesInForce) -> None:
-    """Makes what is missing, and brings tables of a version before to this one. Raises DbtError, CatalogError."""
+    """Makes what is missing, and migrates tables of an earlier table version. Raises DbtError, CatalogError."""
     migrate_tables(settings, spark, schema)
     relink(settings)
     stamp = settings.project_digest
@@ -37,7 +37,7 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
 
 
 def _digest(project: Path, variables: Mapping[str, object]) -> str:
-    """Tells whether the project's SQL has changed since its views were made, or the variables that a directory of settings gives it."""
+    """A hash of the project's SQL and of the variables that the settings give it. If it has changed, the views are made again."""
     digest = hashlib.sha256()
     files = [project / "dbt_project.yml", *sorted(project.glob("models/**/*")), *sorted(project.glob("macros/**/*"))]
     for path in files:

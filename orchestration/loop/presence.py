@@ -1,7 +1,7 @@
 """Tells whether the loop of a generation, started with this home, has ended: it holds a lock on a file of its own for as long as it lives.
 
-A process id in a file says less: it is used again, and means another process in another container. The system releases the lock with the
-last breath of the process, however it dies; a process that is frozen keeps it.
+A process id in a file is not enough: ids are reused, and mean another process in another container. The operating system releases the lock
+when the process ends, however it ends; a process that is frozen keeps it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pathlib import Path
 
 
 class Presence:
-    """The locks of a home, and that of the loop of this process among them."""
+    """The lock files of a home, and the lock that this process's loop holds."""
 
     def __init__(self, home: Path) -> None:
         self._directory = home / "loops"
         self._mine: int | None = None
 
     def show(self, generation: int) -> None:
-        """Holds the lock of a generation until `end`, or until this process is gone. Files that loops before have left are removed.
+        """Holds the lock of a generation until `end`, or until this process is gone. Removes the files of earlier loops that have ended.
 
-        On a file system without locks it shows nothing: whoever asks is then told that no loop is known to have ended.
+        On a file system without locks it holds none, and `has_ended` returns False.
         """
         self.end()
         with contextlib.suppress(OSError):
@@ -40,7 +40,7 @@ class Presence:
             self._mine = file
 
     def has_ended(self, generation: int) -> bool:
-        """Whether that loop ran with this home, and has ended. False where it life_cycles, is frozen, or ran elsewhere."""
+        """Whether that loop ran with this home, and has ended. False if it still runs, is frozen, or ran elsewhere."""
         try:
             file = os.open(self._path(generation), os.O_RDWR)
         except OSError:
@@ -54,7 +54,7 @@ class Presence:
         return True
 
     def end(self) -> None:
-        """Lets go of the lock. The file stays: it says that this loop ran here."""
+        """Releases the lock. The file stays, and shows that this loop ran here."""
         mine, self._mine = self._mine, None
         if mine is not None:
             os.close(mine)

@@ -25,7 +25,7 @@ from publisher import SettingsError as PublisherSettingsError
 
 log = logging.getLogger(__name__)
 
-# Topics that are looked at for how wide a missing destination must be: a shared one is for many.
+# How many original topics are read to choose the number of partitions of a missing destination, which may serve many.
 _ORIGINALS = 100
 
 
@@ -33,8 +33,8 @@ _ORIGINALS = 100
 class Publish:
     """Sends what is due.
 
-    sending: held while messages are sent, until it is written down what became of them: a process that ends in between sends them twice.
-    unrecorded: results that could not be appended: until they are, nothing else is sent, or it would be sent twice.
+    sending: held while messages are sent, until their results are appended: if the process ends in between, they are sent again.
+    unrecorded: results that could not be appended. Until they are, nothing is sent: without them, deliveries would be sent twice.
     """
 
     charge: Charge
@@ -66,7 +66,7 @@ class Publish:
         began = time.monotonic()
         ledgers = self.undecided.stored.ledgers
         try:
-            # a newer loop that does not reach Kafka has fenced nothing there
+            # a newer loop that can't reach Kafka has fenced nothing there, but has its row in the tables
             report.superseded_by = ledgers.superseded_by()
             if report.superseded_by is not None:
                 return report.result()
@@ -79,7 +79,7 @@ class Publish:
                 self.publish_paused(report, now)
             self._see_probes(report, before, now)
         except Exception as error:
-            # nothing is assumed about what a step has done that did not end: what it sent and could not tell is sent again
+            # a step that failed may have sent anything: what has no result is sent again
             if isinstance(error, ResultsLostError):
                 self.unrecorded = None
             elif isinstance(error, UnrecordedError) and self.unrecorded is None:
@@ -112,7 +112,7 @@ class Publish:
             self.breakers.sent(before, now)
 
     def _hold(self, report: StepReport, now: datetime) -> None:
-        """Closes what is due behind open circuit breakers as held, but for their probes."""
+        """Closes what is due under open circuit breakers as `held`, except their probes."""
         with self.breakers.of(report):
             open_keys = self.breakers.open
             if not open_keys:
@@ -128,7 +128,7 @@ class Publish:
     # ---------- what is due
 
     def publish_due(self, report: StepReport, now: datetime) -> bool:
-        """Sends what is due, but for the destinations that are paused, and moves the floor over it. Returns whether Kafka takes sends."""
+        """Sends what is due, except to paused destinations, and moves the floor over it. Returns whether Kafka takes sends."""
         state = report.state
         what = Due(state.window.floor, now, now, without=tuple(state.window.paused), undecided_after=state.undecided_after)
         waiting = self.charge.publisher.waiting(what)
@@ -141,7 +141,7 @@ class Publish:
         self._count(report, published, now)
         stops = self._stops_of(report, published)
         if not published.stops:
-            # what was unknown before, and might be sent again by now, has been read with this step
+            # this step has read the sends of unknown outcome that may be sent again by now
             report.change(window=report.state.window.without_unknown_before(now))
         self._postpone(report, published)
         if stops is None:
@@ -162,7 +162,7 @@ class Publish:
         return window if published.complete else window.look_now()
 
     def _count(self, report: StepReport, published: Published, now: datetime) -> None:
-        """Adds what was sent to what the step did."""
+        """Adds what was sent to the counts of the step."""
         for name in ("delivered", "dead_letters", "failed", "unknown"):
             report.count(name, getattr(published, name))
         report.lateness_ms = report.lateness_ms or published.lateness_ms
@@ -180,7 +180,7 @@ class Publish:
     def publish_paused(self, report: StepReport, now: datetime) -> None:
         """Tries paused destinations again, all in one step: first with little of what waits for each, then, step by step, with the rest.
 
-        The pause of one for which nothing waits any more is over.
+        A destination for which nothing waits any more is resumed.
         """
         paused = report.state.window.paused
         windows = [paused[topic].window(topic, now) for topic in report.state.window.worth_a_try(now)]
@@ -208,7 +208,7 @@ class Publish:
                 self._go_on_with(report, window.topic, min(window.upto, upto), now)
 
     def _go_on_with(self, report: StepReport, topic: str, upto: datetime, now: datetime) -> None:
-        """After an attempt that sent what a destination was paused with, up to a moment: the rest is next, if there is any."""
+        """After an attempt that sent everything up to `upto` to a paused destination: the rest is next, if there is any."""
         after = report.state.window.after_success(topic, upto, now, left_out=report.state.undecided_after is not None)
         report.rest = report.rest or upto < now
         if topic not in after.paused:
@@ -218,21 +218,21 @@ class Publish:
     # ---------- what takes no sends
 
     def _stops_of(self, report: StepReport, published: Published) -> dict[str, Reason] | None:
-        """The destinations that took nothing, and why; None where that is Kafka as a whole, or this loop is not in charge."""
+        """The destinations that took nothing, and why; None if Kafka as a whole took nothing, or this loop is not in charge."""
         stops: dict[str, Reason] = {}
         for stop in published.stops:
             if stop.is_superseded:
                 report.superseded_by = self.charge.newest()
                 return None
             if stop.topic is None:
-                report.failed(SENDS, Reason(f"nothing can be sent, and nothing is charged for it: {stop.reason}", stop.error))
+                report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
                 return None
             stops[stop.topic] = self._why(report, stop, stop.topic)
         report.recovered(SENDS)
         return stops
 
     def _why(self, report: StepReport, stop: Stop, topic: str) -> Reason:
-        """Why a destination took nothing. Makes one that is missing, for the topics of what waits for it: the next try finds it."""
+        """Why a destination took nothing. Creates it if it is missing and `create_topics` is set: the next try finds it."""
         if not stop.is_missing or not self.topic_maker.settings.create_topics:
             return Reason(stop.reason, stop.error)
         now = self.clock.now()

@@ -1,4 +1,4 @@
-"""After a step that failed: nothing is assumed about the tables, and how far everything is, is read again."""
+"""Recovery after a step that failed: the loop assumes nothing about the tables, and reads its position from them again."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from orchestration.tables.spark import in_short
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether it is Spark itself that is gone: nothing that this process can do brings it back."""
+    """Whether the Spark process itself is gone: this process can't bring it back."""
     return isinstance(error, Py4JNetworkError | ConnectionError)
 
 
 @dataclass
 class Recovery:
-    """Finds out where the loop stands."""
+    """Reads the position of the loop from the tables."""
 
     undecided: Undecided
     health: Health
 
     def after(self, state: LoopState, failure: Exception) -> LoopState:
-        """After a step that failed; not where another loop has taken over. Raises the error when Spark itself is gone.
+        """Handles a step that failed, unless another loop has taken over. Raises the error if Spark itself is gone.
 
-        Whatever failed, the next tick looks into the wheel: that tells whether the tables work, however far away the next due time is.
+        Whatever failed, the next tick looks into the wheel: this shows whether the tables work, even if nothing is due for long.
         """
         report = StepReport(state)
         report.change(window=state.window.look_now())
@@ -39,24 +39,24 @@ class Recovery:
         if is_gone(failure):
             raise failure
         self.health.unsure = True
-        self.health.failed(LEDGERS, Reason(f"a step could not be ended, and is done again: {in_short(failure)}"))
+        self.health.failed(LEDGERS, Reason(f"a step failed, and is tried again: {in_short(failure)}"))
         return report.state
 
     def find_undecided(self, state: LoopState) -> LoopState:
-        """With what lies in the ledgers without a decision."""
+        """The state with the inputs in the ledgers that have no decision."""
         report = StepReport(state)
         self.undecided.find(report)
         return report.state
 
     def read_again(self, state: LoopState) -> LoopState:
-        """Reads from the tables how far everything is. Until that has succeeded, nothing is read, decided or sent."""
+        """Reads the position of the loop from the tables. Until this has succeeded, nothing is taken in, decided or sent."""
         report = StepReport(state)
         stored = self.undecided.stored
         try:
             stored.ledgers.read_end()
             report.state = stored.raised(report.state, stored.last_row())
             self.undecided.find(report)
-            # last: what lands before is a conflict, and everything is read once more
+            # last: if an append in doubt is committed before this row, the row is refused, and everything is read once more
             for ledger in stored.ledgers.in_doubt:
                 stored.seal(ledger, report.state)
             self.health.unsure = False

@@ -1,4 +1,4 @@
-"""What the loop says about itself after a tick: lines of the log, the status file, and the figures for the metrics."""
+"""What the loop reports after a tick: lines of the log, the status file, and the input of the metrics."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], 
     else:
         if still:
             reasons.append(f"{still} deliveries are open" + (f", the next at {text(window.next_due)}" if window.next_due else ""))
-    return "; ".join(reasons) or "nothing, but something has come a moment ago"
+    return "; ".join(reasons) or "nothing, but it has not been idle for long enough"
 
 
 def status_of(said: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock) -> Status:
-    """The loop for its status file. said: whether it runs. batch: the last one that was appended."""
+    """The status of the loop. said: `running` or `stopped`. batch: the last one that was appended."""
     entries = health.entries(state.window.paused)
     return Status(
         state=said,
@@ -79,7 +79,7 @@ def status_of(said: str, state: LoopState, tick: Tick, batch: int, health: Healt
 
 
 def turn_of(state: LoopState, batch: int, health: Health, intake: Intake, commands: Mapping[Labels, tuple[int, int]]) -> Turn:
-    """The loop for its metrics. batch: the last one that was appended. commands: how far they are."""
+    """The input of the metrics. batch: the last one that was appended. commands: their progress."""
     return Turn(
         generation=state.generation,
         watermark=state.watermark,

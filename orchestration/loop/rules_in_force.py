@@ -1,4 +1,4 @@
-"""The rules that decisions are made by: seeds are read, loaded into the tables, and loaded again when their files change."""
+"""The rules that decisions are made by: reads the seeds, loads them into the tables, and loads them again when their files change."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 
 def seeds_file(settings: Settings) -> Path:
-    """Where it is written which seeds were loaded, and what was made of them."""
+    """The file that records which seeds were loaded, and the hash of the rules made of them."""
     return settings.home / "seeds.digest"
 
 
 def seeds_stamp(seeds: Seeds, rules_hash: str) -> str:
-    """Tells these files, and what was made of them."""
+    """The content of that file: the digest of the seeds, and the hash of the rules made of them."""
     return f"{seeds.digest} {rules_hash}\n"
 
 
@@ -35,9 +35,9 @@ def seeds_stamp(seeds: Seeds, rules_hash: str) -> str:
 class RulesInForce:
     """The seeds that were read, and the hash that every decide run must find.
 
-    hash: None before the seeds are loaded: a start decides what was left by the rules that are in the tables. is_stale: the rules in the
-    tables aren't made of these seeds, or that isn't known, so that the seeds are loaded with the next tick. loaded_hash: asks the tables.
-    when_loaded: what follows from other seeds.
+    hash: None before the seeds are loaded, when a start decides what was left undecided by the rules in the tables. is_stale: the rules in
+    the tables are not made of these seeds, or that is unknown; the next tick loads the seeds. loaded_hash: reads the hash from the tables.
+    when_loaded: called after each load.
     """
 
     settings: Settings
@@ -50,11 +50,11 @@ class RulesInForce:
     is_stale: bool = False
 
     def load(self) -> None:
-        """Loads the seeds, if others were loaded last, and takes the hash that every decide run from now on must find."""
+        """Loads the seeds, if others were loaded last, and sets the hash that every decide run from now on must find."""
         file = seeds_file(self.settings)
         stamp = file.read_text(encoding="utf-8") if file.exists() else ""
         rules = self.loaded_hash()
-        # what a bare `dbt build` has made of other files is no longer what was loaded here
+        # the stamp has the hash of the tables, too: a `dbt build` beside the loop may have loaded other files since
         if stamp != seeds_stamp(self.seeds, rules):
             self.dbt.run("seed")
             self.dbt.run("run", select=["rules"])

@@ -1,4 +1,4 @@
-"""Publishing: what is due goes to Kafka through a Spark job, and what became of it into the ledger `publish_results`."""
+"""Publishing: a Spark job sends what is due to Kafka; the results are appended to the ledger `publish_results`."""
 
 from __future__ import annotations
 
@@ -35,25 +35,24 @@ from publisher import (
 # How far ahead a step looks for the next due time, so that the loop knows how long it may sleep.
 HORIZON = timedelta(seconds=60)
 
-# What a task is given at once, at most: as many rows as a transaction has, and so many bytes.
+# The largest batch that a task is given: as many rows as a transaction has, and so many bytes.
 _BATCH_ROWS = 50_000
 _BATCH_BYTES = 64 * 1024 * 1024
 
-# What is added to a message, and no part of payload_bytes. With each: which delivery of which message it is (publisher/headers.py), where
-# names are of ordinary length. With a dead letter: the reason, at most 1,024 bytes, and what else its header profile says; where that is
-# `safi`, the message's own headers once more, which are not counted here. With `+stack`: the stack
-# (macros/dead_letter_headers/dead_letter_stack.sql).
+# Estimated bytes that are added to a message beside payload_bytes. To each: the headers that name its delivery (publisher/headers.py), with
+# names of ordinary length. To a dead letter: the reason, at most 1,024 bytes, and the other headers of its header profile; the profile
+# `safi` also repeats the message's own headers, which are not counted here. With `+stack`: the stack.
 _STAMPS_BYTES = 400
 _REASON_BYTES = 1_536
 _STACK_BYTES = 8_192
 
-# So many results are written by one task, into one file for each hour that they were due in.
+# Fewer results than this are written by one task, so that there is one file for each hour in which they were due.
 _SMALL = 100_000
 
-# What Spark calls the error when rows that it kept are gone.
+# Spark's name of the error when rows that it kept are gone.
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
-# How finely lateness is told.
+# The accuracy of the percentiles of lateness: 1/500 of the ranks.
 _RANKS = 500
 
 
@@ -98,10 +97,10 @@ class Published:
 
 @dataclass(frozen=True)
 class Unrecorded:
-    """Results that are not in their ledger yet: what was sent must not be sent again because a catalog was locked.
+    """Results whose append has failed. They are kept: without them, messages would be sent again only because a catalog was locked.
 
-    published: the step. results: kept in Spark as they came. rows: what is to be appended of them. tried: the batches that an append was
-    tried as.
+    published: the step. results: the rows that Spark keeps. rows: those of them to append. tried: the batches under which an append was
+    tried.
     """
 
     published: Published
@@ -111,7 +110,7 @@ class Unrecorded:
 
 
 class UnrecordedError(AppendError):
-    """Messages were sent, and what became of them could not be appended: it must be, before anything else is sent."""
+    """Messages were sent, but their results could not be appended: they must be, before anything else is sent."""
 
     def __init__(self, unrecorded: Unrecorded, message: str) -> None:
         super().__init__(message)
@@ -119,7 +118,7 @@ class UnrecordedError(AppendError):
 
 
 class ResultsLostError(AppendError):
-    """What became of sends is lost with the part of Spark that kept it, an executor for instance: they are sent again."""
+    """The results of sends are lost with the part of Spark that kept them, an executor for instance: the messages are sent again."""
 
 
 @dataclass(frozen=True)
@@ -135,11 +134,11 @@ class PublishStep:
     max_bytes: int
 
     def waiting(self, what: Due, *, breakers: Collection[str] | None = None) -> Waiting:
-        """Reads the due slots of the wheel, narrow: how many rows and bytes at most are due, and when the next one is.
+        """Reads a few columns of the due hours of the wheel: how many rows and bytes at most are due, and when the next one is.
 
-        breakers: the keys of some circuit breakers, where no other rows are of interest.
+        breakers: if given, only rows under these breaker keys.
         """
-        # when the next one is due is of interest where nothing is left out
+        # the next due time is needed only if all destinations are read
         horizon = timedelta() if what.only else HORIZON
         due_times = [(floor, upto + horizon) for floor, upto in what.times]
         wheel = self.spark.sql(
@@ -175,9 +174,9 @@ class PublishStep:
         )
 
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
-        """Sends what is due and appends the results.
+        """Sends what is due, and appends the results.
 
-        waiting: what `waiting` said about it. Raises UnrecordedError when the results could not be appended, ResultsLostError when
+        waiting: the result of `waiting`. Raises UnrecordedError when the results could not be appended, ResultsLostError when
         they never can be, TakenOverError when they must not be.
         """
         upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what, waiting)
@@ -200,7 +199,7 @@ class PublishStep:
         Raises UnrecordedError: then they are still to be appended; ResultsLostError: then they can't be any more.
         """
         try:
-            # a commit may have gone through, though its answer did not
+            # an append may have been committed although its answer was lost
             if not any(self.ledgers.has("publish_results", batch) for batch in unrecorded.tried):
                 unrecorded.tried.append(self.ledgers.next_batch)
                 self.ledgers.append("publish_results", unrecorded.rows, clock())
@@ -209,15 +208,15 @@ class PublishStep:
             raise
         except Exception as error:
             if any(one.condition == _LOST for one in java_errors(error.__cause__ or error)):
-                raise ResultsLostError(f"what became of {unrecorded.published.sent} sends is lost, they are sent again") from error
-            raise UnrecordedError(unrecorded, f"what became of sends could not be written down: {in_short(error)}") from error
+                raise ResultsLostError(f"the results of {unrecorded.published.sent} sends are lost, so these are sent again") from error
+            raise UnrecordedError(unrecorded, f"the results of sends could not be appended: {in_short(error)}") from error
         unrecorded.results.unpersist()
 
     def due(self, what: Due, waiting: Waiting) -> DataFrame:
-        """What is ready: the rows of `ready`, restricted so that only due slots of the wheel are read.
+        """The rows of `ready` that are due, with conditions so that only the due hours of the wheel are read.
 
-        waiting: what `waiting` said about it. What another decide run may have added since is of inputs that the loop has not decided: its
-        floor stays under them.
+        waiting: the result of `waiting`. Rows that another process's decide run has added since are left out. They belong to inputs that
+        this loop counts as undecided, so its floor stays below them.
         """
         ready = self.spark.sql(
             f"""
@@ -232,13 +231,13 @@ class PublishStep:
         if what.undecided_after is not None:
             named = self.spark.sql(f"select delivery_id from {self.schema}.named_deliveries where batch > {what.undecided_after:d}")
             ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
-        # a topic's name is data, so it is compared with as a literal of Spark's, not written into the statement
+        # the name of a topic is data: it is passed as a literal of Spark's, never as text of a statement
         if what.only:
             return ready.where(in_windows(what.windows))
         return ready.where(~F.col("topic").isin(*what.without)) if what.without else ready
 
     def _cut(self, what: Due, waiting: Waiting) -> datetime:
-        """The latest due time up to which what is ready fits into one step, by whole milliseconds; at least one of them."""
+        """The latest due time up to which what is ready fits into one step. Rows of the same millisecond are never divided."""
         due = self.due(what, waiting).groupBy("due_at").agg(F.count(F.lit(1)).alias("rows"), F.sum(_size()).alias("size")).orderBy("due_at")
         rows = size = 0
         cut: datetime | None = None
@@ -250,9 +249,9 @@ class PublishStep:
         return what.upto
 
     def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation) -> DataFrame:
-        """The results of sending, kept outside of the query that made them: they are appended from there, however often that takes.
+        """Sends, and returns the results, which Spark keeps apart from the query: an append that is tried again doesn't send again.
 
-        localCheckpoint, never persist: what is lost from a cache is computed, that is, sent, again.
+        localCheckpoint, never persist: Spark computes again what is lost from a cache, which here means to send again.
         """
         settings = self.settings
         # results are stamped with the loop's time, as due times are: it may be ahead of the wall clock, never behind
@@ -302,22 +301,22 @@ def _published(results: DataFrame, seen: dict[str, Any], upto: datetime, *, comp
 
 
 def _size() -> Column:
-    """What a row of the wheel or of `ready` weighs when it goes. An estimate from narrow columns: to measure headers, they must be made."""
+    """The estimated size of a row of the wheel or of `ready` when it is sent. Headers are not measured: they would have to be built."""
     reason = F.when(F.col("kind") == "dead_letter", _REASON_BYTES).otherwise(0)
     stack = F.when(F.col("header_profile").endswith("+stack"), _STACK_BYTES).otherwise(0)
     return F.col("payload_bytes") + _STAMPS_BYTES + reason + stack
 
 
 def _rows_per_batch(largest: int) -> int:
-    """How many rows go to a task at once, so that they fit into its memory, whichever they are.
+    """How many rows a task is given at once, so that they fit into its memory even if each is the largest.
 
-    By rows: Spark can bound batches by bytes, too, but then measures them anew for each row, which costs more than all else here.
+    A number of rows: Spark can bound batches by bytes, too, but measures the batch anew for each row, which costs more than sending.
     """
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))
 
 
 def _measures() -> list[Column]:
-    """What is counted while results come in: a second look at them would cost as much as writing them down."""
+    """What is counted while results come in: to read them a second time would cost as much as writing them."""
     outcome = F.col("outcome")
     delivered = outcome == DELIVERED
     lateness = F.when(delivered, F.unix_millis("sent_at") - F.unix_millis("due_at"))
@@ -326,7 +325,7 @@ def _measures() -> list[Column]:
         F.count_if(delivered & (F.col("kind") == "dead_letter")).alias("dead_letters"),
         F.unix_micros(F.min(F.when(outcome == UNKNOWN, F.col("due_at")))).alias("open_since"),
         F.unix_micros(F.max("not_before")).alias("open_until"),
-        # to a five-hundredth of the ranks: the default is a ten-thousandth, which sorts for nothing that anybody would see
+        # the default accuracy, 1/10000 of the ranks, sorts more for a difference that nobody would see
         F.percentile_approx(lateness, 0.5, _RANKS).alias("late_p50"),
         F.percentile_approx(lateness, 0.99, _RANKS).alias("late_p99"),
     ]

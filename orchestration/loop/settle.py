@@ -1,4 +1,4 @@
-"""The step that sees what has succeeded: how far groups are, which circuit breakers close, what canaries say, what may be released."""
+"""The settle step: reads how far consumer groups are, closes circuit breakers, checks canaries, and orders releases."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from orchestration.tables.ledgers import Ledgers
 
 @dataclass
 class Settle:
-    """Looks at what was sent.
+    """Finds out which sends have succeeded.
 
-    unread: what the sources speak for of which this tick has not taken in everything; None: nothing is known.
+    unread: the topics and patterns that sources speak for which this tick has not read completely; None: not known.
     """
 
     consumers: Consumers
@@ -30,7 +30,7 @@ class Settle:
     unread: frozenset[str] | None = None
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
-        """Looks, if it is time. now: when the tick began. What was reported by then is decided, so that what is settled stays settled."""
+        """now: when the tick began. Everything that was reported by then is decided, so that what is settled stays settled."""
         report = StepReport(state)
         if not self.health.may(LEDGERS) or KAFKA in self.health:
             return report.result()

@@ -1,4 +1,4 @@
-"""Where the last loop has got to: what a start goes on from."""
+"""The position of the last loop, which a start goes on from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Standing:
 
 
 def read_standing(settings: Settings, spark: SparkSession, schema: str) -> Standing:
-    """Reads it from the tables; the generation of the loop that starts is the next."""
+    """Reads the position from the tables. The loop that starts gets the next generation."""
     ledgers = Ledgers(spark, schema)
     ledgers.read_end()
     stored = Stored(spark, schema, ledgers, LoopClock(None))
@@ -51,7 +51,7 @@ def read_standing(settings: Settings, spark: SparkSession, schema: str) -> Stand
         slots=settings.slots,
         watermark=max(before.watermark, stored.last_decided()),
     )
-    # before the row of this start, which has the circuit breakers as of its watermark: what the last loop did after its own last row
+    # the row of this start records the circuit breakers as of its watermark, so what the last loop did after its last row is added first
     breakers = CircuitBreakers(spark, schema, ledgers, timedelta(seconds=settings.settle_seconds), settings.circuit_breaker_release_rate)
     with breakers.of(report):
         breakers.all_changed()

@@ -27,7 +27,7 @@ _SOURCE = "source:"
 _COMMAND = "command:"
 _COMMANDS_SINCE = "commands"
 _DECISION_FEED = "decision_feed"
-# what versions before called it: rows of theirs have it
+# the name of _DECISION_FEED in rows of earlier versions
 _ANNOUNCED = "announced"
 _AWAITED = "awaited"
 
@@ -75,12 +75,12 @@ class LoopState:
         return replace(self, tick=tick, kind="tick", settled={}, counts={}, step_ms={})
 
     def of_kind(self, kind: Kind) -> LoopState:
-        """As a row that says nothing of a tick: of a start, of an end, or one that makes sure of the end of the ledger."""
+        """For a row that records no tick: of a start, of an end, or one that seals the ledger."""
         return replace(self, kind=kind, counts={}, step_ms={})
 
     @classmethod
     def from_row(cls, row: Row | Mapping[str, Any]) -> LoopState:
-        """From a row of `ticks`. Columns that a version before has not written are null."""
+        """From a row of `ticks`. Columns that an earlier version did not write are null."""
         positions = dict(row["positions"] or {})
         return cls(
             tick=row["tick"],

@@ -1,4 +1,4 @@
-"""What the loop tells about itself: a small file, written with every tick, so that `redrive status` needs neither Spark nor Kafka."""
+"""The status file of the loop: small, written with every tick, so that `redrive status` needs neither Spark nor Kafka."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ class StepResult:
 
     state: the state after it. counts: rows by what happened to them; step_ms: milliseconds by step; both add to those of the tick. trouble:
     what went wrong, and (None) what works again, in that order. failure: the error that ended the step; what it has done before is in the
-    state. superseded_by: the generation that has taken over. rest: whether there is more to do at once. unread: what the sources speak for
-    of which not every report has been taken in; None: the step knows nothing of it.
+    state. superseded_by: the generation that has taken over. rest: whether there is more to do at once. unread: the topics and patterns
+    that sources speak for which are not completely read; None: not known to the step.
     """
 
     state: LoopState
@@ -92,8 +92,8 @@ class StepReport:
 class Tick:
     """What one tick did: rows by what happened to them, milliseconds by step.
 
-    rest: whether there is more to do at once. unread: what the sources speak for of which not every report has been taken in that was there
-    when the tick began; None: nothing is known.
+    rest: whether there is more to do at once. unread: the topics and patterns that sources speak for of which reports that existed when the
+    tick began are not taken in; None: not known.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)

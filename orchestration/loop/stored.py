@@ -1,4 +1,4 @@
-"""What the ledgers say about the state, and the rows by which the loop writes it down."""
+"""Reads the loop's state from the ledgers, and writes it as rows."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Stored:
     # ---------- what is read
 
     def last_row(self) -> SparkRow | None:
-        """The last row of `ticks`, of the batch that is known to be its last: `ticks` grows for ever, and is not read for one row."""
+        """The last row of `ticks`, read by its batch: the table only grows, and must not be read as a whole for one row."""
         rows = collected(self.spark.sql(f"select * from {self.schema}.ticks where batch = {self.ledgers.end_of('ticks'):d}"))
         return rows[0] if rows else None
 
     def raised(self, state: LoopState, last: SparkRow | None) -> LoopState:
-        """With the offsets and issued commands of a row of `ticks`, and of what was appended to `events` since, where these are higher."""
+        """The state, its offsets and issued commands raised to those of a row of `ticks` and of the events appended since."""
         if last is not None:
             before = LoopState.from_row(last)
             state = replace(state, offsets=state.offsets.raised(before.offsets), commands=state.commands.raised(before.commands.issued))
@@ -49,7 +49,8 @@ class Stored:
 
                 union all
 
-                -- a gap says itself where reading goes on: a second one would be noticed, or what has come meanwhile would be skipped
+                -- a gap holds the offset where reading goes on: without it, the gap would be recorded twice, or new records would be
+                -- skipped
                 select cast(key as string), try_cast(cast(value as string) as bigint), source from {self.schema}.events
                 where batch >= {since} and kind = 'gap' and key is not null
             )
@@ -69,13 +70,13 @@ class Stored:
         return replace(state, offsets=state.offsets.raised(offsets), commands=commands)
 
     def with_undecided(self, state: LoopState) -> tuple[LoopState, int | None]:
-        """With the inputs that lie in the ledgers without a decision, left by another loop, or by a decide run for the next one.
+        """The state with the undecided inputs in the ledgers, left by another loop, or by a decide run for the next one.
 
         Returns the batch of the first, too.
         """
         undecided = " union all ".join(
             f"select batch, recorded_at from {self.ledgers.name(ledger)} where batch > {state.watermark}{which}"
-            # that a loop took over is noted with whatever comes next: waiting for it would keep everything else waiting
+            # rows that record a takeover don't count: they are decided with the next inputs, and nothing should wait for them
             for ledger, which in (("events", " and kind <> 'start'"), ("publish_results", " and outcome = 'failed'"))
         )
         (row,) = collected(self.spark.sql(f"select count(*) as inputs, min(recorded_at) as since, min(batch) as first from ({undecided})"))
@@ -85,7 +86,7 @@ class Stored:
         return replace(state, window=window), None if row["first"] is None else int(row["first"])
 
     def with_unknown_sends(self, window: SendWindow) -> SendWindow:
-        """With the sends of loops before whose outcome is unknown, and which may not be repeated yet."""
+        """The window with the sends of earlier loops whose outcome is unknown, and which may not be repeated yet."""
         still = self.spark.sql(
             f"""
             select min(due_at) as since, max(not_before) as until from {self.schema}.publish_results
@@ -117,7 +118,7 @@ class Stored:
         return self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row]))
 
     def seal(self, ledger: str, state: LoopState) -> None:
-        """Appends a row that says nothing but that this loop is in charge: whatever was to be appended before is refused from then on."""
+        """Appends a row that only records that this loop is in charge: an append that was begun before it is refused from then on."""
         if ledger == "ticks":
             self.append(state.of_kind("tick"))
             return

@@ -16,17 +16,18 @@ from orchestration.tables.ledgers import AppendError, TakenOverError
 
 log = logging.getLogger(__name__)
 
-# Between the attempts of a start to take over from a loop that is still writing, in seconds.
+# The pauses between the attempts of a start to take over from a loop that is still writing, in seconds.
 _PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
 
-# How long a loop that can send nothing more has to write down what it sent last, and how often it is looked whether it has, in seconds.
+# How long a start waits until the older loop, which can't send any more, has appended its last results; and the time between two checks, in
+# seconds.
 _LAST_ROWS = 15.0
 _LAST_WORDS_GLANCE = 0.2
 
 
 @dataclass
 class TakeOver:
-    """Takes over. read: reads where the last loop has got to."""
+    """Takes over from the last loop. read: reads the position of that loop."""
 
     read: Callable[[], Standing]
     charge: Charge
@@ -34,12 +35,13 @@ class TakeOver:
     stopping: threading.Event
 
     def run(self) -> Standing | None:
-        """Takes the next generation: in Kafka, so that an older loop sends nothing more, then by a row in each ledger, so that it appends
-        nothing more. In between it may write down what it has sent, or that would be sent again here.
+        """Takes the next generation: in Kafka, so that an older loop stops sending, then in each ledger, so that it stops appending.
 
-        Where Kafka gives no answer the tables are taken all the same, and Kafka before the first send. `ticks` is the first ledger, so that
-        the older one sees who refused it. What it appends in between does no harm: the ends are read again. Returns where this loop goes
-        on; None: it was told to stop, or another one is in charge.
+        In between the older loop may append the results of its last sends, which would be sent again here otherwise.
+
+        If Kafka gives no answer, the tables are taken all the same, and Kafka before the first send. `ticks` is the first ledger, so that
+        the older loop can read there which loop has refused it. What it appends to the others in between does no harm: their ends are read
+        again. Returns the position from which this loop goes on; None if it was stopped, or another loop is in charge.
         """
         for pause in (*_PAUSES, None):
             standing = self._read()
@@ -70,9 +72,9 @@ class TakeOver:
         return standing
 
     def _wait_for_last_rows(self, standing: Standing) -> bool:
-        """Waits until the loop before, which can send nothing more, has written down what it sent; says whether it may have written.
+        """Waits until the loop before, which can't send any more, has appended its results; returns whether it may have appended any.
 
-        Not where it has ended before. A loop that is frozen, or was killed elsewhere, is not waited for without end.
+        Doesn't wait if that loop has ended already. The wait is bounded, as that loop may be frozen, or was killed on another machine.
         """
         last = standing.last
         if last is None or last["kind"] == "end" or self.presence.has_ended(last["generation"]):
@@ -100,5 +102,5 @@ class TakeOver:
                 if pause is None:
                     raise
             time.sleep(pause)
-            # the older loop has appended once more: now it is seen
+            # the older loop has appended once more: read what it has appended
             standing.stored.ledgers.read_end()

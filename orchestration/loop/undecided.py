@@ -11,7 +11,7 @@ from orchestration.loop.stored import Stored
 
 @dataclass
 class Undecided:
-    """The inputs in the ledgers that are not decided, and what circuit breakers have asked for by some of them."""
+    """The inputs in the ledgers that are not decided, and the orders of circuit breakers among them."""
 
     stored: Stored
     breakers: CircuitBreakers

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from orchestration.loop.due import Window
 from orchestration.loop.health import FIRST_PAUSE, Pause, Reason
 
-# How much of what waits for a paused destination the first attempt looks at.
+# The first attempt to send to a paused destination reads what is due within this time after its floor.
 FIRST_REACH = timedelta(seconds=60)
 
 TRIED_AT_ONCE = 100
@@ -39,7 +39,7 @@ class PausedDestination(Pause):
     reach: timedelta = FIRST_REACH
 
     def failed(self, reason: Reason, now: datetime) -> PausedDestination:
-        """After another attempt in vain."""
+        """After another attempt that failed."""
         return PausedDestination(reason, now + self.longer, self.longer, floor=self.floor)
 
     def sent(self, upto: datetime, until: datetime) -> PausedDestination:
@@ -80,7 +80,7 @@ class SendWindow:
     # ---------- inputs that are not decided
 
     def kept_under(self, since: datetime | None) -> SendWindow:
-        """The next look into the wheel begins there at the latest."""
+        """With floors that are not later than `since`."""
         if since is None:
             return self
         paused = {topic: replace(one, floor=min(one.floor, since)) for topic, one in self.paused.items()}

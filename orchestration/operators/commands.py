@@ -1,4 +1,4 @@
-"""What an operator wants done: by whom, why and how; read from the command line and checked."""
+"""The request of an operator: what, by whom, why and how; parsed from the command line, and checked."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PER = {"s": 1, "m": 60, "h": 3600}
 
 
 class CommandError(Exception):
-    """The command can't be given: what is wrong, and what to do. Nothing was sent."""
+    """The command can't be given. The message says what is wrong and what to do. Nothing was sent."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class CommandRequest:
-    """What is to be done, by whom, why and how. of: the command that a pause, resume or stop is about."""
+    """One command. of: the command that a pause, resume or stop is about."""
 
     what: str
     reason: str
@@ -36,7 +36,7 @@ class CommandRequest:
     of: str | None = None
 
     def said(self) -> dict[str, object]:
-        """As the closing record says it."""
+        """The fields of the closing record."""
         words = {
             "what": self.what,
             "who": self.who,
@@ -78,7 +78,7 @@ def parse_at(text: str) -> datetime:
 
 
 def check_request(settings: Settings, seeds: Seeds, request: CommandRequest) -> None:
-    """Whether anything could come of it. Raises CommandError."""
+    """Checks whether the command can be executed. Raises CommandError."""
     if not request.reason.strip():
         raise CommandError("--reason must say something: it is what others read later")
     if not settings.commands_topic:

@@ -1,4 +1,4 @@
-"""Dead letters, what was refused, and messages that wait, asked of the marts: what `redrive dlq` and `redrive waiting` find."""
+"""Queries of the marts about dead letters, refused and waiting messages, for `redrive dlq` and `redrive waiting`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LISTED_COLUMNS = (
 
 
 class DeadLetters:
-    """The dead letters of an installation, to be asked. Starts Spark where there is none yet."""
+    """Queries about the dead letters of an installation. Starts Spark if it isn't running."""
 
     def __init__(self, settings: Settings) -> None:
         if missing := without_tables(settings):
@@ -39,11 +39,11 @@ class DeadLetters:
             raise DlqError(objection)
 
     def checked(self, where: str | None) -> str | None:
-        """A condition that can do nothing but filter, as it came. Raises DlqError for anything else, and for what can't be parsed."""
+        """Returns the condition unchanged if it only filters. Raises DlqError for anything else, and for what can't be parsed."""
         return None if where is None else check_condition(self._spark, where)
 
     def checked_pattern(self, option: str, wanted: str | None) -> str | None:
-        """A name, or a regular expression that begins with ^, as it came. Raises DlqError for one that can't be read."""
+        """Returns a name, or a regular expression that begins with ^, unchanged. Raises DlqError for one that can't be parsed."""
         return check_pattern(self._spark, option, wanted)
 
     def find(self, selection: Selection, limit: int) -> Rows:
@@ -53,7 +53,7 @@ class DeadLetters:
         )
 
     def groups(self, selection: Selection, limit: int) -> Rows:
-        """Of the selected dead letters, which died of the same: those with the most open ones first."""
+        """The selected dead letters, grouped by cause; the groups with the most open ones first."""
         return self._query(
             """
             select
@@ -99,7 +99,7 @@ class DeadLetters:
         )
 
     def related(self, message_id: str, limit: int) -> Rows:
-        """What may have to do with a dead letter, each with all its relations; nearest in time first. Raises DlqError if it isn't one."""
+        """Messages that may be related to a dead letter, with all relations; the closest first. Raises DlqError if it is none."""
         found = query(
             self._spark,
             self._schema,
@@ -115,24 +115,24 @@ class DeadLetters:
             limit,
         )
         if not found.rows:
-            # nothing has to do with it, or it is none: that raises
+            # nothing is related to it; or it is no dead letter, for which this raises
             self.get(message_id)
         return found
 
     def waiting(self, selection: Selection, limit: int) -> Rows:
-        """Messages that will be sent, or whose dead letter will be; the next one first."""
+        """Messages that are still to be sent, or whose dead letter is; the next one first."""
         columns = "message_id, state, next_due, attempts, max_attempts, original_topic, consumer_group, error_class, error_kind, reason"
         where = f"state in ('waiting', 'held', 'dead_letter_pending') and {selection.condition(since_column='last_failed_at')}"
         return query(self._spark, self._schema, f"select {columns} from messages where {where} order by next_due, message_id", limit)
 
     def get(self, message_id: str) -> dict[str, Any]:
-        """A dead letter, or what was refused, with all that is known of it. Raises DlqError, which says what it is if it is neither."""
+        """A dead or refused message, with all columns. If it is neither, raises DlqError with its state."""
         rows = self._rows("stranded_messages", message_id)
         if rows:
             return rows[0]
         messages = self._rows("messages", message_id)
         if messages:
-            raise DlqError(f"{message_id!r} is no dead letter: its state is {messages[0]['state']}. `redrive explain` tells its life cycle")
+            raise DlqError(f"{message_id!r} is no dead letter: its state is {messages[0]['state']}. `redrive explain` shows its history")
         raise DlqError(f"no message is called {message_id!r}: `redrive dlq list` shows what is dead")
 
     def history_of(self, message_id: str) -> list[dict[str, Any]]:
@@ -140,11 +140,11 @@ class DeadLetters:
         return history(self._spark, self._schema, message_id)
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
-        """All rows of a statement of ours, with the tables under their own names. As Arrow: a list may have a million."""
+        """All rows of a statement, with the tables under their own names. Read with Arrow, as a list may have a million."""
         return as_dicts(self.frame(statement))
 
     def frame(self, statement: str) -> DataFrame:
-        """A statement of ours, with the tables under their own names."""
+        """A statement, not from a user, with the tables under their own names."""
         self._spark.sql(f"use {self._schema}")
         return self._spark.sql(statement)
 

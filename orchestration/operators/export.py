@@ -27,13 +27,13 @@ _EXPORT_ROWS = 1_000
 def export(dead: DeadLetters, selection: Selection, to: Path) -> int:
     """Writes the selected dead letters to a file: .jsonl (bytes in base64) or .parquet. Returns how many.
 
-    The file is there as a whole or not at all. Raises DlqError for a name that says neither.
+    The file appears only when it is complete. Raises DlqError for another suffix, or a file that exists.
     """
     write = {".jsonl": _write_jsonl, ".parquet": _write_parquet}.get(to.suffix)
     if write is None:
         raise DlqError(f"--to {to}: the name must end with .jsonl or .parquet")
     if to.exists():
-        raise DlqError(f"--to {to}: is there already")
+        raise DlqError(f"--to {to}: the file exists already")
     unfinished = to.with_name(f".{to.name}.unfinished")
     try:
         frame = dead.frame(
@@ -59,7 +59,7 @@ def _write_jsonl(frame: DataFrame, to: Path) -> int:
 
 
 def _exported(value: Any) -> Any:
-    """Bytes always in base64: whether they happen to be text would change the shape from row to row."""
+    """Values for JSON. Bytes are always base64: if text were shown as text, the format would differ from row to row."""
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(bytes(value)).decode()
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""The list of a command: which deliveries it is about, frozen when it is given, and what it is made of."""
+"""The list of a command: selects the deliveries when the command is given, keeps lists of dry runs, and sums lists up."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from orchestration.rules.routing import Redrive, Routing
 from orchestration.settings import Settings
 
 MOST = 1_000_000
-"""The longest list of one command. The model command_records knows it, too."""
+"""The longest list of one command, the same as in the model command_records."""
 
-# A part of a list is at most so large; a record may be a megabyte by default.
+# The largest part of a list, in bytes. By default Kafka takes records of up to a megabyte.
 _PART_BYTES = 256 * 1024
 
-# Of what is done with these commands, messages that wait are the object.
+# The commands that are about waiting messages.
 WAITING = ("send_now", "cancel")
 
 BY_RULES = "redrive_rules"
-"""Who gives the commands that the redrive rules ask for."""
+"""The name, in place of a person's, in commands by the redrive rules."""
 
-# Why a redrive would be refused, by the reason that it would be decided with.
+# Why a redrive would be refused, by the reason of the decision.
 _OBJECTIONS = {
     "no_original_topic": "refused: no original topic is known",
     "no_route": "refused: no route",
@@ -44,7 +44,7 @@ _AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": No
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One message of a list, by the delivery that the command is about; due_ms: when that was due, epoch milliseconds."""
+    """One message of a list, with the delivery that the command is about. due_ms: due time of the delivery, in epoch milliseconds."""
 
     message_id: str
     delivery_id: str
@@ -55,16 +55,16 @@ class Target:
     error_kind: str | None = None
     since: datetime | None = None
     state: str | None = None
-    """Of a list that was selected: `refused` where the report is read once more."""
+    """The state when it was selected; of a `refused` message, the report is decided anew. None in a list that was kept."""
 
 
 # ---------- which deliveries
 
 
 def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Target]:
-    """The deliveries that a command is about, those that were due first in front: of what is dead or was refused, or of what waits.
+    """Selects the deliveries that a command is about, by due time: of dead and refused messages, or of waiting ones.
 
-    most: only so many of them. Raises CommandError if there are more than a list may have.
+    most: the most to select. Raises CommandError if there are more than a list may have.
     """
     if what in WAITING:
         states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
@@ -85,12 +85,12 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
         """
     )
     if len(rows) > MOST:
-        raise CommandError(f"these are more than {MOST:,}: choose fewer, or say --max {MOST}")
+        raise CommandError(f"more than {MOST:,} messages are selected: select fewer, or give --max {MOST}")
     return [Target(**row) for row in rows]
 
 
 def triage(dead: DeadLetters) -> list[tuple[CommandRequest, list[Target]]]:
-    """What the redrive rules want sent again by now, a command for each rule. Of very many the first: the rest is for the next time."""
+    """The dead letters to send again by the redrive rules, a command for each rule. At most MOST: the rest follows the next time."""
     rows = dead.rows(
         f"""
         select
@@ -111,12 +111,12 @@ def triage(dead: DeadLetters) -> list[tuple[CommandRequest, list[Target]]]:
 
 
 def digest(listed: Sequence[Target]) -> str:
-    """Tells lists apart: what the closing record says of one."""
+    """The digest of a list, which the closing record has."""
     return digest_of_parts(part_digest(part) for part in parts_of(listed))
 
 
 def keep(home: Path, listed: Sequence[Target]) -> str:
-    """Writes a list down, so that just this one can be sent later; returns its name."""
+    """Stores a list, so that exactly this one can be sent later; returns its name."""
     name = digest(listed)[:12]
     directory = home / "lists"
     directory.mkdir(parents=True, exist_ok=True)
@@ -126,10 +126,10 @@ def keep(home: Path, listed: Sequence[Target]) -> str:
 
 
 def kept(home: Path, name: str) -> list[Target]:
-    """A list that was written down. Raises CommandError if it isn't there, or was changed."""
+    """A list that was stored. Raises CommandError if it doesn't exist, or was changed."""
     path = home / "lists" / f"{name}.jsonl"
     if not re.fullmatch(r"[0-9a-f]{12}", name) or not path.exists():
-        raise CommandError(f"--list {name!r}: there is no such list; --dry-run says the name of the one that it shows")
+        raise CommandError(f"--list {name!r}: there is no such list; --dry-run prints the name of its list")
     try:
         with path.open(encoding="utf-8") as file:
             listed = [Target(*json.loads(line)) for line in file]
@@ -176,7 +176,7 @@ def _sha256(text: str) -> str:
 def shown(
     settings: Settings, request: CommandRequest, listed: Sequence[Target], now: datetime
 ) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """What a list is made of: how many, by topic, by class, by age, and where a redrive would go; each the most frequent first."""
+    """Summary of a list: how many messages, by topic, by class, by age, and by destination of a redrive; the most frequent first."""
     yield "messages", [(request.what, len(listed))]
     yield "topic", Counter(one.original_topic or "-" for one in listed).most_common(20)
     yield "error", Counter(one.error_class or "-" for one in listed).most_common(20)
@@ -194,9 +194,9 @@ def _age(since: datetime | None, now: datetime) -> str:
 
 
 def destinations(routing: Callable[[], Routing], listed: Sequence[Target], to: str | None) -> Counter[str]:
-    """Where the messages of a redrive would go, by the rules in force: how many by topic, or by why they would be refused.
+    """Where the messages of a redrive would go by the rules in force: how many by topic, or by the reason of a refusal.
 
-    routing: makes what is asked, which takes seconds, where there is something to ask.
+    routing: makes the Routing, which takes seconds; only called if it is needed.
     """
     found: Counter[str] = Counter()
     asked: Counter[Redrive] = Counter()
@@ -204,7 +204,7 @@ def destinations(routing: Callable[[], Routing], listed: Sequence[Target], to: s
         if one.state == "refused":
             found["decided anew" if to in (None, "retry") else "refused: --to is for dead letters"] += 1
         elif one.original_topic is None:
-            # a list that was kept has ids alone
+            # a list that was kept has only ids
             found[str(to) if to not in (None, "retry", "original") else _OBJECTIONS["no_original_topic"]] += 1
         else:
             asked[one.original_topic, one.consumer_group, one.error_kind] += 1

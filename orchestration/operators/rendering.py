@@ -13,7 +13,7 @@ from rich.text import Text
 from orchestration.cli.output import printable
 from orchestration.tables.query import Rows
 
-# How much of a payload is shown; all of it is written by --payload.
+# How much of a payload is shown; --payload writes all of it.
 _SHOWN_CHARACTERS = 8_000
 _SHOWN_BYTES = 512
 
@@ -21,7 +21,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def payload_lines(value: bytes | None, payload_type: str, schema_id: int | None) -> Iterator[str]:
-    """A payload for people: JSON with its lines broken, text as it stands, other bytes in hexadecimal; not more than fits a few screens."""
+    """A payload for people: JSON indented, text unchanged, other bytes in hexadecimal; cut after a few screens."""
     if value is None or not value:
         return
     body = value[5:] if schema_id is not None else value
@@ -49,7 +49,7 @@ class _NotAsItStandsError(ValueError):
 
 
 def _pretty(text: str) -> str:
-    """JSON with its lines broken; as it stands where Python would lose something: a name that stands twice, a number's digits."""
+    """JSON, indented; unchanged if Python would lose something, such as a duplicate name or digits of a number."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
@@ -80,7 +80,7 @@ def header_lines(headers: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[
 
 
 def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is known of a dead letter besides its payload, in pairs of a word and what there is to say; what isn't known is left out."""
+    """What is known of a dead letter besides its payload, as pairs of a label and a text; what isn't known is left out."""
     lies = None if row["topic"] is None else f"{row['topic']}/{row['partition']}/{row['offset']}"
     parked = "in the tables alone: its route has no dead letter topic" if row["decision"] == "parked" else None
     came = f"{row['original_topic']}/{row['original_partition']}/{row['original_offset']}"
@@ -94,7 +94,7 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if row["decision"] == "refused"
         else "died": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
         "lies at": parked or (lies and lies + without),
-        # of what could not be placed, nobody knows
+        # unknown for a report that could not be placed
         "came from": None if came == lies else came + stated,
         "purged": row["purged_at"] and f"{moment(row['purged_at'])}: key, value, headers, message and stack",
         "note": row["note"],
@@ -133,7 +133,7 @@ def moment(at: datetime | None) -> str:
 
 
 def dead_letter_table(rows: Rows) -> Table:
-    """A line for each: ids are shown whole, as they are what one goes on with; the rest is cut to what fits."""
+    """A line for each dead letter. Ids are shown whole, as further commands need them; the rest is cut to fit."""
     table = _table("message", ("died, UTC", 14), ("state", 9), "error")
     for row in _dicts(rows):
         what = f"{_class(row['error_class'])}: {row['error_message']}" if row["error_message"] else _class(row["error_class"])
@@ -142,7 +142,7 @@ def dead_letter_table(rows: Rows) -> Table:
 
 
 def group_table(rows: Rows) -> Table:
-    """A line for each group. What was refused has a column only where something was."""
+    """A line for each group. There is a column for refused messages only if there are any."""
     counted = ("open", "dead", "died", *(("refused",) if any(row["refused"] for row in _dicts(rows)) else ()))
     table = _table(("group", 12), *((name, -7) for name in counted), ("last, UTC", 11), "error", "topics")
     for row in _dicts(rows):
@@ -182,7 +182,7 @@ def waiting_table(rows: Rows) -> Table:
 
 
 def _table(*columns: str | tuple[str, int]) -> Table:
-    """A table whose columns have a width of their own, negative where numbers stand, or share what is left."""
+    """A table. A column has a given width, negative for numbers (aligned right), or shares the rest of the line."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         name, width = (column, 0) if isinstance(column, str) else column
@@ -194,7 +194,7 @@ def _table(*columns: str | tuple[str, int]) -> Table:
 
 
 def _whole(text: str) -> Text:
-    """What must not be shortened is folded."""
+    """Text that is folded if it doesn't fit, never cut."""
     return Text(_line(text), overflow="fold")
 
 

@@ -1,6 +1,6 @@
-"""Which dead letters or waiting messages are meant: from what the command line was told to one condition in SQL.
+"""Selections of dead letters or waiting messages: from options of the command line to one condition in SQL.
 
-Whoever shows messages and whoever does something about them selects them with the same.
+Commands that show messages and commands that change something use the same selections.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 class DlqError(Exception):
-    """What was asked for can't be answered: what is wrong, and what to do."""
+    """A question about dead letters can't be answered. The message says what is wrong and what to do."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which dead letters, or waiting messages: those for which everything that is given here holds.
+    """Selects dead letters, or waiting messages, that match every field that is given.
 
     topic, group, error_class: a name, or a regular expression that begins with ^. A class may be named without its package.
-    since: died, or failed last, at that moment or later; aware. where: one condition in SQL, checked by `checked`.
+    since: they died, or last failed, at this aware time or later. where: one condition in SQL, checked by `checked`.
     """
 
     ids: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Selection:
     where: str | None = None
 
     def condition(self, *, since_column: str = "dead_at") -> str:
-        """One condition in SQL. `true` if nothing is selected by."""
+        """One condition in SQL; `true` if no field is given."""
         parts = [
             f"message_id in ({', '.join(map(_literal, self.ids))})" if self.ids else None,
             None if self.state == "all" else f"state = {_literal(self.state)}",
@@ -58,14 +58,14 @@ class Selection:
             matches("consumer_group", self.group),
             None if self.fingerprint is None else f"fingerprint = {_literal(self.fingerprint)}",
             None if self.since is None else f"{since_column} >= {literal(self.since)}",
-            # the line's end ends a comment that may stand there
+            # the line end closes a comment at the end of the condition
             None if self.where is None else f"({self.where}\n)",
         ]
         return " and ".join(part for part in parts if part) or "true"
 
 
 def parse_since(text: str, now: datetime) -> datetime:
-    """The moment that `2h` before now is, or an ISO 8601 time, in UTC unless it has a zone. Raises DlqError."""
+    """The time of `2h` (before now), or of an ISO 8601 text, in UTC unless it has a zone. Raises DlqError."""
     spoken = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip())
     try:
         if spoken:
@@ -85,8 +85,10 @@ def matches(column: str, wanted: str | None, also_after: str = "") -> str | None
 
 
 def named(message_id: str) -> str:
-    """The condition for one message. Its original offset is a part of its id (macro message_id): files are written in the order of
-    offsets, and those that can't hold it are skipped. Where there is none in it, there is no offset.
+    """The condition for one message.
+
+    The original offset is part of the id (macro message_id), so it becomes a condition, too: files are sorted by offsets, and those that
+    can't hold it are skipped. An id without an offset belongs to a message without one.
     """
     said = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)
     return f"message_id = {_literal(message_id)}{f' and original_offset = {int(said[1])}' if said else ''}"
@@ -97,7 +99,7 @@ def _literal(text: str) -> str:
 
 
 def check_condition(spark: SparkSession, where: str) -> str:
-    """One condition over columns: parsed alone, so that it is one; no subquery, and no function that reaches out of SQL."""
+    """Checks one condition over columns: it is parsed by itself, and has no subquery and no function that calls Java."""
     from pyspark.errors import PySparkException
 
     try:
@@ -108,7 +110,7 @@ def check_condition(spark: SparkSession, where: str) -> str:
     for node in _nodes(parsed):
         kind = node.getClass().getSimpleName()
         if "Subquery" in kind or kind in ("Exists", "ListQuery"):
-            raise DlqError(f"--where {where!r}: a condition over the columns, please, without a select in it")
+            raise DlqError(f"--where {where!r}: must be a condition over the columns, without a select in it")
         if kind == "UnresolvedFunction" and node.nameParts().last().lower() in _REACHES_OUT:
             raise DlqError(f"--where {where!r}: {node.nameParts().last()} does more than filter")
     return where
@@ -122,13 +124,13 @@ def _nodes(expression: Any) -> Iterator[Any]:
 
 
 def check_pattern(spark: SparkSession, option: str, wanted: str | None) -> str | None:
-    """A name, or a regular expression that begins with ^, as it came. Raises DlqError for one that can't be read."""
+    """Returns a name, or a regular expression that begins with ^, unchanged. Raises DlqError for one that can't be parsed."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     if wanted is not None and wanted.startswith("^"):
         try:
-            # Java's own reading: the tables are asked by it
+            # parsed by Java, as Spark's queries use Java's expressions
             spark._jvm.java.util.regex.Pattern.compile(wanted)  # type: ignore[union-attr]
         except (Py4JJavaError, PySparkException) as error:
             said = java_exception(error)

@@ -1,7 +1,7 @@
-"""What an operator's command sends: a frozen list of deliveries, in parts, closed by a record that says what is to be done with them.
+"""Sends an operator's command: a frozen list of deliveries, in parts, closed by a record that says what to do with them.
 
-All records go to one partition of the commands topic in one transaction, so that the loop sees the whole list or nothing; count and
-digest tell it so where there are no transactions. What they mean is read in SQL: models/commands/command_records.sql.
+All records go to one partition of the commands topic in one transaction, so that the loop sees the whole list or nothing; without
+transactions, count and digest show whether the list is complete. SQL reads the records: models/commands/command_records.sql.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from publisher import RejectedPropertiesError, kafka_error, make_client, redact
 _PATIENCE = 30
 
 Progress = Callable[[int, int], None]
-"""Is called with how much is done, of how much."""
+"""Called with the number of records that are done, and of all."""
 
 
 def send(settings: Settings, request: CommandRequest, targets: Sequence[Target] = (), progress: Progress = lambda done, of: None) -> str:
     """Writes a command; returns its id. progress: is called with how many of its records are written.
 
-    Raises CommandError, ClusterError: then nothing was sent that anybody acts upon.
+    Raises CommandError, ClusterError: then no complete command was sent, and nothing is executed.
     """
     command = str(uuid.uuid4())
     cluster = Cluster(settings.kafka_properties)
@@ -72,7 +72,7 @@ def write(settings: Settings, command: str, values: Sequence[bytes], progress: P
             producer.init_transactions(_PATIENCE)
             producer.begin_transaction()
         for value in values:
-            # in one partition, so that what is said later about a command is read later
+            # in one partition, so that the records of a command are read in their order
             producer.produce(settings.commands_topic, value, command, 0, on_delivery=report)
             producer.poll(0)
         left = producer.flush(_PATIENCE)
@@ -84,5 +84,5 @@ def write(settings: Settings, command: str, values: Sequence[bytes], progress: P
     except RejectedPropertiesError as error:
         raise rejected(error) from None
     except KafkaException as error:
-        # not with its cause, whose text may have a part of a secret in it
+        # without the cause, whose text may contain a part of a secret
         raise CommandError(f"{settings.commands_topic}: {redact(kafka_error(error).str(), settings.kafka_properties)}") from None

@@ -1,4 +1,4 @@
-"""`redrive check`: everything that would keep the loop from working, found before it is started."""
+"""`redrive check`: finds what would keep the loop from working before it is started."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     ok: bool
     what: str
     found: str
     warns: bool = False
-    """It works, but probably not as it is meant."""
+    """It works, but probably not as intended."""
 
 
 def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()) -> list[Finding]:
-    """Looks at seeds, brokers, topics and catalog, in this order; what can't be looked at without the one before is left out.
+    """Checks seeds, brokers, topics and catalog, in this order. A check that depends on a failed one is left out.
 
-    groups: consumer groups that read what the sources speak for, beside those that Kafka and the sources know.
+    groups: further consumer groups that read the topics that sources speak for, beside those that Kafka and the seed `sources` name.
     """
     findings: list[Finding] = []
     try:
@@ -48,7 +48,7 @@ def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()
         seeds = None
     if seeds is not None:
         findings += _permissions(settings, seeds)
-    # before the topics: this makes the catalog of a home that has none, and the session that asks the rules must find it
+    # before the topics: this creates the catalog of a new home, which the session that asks the rules must find
     catalog = _catalog(settings)
     rulebook = cache(lambda: _rulebook(settings))
     findings += _kafka(settings, seeds, rulebook, groups, create=create)
@@ -60,28 +60,28 @@ def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()
 
 
 def _rulebook(settings: Settings) -> Rulebook:
-    # here, as dbt takes seconds to import
+    # imported here, as dbt takes seconds to import
     from orchestration.rules.explain import Rulebook
 
     return Rulebook(settings)
 
 
 def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
-    """Sources that let a report have anything sent anywhere, and destinations that nothing is sent to."""
+    """Sources whose reports may have records sent to any topic, and destinations that are internal topics."""
     for row in seeds.rows["sources"]:
         where = f"{settings.seeds / 'sources.csv'}:{row.line}"
         for pattern in filter(speaks_for_all, row["speaks_for"].split()):
             yield Finding(
                 True,
                 "seeds",
-                f"{where}: speaks_for is {pattern!r}: who may write to {row['topic']} may have a record sent to any topic that is "
+                f"{where}: speaks_for is {pattern!r}: whoever may write to {row['topic']} can have records sent to any topic that is "
                 "not internal; name the topics whose failures are reported there",
                 warns=True,
             )
         for name in filter(None, (settings.decisions_topic, settings.circuit_breakers_topic, settings.gates_topic)):
             if topic_matches(name, row["topic"]):
                 yield Finding(
-                    False, "seeds", f"{where}: topic is {row['topic']!r}, which matches {name}: what redrive tells would come back"
+                    False, "seeds", f"{where}: topic is {row['topic']!r}, which matches {name}: what redrive writes there would come back"
                 )
     for seed, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
         for row in seeds.rows[seed]:
@@ -94,7 +94,7 @@ def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
 
 
 def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
-    """Rules that differ in nothing but the kind: the SQL knows which of them wins, a reader may not."""
+    """Rules that differ only in the kind: which one wins is defined, but a reader of the file may not know it."""
     first: dict[tuple[str, ...], Row] = {}
     for row in seeds.rows["error_rules"]:
         conditions = tuple(row[column] for column in ("error_class", "message", "code", "header", "source", "topic", "consumer_group"))
@@ -111,7 +111,7 @@ def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
 
 
 def _policies(settings: Settings, seeds: Seeds, rulebook: Rulebook) -> Iterator[Finding]:
-    """Policies that the SQL can't read, or that a route uses for what they can't do: with one of them, no seeds are loaded."""
+    """Policies that the SQL can't parse, or that a route uses as publish_policy but can't: with one of them, no seeds are loaded."""
     rows = {row["policy"]: row for row in seeds.rows["retry_policies"]}
     reading = rulebook.reading_of({name: row["definition"] for name, row in rows.items()})
     misused = [row for row in seeds.rows["routes"] if row["publish_policy"] in reading.processing_only]
@@ -163,9 +163,9 @@ def _commands_topic(cluster: Cluster, settings: Settings, names: list[str], *, c
     if not name:
         return
     if name in names:
-        yield Finding(True, what, "operators' commands: who may write there may redrive")
+        yield Finding(True, what, "operators' commands: whoever may write there can redrive")
     elif create:
-        # one partition: what is said about a command later must be read later
+        # one partition, so that the records of a command are read in their order
         new = NewTopic(name, num_partitions=1, replication_factor=settings.create_topics_replication, config={"retention.ms": "-1"})
         objection = cluster.create([new])[name]
         yield Finding(objection is None, what, objection or "made, with 1 partition")
@@ -197,7 +197,7 @@ def _topics(
     except Exception as error:
         from orchestration.tables.spark import in_short
 
-        yield Finding(False, "topics", f"which ones are needed can't be told without Spark and dbt: {in_short(error)}")
+        yield Finding(False, "topics", f"the topics that are needed can't be determined without Spark and dbt: {in_short(error)}")
         return
     yield from _loops(seeds, plan.needs)
     sizes = cluster.max_message_bytes([*topics])
@@ -222,7 +222,7 @@ def _topics(
 
 
 def _fits(need: Need, topic: Topic, sizes: dict[str, int]) -> Finding:
-    """Whether an existing destination can take what comes: missing partitions are only worth a word, a size limit is not."""
+    """Whether an existing destination fits: has room for the largest record with its headers, and as many partitions as the original."""
     what = f"topic {topic.name}"
     wanted = room(sizes, need.original.name)
     if topic.name in sizes and sizes[topic.name] < wanted:

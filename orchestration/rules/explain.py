@@ -1,6 +1,6 @@
-"""What people ask the rules: why a message is where it is, which rule would match an error, and what a policy means.
+"""Answers questions about the rules: why a message is where it is, which rule matches an error, and what a policy means.
 
-The answers come from the same SQL that decides; nothing here knows a rule.
+The answers come from the SQL that decides; this module holds no rule.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ExplainError(Exception):
 
 @dataclass(frozen=True)
 class PolicyProblem:
-    """A policy that can't be read, and the first of its clauses that isn't understood."""
+    """A policy that can't be parsed, and the first of its clauses that isn't understood."""
 
     name: str
     definition: str
@@ -43,7 +43,7 @@ class PolicyProblem:
 
 @dataclass(frozen=True)
 class PolicyReading:
-    """What is wrong with policies: those that can't be read, and, by name, what a policy has that is for processing only."""
+    """What is wrong with policies: those that can't be parsed, and, by name, the clause of a policy that is allowed for processing only."""
 
     problems: tuple[PolicyProblem, ...]
     processing_only: Mapping[str, str]
@@ -51,7 +51,7 @@ class PolicyReading:
 
 @dataclass(frozen=True)
 class Wait:
-    """How long the n-th failure waits by a policy, in milliseconds: least and most by its jitter, and the sums up to here."""
+    """The delay after the n-th failure by a policy, in milliseconds: least and most with jitter, and the sums up to this failure."""
 
     failure: int
     least_ms: int
@@ -62,7 +62,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a policy means: its waits, how often processing is tried (None: without end), and what happens then."""
+    """What a policy means: its delays, how often processing is tried (None: without end), and what happens then."""
 
     definition: str
     waits: tuple[Wait, ...]
@@ -73,7 +73,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Error:
-    """An error as a report would tell it, to ask which rule matches."""
+    """An error as a report would describe it, to find the rule that matches."""
 
     error_class: str | None = None
     message: str | None = None
@@ -87,7 +87,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rules say: kind, rule, what it matched, the causes looked at, and the rules that came before but asked for more."""
+    """The result of a classification: kind, rule, what it matched, the causes, and the rules before it whose other conditions failed."""
 
     kind: str
     rule: str
@@ -97,7 +97,7 @@ class Verdict:
 
 
 class Rulebook:
-    """The rules of an installation, to be asked: the SQL that decides, compiled once."""
+    """Runs questions about the rules of an installation, with the SQL that decides."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -114,7 +114,7 @@ class Rulebook:
         return Routing.of_seeds(self._spark, self._dbt, seeds)
 
     def reading_of(self, policies: Mapping[str, str]) -> PolicyReading:
-        """How the SQL reads policies, which are given by name."""
+        """Parses policies, given by name, with the SQL."""
         rows = self._ask(policies, "select policy, definition, not_understood, processing_only from {read} order by policy")
         return PolicyReading(
             tuple(
@@ -180,12 +180,12 @@ class Rulebook:
     def history_of(self, message_id: str) -> list[dict[str, Any]]:
         """A message's history in order, as `message_history` has it, with delays before quota and jitter.
 
-        Raises ExplainError if no message is called so.
+        Raises ExplainError if there is no such message.
         """
         self._rules("rules_hash")
         rows = history(self._spark, schema(self._settings.project), message_id)
         if not rows:
-            raise ExplainError(f"no message is called {message_id!r}: select message_id from messages")
+            raise ExplainError(f"no message is called {message_id!r}: `select message_id from messages` lists them")
         waiting = [place for place, row in enumerate(rows) if row["policy_text"] and row["delay_ms"] is not None]
         if waiting:
             cases = " ".join(f"when '{place}' then {rows[place]['publish_attempt'] or rows[place]['attempt'] or 0:d}" for place in waiting)
@@ -208,7 +208,7 @@ class Rulebook:
         return self._spark.table(name).select(column).collect()[0][column]
 
     def _ask(self, policies: Mapping[str, str], statement: str, **delay: str) -> list[Row]:
-        """Runs a statement over policies: {read} is what the SQL reads in them, {delay} the delay of a failure by one of them."""
+        """Runs a statement over policies: {read} stands for the parsed policies, {delay} for the delay of a failure by one of them."""
         read = self._dbt.compiled("{{ read_policies('policies_to_read') }}")
         wait = ""
         if delay:
@@ -220,13 +220,13 @@ class Rulebook:
 
 
 def history(spark: SparkSession, tables: str, message_id: str) -> list[dict[str, Any]]:
-    """A message's history in order, as `message_history` has it; empty if no message is called so. tables: the schema they live in."""
+    """A message's history in order, as `message_history` has it; empty if there is no such message. tables: the schema of the tables."""
     steps = spark.table(f"{tables}.message_history")
     return [row.asDict() for row in collected(steps.where(steps["message_id"] == message_id).orderBy("batch", "what", "at"))]
 
 
 def in_words(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """A message's history in words: pairs of a time and what happened then, or of nothing and why."""
+    """A message's history in words: pairs of a time and what happened then; a line that explains the one before has no time."""
     last_failure: tuple[Any, ...] | None = None
     for row in rows:
         at = _time(row["at"])
@@ -257,7 +257,7 @@ def _failure_lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         matched = f", which matched {row['matched']}" if row["matched"] else ""
         yield "", f"{row['error_kind']}, by {row['rule']}{matched}"
     for rule in row["passed_over"] or ():
-        yield "", f"not by {rule}: its message, code or header is another"
+        yield "", f"not by {rule}: its message, code or header doesn't match"
 
 
 def _decision_text(row: Mapping[str, Any]) -> str:
@@ -279,7 +279,7 @@ def _send_text(row: Mapping[str, Any]) -> str:
     if row["outcome"] == "delivered":
         return f"sent to {row['topic']}/{row['partition']}/{row['offset']}, {row['lateness_ms']} ms after it was due"
     if row["outcome"] == "unknown":
-        return f"sent to {row['topic']}, but nobody knows whether it arrived: sent again after {_time(row['not_before'])}"
+        return f"sent to {row['topic']}, with an unknown outcome: sent again after {_time(row['not_before'])}"
     return f"not sent to {row['topic']}: {row['outcome']}: {row['error_class']}: {row['error_message']} ({row['error_kind']})"
 
 

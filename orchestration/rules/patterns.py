@@ -20,14 +20,14 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 MOST_REPETITIONS = 2
-"""In a row, over the same text: the time grows with this power of the text's length."""
+"""The most repetitions in a row over the same text: the time grows with this power of the text's length."""
 _MOST_CHARACTERS = 1000
 _MOST_POSITIONS = 1000
 _SEVERAL = 2
-"""Ways are not counted beyond."""
+"""Ways are counted up to this number: two are as bad as more."""
 _MOST_STEPS = 200_000
-"""How much of the automaton is looked at before an expression counts as too large."""
-# One of each category, and some that no expression is likely to name: what a negated set matches.
+"""The most steps through the automaton, after which an expression counts as too large."""
+# A character of each category, and some that expressions hardly name, so that a negated set matches something.
 _ALPHABET = "aZ5_ \n-.~\x00\u00e9\U0010fffd"
 
 
@@ -37,7 +37,7 @@ class _UnsafeError(Exception):
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of an expression: in how many ways it matches the empty text, and which positions may come first and last, in how many."""
+    """A part of an expression: in how many ways it matches the empty text; its first and last positions, each with its number of ways."""
 
     empty: int = 1
     first: Mapping[int, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class _Part:
 
 @dataclass
 class _Automaton:
-    """The positions of an expression, each with the characters that it takes, and which may follow which, in how many ways."""
+    """The positions of an expression: the characters that each takes, and the positions that follow it, with the number of ways."""
 
     alphabet: frozenset[str]
     has_branches: bool
@@ -106,7 +106,7 @@ def objection(pattern: str, *, ignore_case: bool = False) -> str | None:
 
 def _check(parsed: Any, alphabet: frozenset[str], *, has_branches: bool, ignore_case: bool) -> None:
     automaton = _Automaton(alphabet, has_branches)
-    # one that may begin anywhere is tried at each character
+    # an expression that is not anchored is tried at each character, like one that begins with a repetition
     anchored = len(parsed) > 0 and parsed[0] == (sre.AT, sre.AT_BEGINNING)
     before = _Part() if anchored else automaton.repeated(automaton.position(alphabet), at_least=0)
     automaton.sequence((before, _built(automaton, parsed, ignore_case=ignore_case)))
@@ -144,12 +144,12 @@ def _part(automaton: _Automaton, operation: Any, argument: Any, *, ignore_case: 
     if operation in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
         return _repetition(automaton, *argument, ignore_case=ignore_case)
     if operation in (sre.ASSERT, sre.ASSERT_NOT):
-        # looks at the text by itself
+        # a look-ahead or look-behind matches on its own
         _check(argument[1], automaton.alphabet, has_branches=automaton.has_branches, ignore_case=ignore_case)
         return _Part()
     if operation is sre.AT:
         return _Part()
-    raise _UnsafeError("refers back to what a group matched: nobody can tell how long that takes")
+    raise _UnsafeError("refers back to what a group matched: the time that takes can't be bounded")
 
 
 def _either(parts: Iterable[_Part]) -> _Part:
@@ -219,7 +219,7 @@ def _is_in(item: Any, character: str) -> bool:
 
 
 def _alphabet(parsed: Any) -> frozenset[str]:
-    """Characters enough to tell all sets of an expression apart: those that it names, the ends of its ranges, and what is beside them."""
+    """Enough characters to distinguish all sets of an expression: those that it names, the ends of its ranges, and their neighbours."""
 
     def codes(items: Any) -> Iterator[int]:
         if isinstance(items, int) and not isinstance(items, bool):
@@ -233,7 +233,7 @@ def _alphabet(parsed: Any) -> frozenset[str]:
 
 
 def _loops(automaton: _Automaton) -> list[frozenset[int]]:
-    """The states from which one comes back: strongly connected, those that come first in front."""
+    """The loops of the automaton (strongly connected components), in the order of their first states."""
     reachable = [_reached(automaton, state) for state in range(len(automaton.takes))]
     loops = {frozenset(other for other in reachable[state] if state in reachable[other]) for state in range(len(reachable))}
     return sorted((loop for loop in loops if loop), key=min)
@@ -270,7 +270,7 @@ def _is_exponential(automaton: _Automaton, loop: frozenset[int]) -> bool:
                     graph[pair].add((one, other))
                     backward.setdefault((one, other), set()).add(pair)
                     open_.append((one, other))
-    # two ways that have parted, and meet again: in a loop, they can be brought back to where they parted
+    # two ways that part and meet again; within a loop, they lead back to where they parted
     parted = [pair for pair in graph if pair[0] != pair[1]]
     meet_again: set[tuple[int, int]] = set()
     open_ = [(state, state) for state in loop]
@@ -283,7 +283,7 @@ def _is_exponential(automaton: _Automaton, loop: frozenset[int]) -> bool:
 
 
 def _longest_chain(automaton: _Automaton, loops: list[frozenset[int]]) -> int:
-    """How many loops lie one behind the other that can take the same text."""
+    """The largest number of loops in a row that can take the same text."""
     longest: dict[frozenset[int], int] = {}
     reachable = {loop: _reached(automaton, next(iter(loop))) for loop in loops}
 

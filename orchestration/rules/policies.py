@@ -1,4 +1,4 @@
-"""What is wrong with the text of a policy that the SQL does not understand, in words. What a policy means is read in SQL: read_policies."""
+"""Explains what is wrong with the text of a policy that the SQL can't parse. The parser itself is SQL: the macro read_policies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAKES = {
     "limitedexponentialretrypolicy": ("initial", "max", "factor", "retries", *_OPTIONS),
     "fixeddelayretrypolicy": ("step", *_OPTIONS),
 }
-"""The clauses that each form takes: as the macros policy_forms and policy_options have them."""
+"""The clauses of each form, the same as in the macros policy_forms and policy_options."""
 FORMS = {
     "exponential": "exponential(initial=1s, factor=2, max=60s)",
     "linear": "linear(initial=1s, increment=1s, max=60s)",
@@ -35,7 +35,7 @@ _DURATIONS = ("initial", "max", "increment", "max_elapsed", "backpressure_delay"
 
 
 def objections(definition: str) -> Iterator[str]:
-    """What is wrong with each clause of a policy, and what would be right; nothing where nothing is found."""
+    """What is wrong with each clause of a policy, and what would be right."""
     whole = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?\s*", definition)
     form = re.sub(r"\s+", "", whole[1]).lower() if whole else ""
     if whole is None or form not in FORMS:
@@ -52,7 +52,7 @@ def objections(definition: str) -> Iterator[str]:
             by_place += 1
             said = _by_place(form, place, clause, is_last=not any("=" not in later for later in clauses[place + 1 :]))
         else:
-            said = f"{name} stands twice" if name in seen else _named(form, name, re.sub(r"\s+", "", value))
+            said = f"{name} is given twice" if name in seen else _named(form, name, re.sub(r"\s+", "", value))
             seen.add(name)
         if said:
             yield f"{clause!r}: {said}"
@@ -113,6 +113,6 @@ def _number(value: str) -> float | None:
 
 
 def why_not(definition: str, clause: str) -> str:
-    """Why a policy can't be read: everything that is wrong with it; the clause that the SQL stumbles over where nothing else is known."""
+    """Why a policy can't be parsed: all objections to it; if there are none, the clause that the SQL didn't understand."""
     found = list(objections(definition))
     return "; ".join(found) if found else f"{clause!r} is not understood in {definition!r}: docs/policies.md has the grammar"

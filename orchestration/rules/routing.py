@@ -1,6 +1,6 @@
-"""Where messages go, asked of the SQL that decides it: the macros in macros/routing/, which the models of a decide run are made of.
+"""Finds out where messages go, with the SQL that decides it: the macros in macros/routing/, which the models of a decide run call.
 
-Nothing here knows which route goes before another one, or how a destination's name is made.
+This module doesn't know which of two routes wins, or how the name of a destination is made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Redrive = tuple[str, str | None, str | None]
 """Original topic, consumer group, and kind of error of a dead letter that is to be sent again."""
 
-# What routing is made of in the seeds: the columns that the macros read.
+# The columns of the seeds that the routing macros read.
 _COLUMNS = {
     "sources": ("source", "topic", "speaks_for"),
     "routes": ("topic", "consumer_group", "error_kind", "retry_topic", "dead_letter_topic"),
@@ -30,9 +30,9 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Roles:
-    """What a topic is to the sources: by name, those that read it, and those that may report its failures.
+    """The relation of a topic to the sources: the names of those that read it, and of those that may report its failures.
 
-    dead_letter_topic_of_reports: where its own records go as dead letters, if it is read and one of them can't be placed.
+    dead_letter_topic_of_reports: if a source reads the topic, where reports from it go that can't be placed.
     """
 
     read_by: frozenset[str]
@@ -42,14 +42,14 @@ class Roles:
 
 @dataclass(frozen=True)
 class Destination:
-    """A topic that a route, or a dead letter topic of a class of errors, makes of an original topic. what: what goes there."""
+    """A destination for messages of an original topic, by a route or by the seed dead_letter_topics. what: what goes there."""
 
     topic: str
     what: str
 
 
 class Routing:
-    """The routing of an installation, to be asked."""
+    """Runs questions about the routing of an installation."""
 
     def __init__(self, spark: SparkSession, dbt: Dbt, rules: str) -> None:
         """rules: a relation of one row, with the columns of `rules` that are about routing."""
@@ -60,7 +60,7 @@ class Routing:
     @classmethod
     @contextmanager
     def of_seeds(cls, spark: SparkSession, dbt: Dbt, seeds: Seeds) -> Iterator[Routing]:
-        """The routing of seeds that were read as files: what the next load will put into `rules`."""
+        """The routing of seeds that were read as files: what `rules` will hold after the next load."""
         with ExitStack() as views:
             for name, columns in _COLUMNS.items():
                 rows = [(row.line, *(row[column] for column in columns)) for row in seeds.rows[name]]
@@ -71,7 +71,7 @@ class Routing:
             yield cls(spark, dbt, "rules_to_ask")
 
     def roles(self, topics: Iterable[str]) -> dict[str, Roles]:
-        """What each of these topics is to the sources."""
+        """The relation of each of these topics to the sources."""
         rows = self._ask("topics_asked", [(topic,) for topic in topics], "topic string")
         return {
             row["topic"]: Roles(frozenset(row["read_by"]), frozenset(row["spoken_for_by"]), row["dead_letter_topic_of_reports"])
@@ -97,7 +97,7 @@ class Routing:
         return {(row["original_topic"], row["consumer_group"], row["error_kind"]): (row["destination"], row["objection"]) for row in rows}
 
     def _ask(self, macro: str, asked: Sequence[tuple[str | None, ...]], columns: str) -> list[Row]:
-        """Runs the statement that a macro makes of what is asked and of the rules."""
+        """Runs the statement that a macro makes of the questions and of the rules."""
         if not asked:
             return []
         statement = self._dbt.compiled("{{ " + f"{macro}('asked_of_routing', '{self._rules}')" + " }}")
@@ -108,7 +108,7 @@ class Routing:
 
 @contextmanager
 def view(frame: DataFrame, name: str) -> Iterator[None]:
-    """Lets a frame be read by a name: what people write goes into no statement."""
+    """Makes a frame readable under a name, so that text that people wrote never becomes part of a statement."""
     frame.createOrReplaceTempView(name)
     try:
         yield

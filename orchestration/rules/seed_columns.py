@@ -1,4 +1,4 @@
-"""What each cell of a seed may say: the columns by seed, each with its check, the defaults of those that may be left out, and the keys."""
+"""The columns of each seed, each with the check of its cells; the defaults of columns that may be left out; the keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestration.rules.vocabulary import (
 )
 
 Check = Callable[[str], str | None]
-"""What is wrong with a cell, in words; None where nothing is."""
+"""What is wrong with a cell, in words; None if nothing is."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SET = re.compile(r"[A-Za-z0-9._-]+")
@@ -95,7 +95,7 @@ def _header(value: str) -> str | None:
 
 
 def _denied(value: str) -> str | None:
-    # names of headers are compared whatever their case
+    # names of headers are compared without regard to case
     expressions = (part for part in value.split() if part.startswith("^"))
     return next((problem for part in expressions if (problem := patterns.objection(part, ignore_case=True))), None)
 
@@ -254,14 +254,14 @@ DEFAULTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("owner", "runbook", "logs_url", "trace_url", "request_id", "process_id", "trace_id"), ""),
     },
 }
-"""The columns that a file may do without, and what holds then: as `defaults` in models/_seeds.yml has them."""
+"""The columns that a file may leave out, with their defaults, the same as `defaults` in models/_seeds.yml."""
 
 FORMER_NAMES: dict[str, dict[str, str]] = {
     "routes": {"gate": "circuit_breaker_per"},
     "redrive_rules": {"max_lives": "max_life_cycles"},
     "publish_error_kinds": {"scope": "concerns"},
 }
-"""What columns were called before, and are called now: as `formerly` in models/_seeds.yml has them. They go with the next version."""
+"""Old names of columns and their new ones, the same as `formerly` in models/_seeds.yml. The next version drops the old names."""
 
 KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),

@@ -1,4 +1,4 @@
-"""What one row of the seeds alone can't show: doubles, and references to rows that aren't there."""
+"""Checks between rows of the seeds: duplicate keys, and references to rows that don't exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = Mapping[str, tuple[Row, ...]]
 
 
 def contradictions(directory: Path, rows: Rows) -> Iterator[str]:
-    """A line for each row that contradicts another one, or names one that isn't there. directory: where the files are."""
+    """A line for each row that contradicts another one, or names one that doesn't exist. directory: that of the files."""
     for find in (_doubles, _policies, _error_sets, _privacies, _destinations):
         yield from find(directory, rows)
 

@@ -1,4 +1,4 @@
-"""The seeds, read as files before anything is loaded. seed_columns has what each cell may say, seed_references what holds between rows."""
+"""Reads and checks the seed files before anything is loaded. seed_columns has the checks of cells, seed_references those between rows."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _column_names(header: list[str], columns: Iterable[str], optional: Iterable[
     """What is wrong with each name in the first line of a seed, and what is missing there."""
     for place, name in enumerate(header):
         if name in header[:place]:
-            yield f"the column {name!r} stands twice"
+            yield f"the column {name!r} appears twice"
         elif name not in columns and name.strip() in columns:
             yield f"the column {name!r} has blanks around its name: it must be {name.strip()!r}, as dbt takes them for a part of it"
         elif name not in columns:

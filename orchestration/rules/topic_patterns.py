@@ -1,4 +1,4 @@
-"""Which topics a pattern of the seeds means. Which of several rows goes first is decided in SQL alone: orchestration/rules/routing.py."""
+"""Which topics a pattern of the seeds matches. Which of several rows wins is decided in SQL only: orchestration/rules/routing.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orchestration.rules.seed_rows import Seeds
 
 
 def topic_matches(topic: str, pattern: str) -> bool:
-    """Whether a topic is meant by a pattern of the seeds. tests/dbt/test_routing.py compares it with the macro of this name."""
+    """Whether a pattern of the seeds matches a topic. tests/dbt/test_routing.py compares it with the macro of this name."""
     if pattern == "*":
         return True
     if pattern.startswith("^"):
@@ -22,5 +22,5 @@ def is_source(seeds: Seeds, topic: str) -> bool:
 
 
 def speaks_for_all(pattern: str) -> bool:
-    """Whether a pattern of `speaks_for` allows whatever topic a report names: it tells no topic from another."""
+    """Whether a pattern of `speaks_for` matches every topic, by trying some very different names."""
     return pattern.startswith("^") and all(topic_matches(name, pattern) for name in ("a", "Z", "0", "_", ".-.", "x" * 249))

@@ -1,4 +1,4 @@
-"""Which retry and dead letter topics the routes make of the topics that are there, and what can't be known about them."""
+"""Which retry and dead letter topics the routes need for the existing topics, and what can't be known about them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestration.settings import Settings
 
 @dataclass(frozen=True)
 class Need:
-    """A destination that a route makes for a topic (and group) that is there."""
+    """A destination that a route needs for an existing topic (and group)."""
 
     topic: str
     original: Topic
@@ -23,7 +23,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Plan:
-    """The destinations that are needed, each for one topic that its messages come from; and what can't be known: of what, and why."""
+    """The destinations that are needed, each with one topic that its messages come from; and what can't be known, with the reason."""
 
     needs: tuple[Need, ...]
     unknown: tuple[tuple[str, str], ...]
@@ -39,15 +39,15 @@ def plan_topics(
 ) -> Plan:
     """The destinations of everything that a source speaks for, and what can't be known about them.
 
-    read: the topics that consumer groups have committed offsets of, by group. groups: those that the topics are read by as well, as
-    somebody says: the topics that `speaks_for` tells, but not those that it only allows as any.
+    read: the topics that consumer groups have committed offsets for, by group. groups: further groups, given by the user. They count as
+    readers of every topic that a source names in `speaks_for`, not of those that match only because a pattern allows all topics.
     """
     needs: dict[tuple[str, str], Need] = {}
     unknown: dict[str, str] = {}
     roles = routing.roles(topics)
     for source in seeds.rows["sources"]:
         for topic in topics.values():
-            # what is adopted stays where it lies, whatever it is
+            # dead letters that are adopted stay where they lie, so no topic is needed for them
             if not source["adopt"] and source["source"] in roles[topic.name].read_by:
                 name = roles[topic.name].dead_letter_topic_of_reports
                 needs[name, topic.name] = Need(name, topic, f"for reports of source {source['source']} that can't be placed")
@@ -84,7 +84,7 @@ def plan_topics(
 
 
 def _readers(seeds: Seeds, topic: str, roles: Roles, read: Mapping[str, Collection[str]], groups: Collection[str]) -> list[str | None]:
-    """The groups that read a topic; None alone where a source tells the topic and no group is known."""
+    """The groups that read a topic; [None] if `speaks_for` names the topic and no group is known."""
     speakers = (source for source in seeds.rows["sources"] if source["source"] in roles.spoken_for_by)
     told = [source for source in speakers if any(topic_matches(topic, one) for one in _told(source))]
     known = {group for group, its_topics in read.items() if topic in its_topics}
@@ -93,5 +93,5 @@ def _readers(seeds: Seeds, topic: str, roles: Roles, read: Mapping[str, Collecti
 
 
 def _told(source: Row) -> list[str]:
-    """What a source speaks for as far as it tells topics from others."""
+    """The names and patterns of `speaks_for`, without patterns that match every topic."""
     return [pattern for pattern in source["speaks_for"].split() if not speaks_for_all(pattern)]

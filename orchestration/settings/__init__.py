@@ -17,11 +17,11 @@ directory of that file::
     [kafka_java]                             # to Spark's client alone, over what is derived from [kafka]
     "sasl.login.callback.handler.class" = "com.example.Login"
 
-A Kafka property whose value is ``file:`` and a path has what is in that file as its value, less the line's end. No
+If the value of a Kafka property is ``file:`` and a path, the content of that file is its value, without the line end at its end. No
 error quotes the value of a Kafka property, and the text of a Settings object has ``***`` for those that are secret.
 
-What Spark and dbt take from the environment (``profiles.yml``, ``dbt_project.yml``) is theirs; dbt_environment gives
-them the settings that they share with us.
+``profiles.yml`` and ``dbt_project.yml`` may read other environment variables; dbt_environment has the settings that they share with this
+program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka properties in librdkafka's spelling, in that of Spark's client, which is Java's."""
+"""Translates Kafka properties from librdkafka's spelling to that of Spark's client, which is Java's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from orchestration.settings.values import SettingsError
 from publisher import SecretText
 
-# Same name, other meaning: values that are right for librdkafka and stop the Java client, or that Spark refuses.
+# Properties that must not be passed on: they mean something else in Java's client and stop it, or Spark refuses them.
 _LIBRDKAFKA_ONLY: Final = frozenset(
     {
         "auto.offset.reset",
@@ -56,17 +56,17 @@ LOGIN: Final = re.compile(
 _KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 
 
-# How Java is told whom to trust.
+# The properties that name Java's trust store.
 TRUST_STORES: Final = frozenset({"ssl.truststore.location", "ssl.truststore.certificates"})
 
 
 def to_java(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Properties in librdkafka's spelling, in that of the Java client.
+    """Translates properties from librdkafka's spelling to that of the Java client.
 
-    What Java calls the same passes as it is; what it does not know it ignores. Translated are the names in which the
-    two differ: SASL users and Kerberos keytabs (to ``sasl.jaas.config``), certificates and keys in PEM files (to a PEM
-    trust store and key store). What can't be (OAuth, cipher lists) is for ``kafka_java``. Raises SettingsError for a
-    file that can't be read and for a key that is not PKCS#8, the only form that Java reads.
+    Properties with the same name in Java are passed on; Java ignores those that it doesn't know. Those that differ are
+    translated: SASL users and Kerberos keytabs (to ``sasl.jaas.config``), certificates and keys in PEM files (to a PEM
+    trust store and key store). What can't be translated (OAuth, cipher lists) must be set in ``kafka_java``. Raises
+    SettingsError for a file that can't be read and for a key that is not PKCS#8, the only form that Java reads.
     """
     java = {name: value for name, value in kafka.items() if name not in _LIBRDKAFKA_ONLY}
     if "security.protocol" in java:
@@ -104,7 +104,7 @@ def _trust_store(kafka: Mapping[str, str]) -> dict[str, str]:
     if pem := kafka.get("ssl.ca.pem"):
         return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": pem}
     location = kafka.get("ssl.ca.location")
-    # `probe` looks for the system's certificates; Java brings its own and needs no telling
+    # `probe` looks for the system's certificates; Java uses its own by default
     if not location or location == "probe":
         return {}
     if Path(location).is_dir():

@@ -1,4 +1,4 @@
-"""What a user can set, with what follows from it."""
+"""The settings, and values that are derived from them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from publisher import secrets_of
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Read with load_settings, which turns what is wrong into lines a user can act on."""
+    """All settings. load_settings reads them, and reports problems as lines that a user can act on."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
     home: AbsolutePath = Path(".redrive")
     """Where the state lives: catalog, warehouse, status, the demo's broker."""
     project: AbsolutePath = Field(default_factory=find_project)
-    """The directory of dbt_project.yml and profiles.yml: the current one if it has the first, else what redrive was installed with."""
+    """The directory of dbt_project.yml and profiles.yml: the current one if it has dbt_project.yml, else the installed project."""
     seeds: AbsolutePath = Field(default_factory=lambda data: find_seeds(data.get("project", Path())))
     """The directory of the seeds: policies, rules, routes, sources."""
 
@@ -35,27 +35,29 @@ class Settings(BaseSettings):
     """Properties for Spark's Kafka client alone, in Java's spelling."""
 
     instance: Name = "default"
-    """Tells loops apart that share a Kafka cluster; two with the same name fence each other."""
+    """The name of the installation. Loops that share a Kafka cluster need different names: two with the same name fence each other."""
     transactional_prefix: Name = "redrive"
-    """How transactional ids begin: what the ACL on them must allow."""
+    """The prefix of transactional ids, which the ACL on them must allow."""
     transactions: bool = True
-    """Whether the brokers have transactions. Without them an older loop is not fenced in Kafka, only told; see docs/configuration.md."""
+    """Whether the brokers have transactions. Without them Kafka doesn't fence an older loop, which may send until it reads the new
+    generation."""
     decisions_topic: TopicOrNone = ""
     """A topic to which each decision is written, as JSON; see docs/decision-feed.md. Empty: no decision feed."""
     commands_topic: TopicOrNone = "redrive.commands"
-    """The topic that operators' commands come through; see docs/redrive.md. Empty: none are executed. No topic yet: none have come."""
+    """The topic of operators' commands; see docs/redrive.md. Empty: no commands are executed. The topic need not exist."""
     circuit_breakers_topic: TopicOrNone = ""
     """A topic to which the state of circuit breakers is written, as JSON by their key; see docs/circuit-breakers.md. Empty: none."""
     gates_topic: TopicOrNone = ""
-    """The same in the form of the version before, where `closed` holds back. It is removed with the next version."""
+    """The same in the form of version 0.1, where `closed` means that retries are held back. The next version removes it."""
     protected_topics: Annotated[str, StringConstraints(pattern=r"^ *([A-Za-z0-9._-]{1,249}\*?( +|$))*$")] = "redrive.commands"
-    """Topics that no message is sent to, beside this installation's own: another one's. Names, with blanks between; * ends a prefix."""
+    """Further topics that no message is sent to, such as those of another installation. Names, separated by blanks; a * at the end: all
+    names with this prefix."""
     create_topics: bool = False
-    """Whether the loop makes retry and dead letter topics that are missing, each with as many partitions as the original."""
+    """Whether the loop creates missing retry and dead letter topics, each with as many partitions as the original."""
     create_topics_replication: Annotated[int, Field(ge=-1, le=100)] = -1
-    """The replication factor of topics that redrive makes. -1: the brokers' default."""
+    """The replication factor of topics that redrive creates. -1: the brokers' default."""
     circuit_breaker_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """How many messages a second are released of those that a circuit breaker held, after it has closed."""
+    """How many held messages a second a circuit breaker releases after it has closed."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30
     """How long after a group has processed a retry its failure may still be reported; then it counts as recovered."""
     group: Name = "redrive"
@@ -64,7 +66,8 @@ class Settings(BaseSettings):
     """How many producers publish at the same time."""
 
     intake_max_rows: Count = 50_000
-    """Rows taken in within one tick, all sources together: bounds the memory and the length of a tick. As many are issued of commands."""
+    """The most records that one tick takes in, all sources together: bounds the memory and the length of a tick. Also the most orders that
+    one tick issues."""
     intake_max_bytes: Size = 64 * 1024 * 1024
     """Bytes taken in within one tick: an estimate, by the mean size of the records taken in before."""
     publish_max_rows: Count = 200_000
@@ -73,49 +76,49 @@ class Settings(BaseSettings):
     """Bytes of keys, values and headers sent within one tick: an estimate."""
 
     error_stack_bytes: Annotated[int, Field(ge=256, le=65_536)] = 8192
-    """How much of a stack trace is kept with a dead letter, and goes along with it where its route says so, in bytes of UTF-8."""
+    """How many bytes (UTF-8) of a stack trace are kept with a dead letter, and sent with it if its route says so."""
 
     idle_for_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
-    """How long nothing must have come, with nothing waiting, before `run --until-idle` ends."""
+    """`run --until-idle` ends when nothing has waited and nothing has come for this long."""
     poll_seconds: Annotated[float, Field(ge=0.01, le=60)] = 0.5
-    """How often Kafka is asked for new records while nothing is due. Each time is one small request."""
+    """How often Kafka is asked for new records while nothing is due. Each look is one small request."""
 
     maintenance_snapshot_minutes: Annotated[int, Field(ge=1, le=525_600)] = 60
-    """Snapshots older than this are expired by `redrive maintain`: longer than any statement takes that reads the tables."""
+    """`redrive maintain` expires snapshots that are older. It must be longer than any statement that reads the tables takes."""
     maintenance_snapshots: Count = 20
     """How many of the last snapshots are kept, whatever their age."""
     maintenance_orphan_days: Annotated[int, Field(ge=2, le=3650)] = 3
-    """Files that nothing refers to are removed when they are older: longer than any commit takes."""
+    """`redrive maintain` removes files that no snapshot refers to when they are older. It must be longer than any commit takes."""
 
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port on which the loop answers Prometheus; 0: none. See docs/metrics.md."""
     metrics_address: str = "0.0.0.0"
-    """Where that port is: on all interfaces, as who scrapes is elsewhere. 127.0.0.1 for this machine alone."""
+    """The address of that port. Default: all interfaces, as Prometheus usually runs elsewhere. 127.0.0.1: only this machine."""
     metrics_waiting_seconds: Annotated[float, Field(ge=1, le=86_400)] = 60
-    """How often the messages that wait are counted."""
+    """How often waiting messages are counted."""
     metrics_max_series: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    """How many topics and error classes a metric tells apart; the others are counted as `other`."""
+    """How many series with distinct topics and error classes a metric may have; the rest is counted as `other`."""
 
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
     def internal_topics(self) -> tuple[str, ...]:
-        """What no message is sent to, beside topics that begin with an underscore: names, of which * may end one for all that begin so."""
+        """Topics that no message is sent to, beside those that begin with an underscore. A * at the end: all names with this prefix."""
         own = (self.commands_topic, self.decisions_topic, self.circuit_breakers_topic, self.gates_topic)
         return tuple(dict.fromkeys((*filter(None, own), *self.protected_topics.split())))
 
     def is_internal(self, topic: str) -> bool:
-        """Whether no message is sent to a topic, whoever asks for it: as the macro is_internal_topic decides it."""
+        """Whether a topic is internal, so that no message is sent to it; the same as in the macro is_internal_topic."""
         return topic.startswith("_") or any(
             topic.startswith(name[:-1]) if name.endswith("*") else topic == name for name in self.internal_topics
         )
 
     @property
     def dbt_directory(self) -> Path:
-        """Where dbt runs: the project itself if it has models, as a clone has; else the project that redrive was installed with.
+        """The directory in which dbt runs: `project` if it has models, as a clone has; else the installed project.
 
-        A directory that `redrive init` has made has no models: an upgrade of redrive would leave it with old ones.
+        A directory made by `redrive init` has no models, as an upgrade would leave old ones in it.
         """
         return self.project if (self.project / "models").is_dir() else installed_project()
 
@@ -131,12 +134,12 @@ class Settings(BaseSettings):
 
     @property
     def status_file(self) -> Path:
-        """What the loop tells about itself, for `redrive status`."""
+        """The status file of the loop, for `redrive status`."""
         return self.home / "status.json"
 
     @property
     def project_digest(self) -> Path:
-        """Which version of the project made the tables and views."""
+        """The file with the hash of the SQL that made the tables and views."""
         return self.home / "project.digest"
 
     @property
@@ -145,7 +148,7 @@ class Settings(BaseSettings):
         return self.home / "broker"
 
     def make_home(self) -> Path:
-        """Makes the directory of the state where there is none, for the loop and whatever else writes; returns it. Raises SettingsError."""
+        """Creates the directory of the state if it is missing; returns it. Raises SettingsError."""
         try:
             self.home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -158,7 +161,7 @@ class Settings(BaseSettings):
 
     @property
     def dbt_environment(self) -> dict[str, str]:
-        """What must be in the environment before dbt or Spark reads the project's files, wherever it was set."""
+        """The environment variables that dbt and Spark need when they read the project's files."""
         return {
             "REDRIVE_HOME": str(self.home),
             "REDRIVE_SEEDS": str(self.seeds),
@@ -189,14 +192,14 @@ class Settings(BaseSettings):
 
     @property
     def kafka_properties(self) -> Properties:
-        """For confluent-kafka (librdkafka), as they were set: producers, consumers, admin clients.
+        """The properties for confluent-kafka (librdkafka), unchanged: producers, consumers, admin clients.
 
-        What the library itself would print to standard error, between a command's own lines, is off unless somebody sets `log_level`.
+        The library's own output to standard error is off unless `log_level` is set.
         """
         return Properties({"log_level": "0", **self.kafka})
 
     def require_brokers(self) -> None:
-        """Raises SettingsError where nobody has said where Kafka is: whatever else a command does first would be for nothing."""
+        """Raises SettingsError if bootstrap.servers is not set, before a command does anything else."""
         if not self.kafka.get("bootstrap.servers"):
             raise SettingsError(
                 ["kafka bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"]
@@ -204,17 +207,17 @@ class Settings(BaseSettings):
 
     @property
     def kafka_java_properties(self) -> Properties:
-        """For Spark's Kafka client (Java): derived from ``kafka``, overlaid with ``kafka_java``.
+        """The properties for Spark's Kafka client (Java): derived from ``kafka``, overlaid with ``kafka_java``.
 
         Without the prefix ``kafka.`` that Spark's options have. Raises SettingsError for a certificate or a key that
         Java can't read.
         """
         if (jaas := self.kafka_java.get("sasl.jaas.config")) is not None and not LOGIN.fullmatch(jaas):
-            # Java would say which part it can't read, and so quote it
+            # checked here, as Java's error would quote the part that it can't parse
             raise SettingsError(
                 [f'{where_set("sasl.jaas.config")}: must be a login module, a flag, options and a semicolon: MODULE required name="value";']
             )
-        # where Java's own trust store is named, librdkafka's needn't be one that Java can read
+        # if Java's own trust store is named, librdkafka's need not be readable for Java
         own = {"ssl.ca.location", "ssl.ca.pem"} if self.kafka_java.keys() & TRUST_STORES else set()
         return Properties({**to_java({name: value for name, value in self.kafka.items() if name not in own}), **self.kafka_java})
 
@@ -231,7 +234,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**changes: object) -> Settings:
-    """Reads the settings. ``changes``, a command's options, come before everything; None is an option not given.
+    """Reads the settings. ``changes``, a command's options, override everything; None is an option that is not given.
 
     Raises SettingsError, with all problems at once.
     """
@@ -241,8 +244,8 @@ def load_settings(**changes: object) -> Settings:
         hide({*secrets_of(settings.kafka), *secrets_of(settings.kafka_java)})
         return settings
     except ValidationError as error:
-        # `default_factory_not_called`: a default that follows from a setting that is wrong itself
+        # `default_factory_not_called`: a default that is derived from a setting that is wrong itself
         details = [item for item in error.errors(include_url=False) if item["type"] != "default_factory_not_called"]
         problems = [problem_of(Settings.model_fields, detail, given) for detail in details]
-    # Raised here, not in the handler: the chain of causes would print what pydantic knows about the values.
+    # Raised here, not in the handler: the chain of causes would print the values that pydantic has.
     raise SettingsError(problems)

@@ -1,4 +1,4 @@
-"""What is wrong with settings, in lines that a user can act on: where it was set, what is allowed there, what is meant instead."""
+"""Problems of settings, in lines that a user can act on: where the value was set, what is allowed, what may be meant instead."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from orchestration.settings.sources import PREFIX, TABLES, config_path, flattene
 from orchestration.settings.values import SettingsError
 
 if TYPE_CHECKING:
-    # its module loads the Kafka client, which no command needs for its settings
+    # this import loads the Kafka client, which settings don't need
     from publisher import RejectedPropertiesError
 
 Fields = Mapping[str, FieldInfo]
-"""The settings that there are, by name."""
+"""All settings, by name."""
 
 
 def problem_of(fields: Fields, detail: ErrorDetails, changes: Mapping[str, object]) -> str:
-    """One line: where, what is allowed, and what was there (unless that may be a secret)."""
+    """One line: where, what is allowed, and the value (unless it may be a secret)."""
     name, *rest = (str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return _unknown(fields, name)
@@ -52,7 +52,7 @@ def _origin(name: str, key: str | None, changes: Mapping[str, object]) -> str:
 
 
 def where_set(name: str) -> str:
-    """Where a Kafka property was set: a variable, or a line of redrive.toml; its name where nobody knows."""
+    """Where a Kafka property was set: a variable, or a line of redrive.toml; else its name."""
     for table in TABLES:
         stem = f"{PREFIX}{table.upper()}__"
         for variable, value in os.environ.items():
@@ -65,7 +65,7 @@ def where_set(name: str) -> str:
 
 
 def _line_of(path: Path, table: str, name: str) -> str:
-    """`:` and the line on which a property stands in a file of settings; nothing where it is spread over tables within tables."""
+    """`:` and the line number of a property in the settings file; empty if it is written as nested tables."""
     inside = False
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         text = line.strip()
@@ -77,7 +77,7 @@ def _line_of(path: Path, table: str, name: str) -> str:
 
 
 def rejected(error: RejectedPropertiesError) -> SettingsError:
-    """What a Kafka client says against its properties, with the place that each came from."""
+    """The error of a Kafka client that refuses properties, with the places where these were set."""
     return SettingsError([f"{', '.join(map(where_set, error.names))}: {error}" if error.names else str(error)])
 
 
@@ -94,7 +94,7 @@ def _unknown(fields: Fields, name: str) -> str:
             return f"{name}: one variable for each Kafka property, as in {stem}__BOOTSTRAP_SERVERS"
         if name.startswith(f"{stem}_"):
             return f"{name}: there is no such setting; did you mean {stem}__{rest.strip('_')} (two underscores)?"
-    # without what all of them begin with: it would make any two look alike
+    # compared without the common prefix, which would make any two names look similar
     known = ["CONFIG", *(field.upper() for field in fields if field not in TABLES)]
     near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1)
     hint = f"did you mean {PREFIX}{near[0]}?" if near else f"there are: {', '.join(PREFIX + name for name in known)}"

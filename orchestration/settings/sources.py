@@ -20,22 +20,22 @@ _CONFIG_FILE: Final = "redrive.toml"
 TABLES: Final = ("kafka", "kafka_java")
 _PATHS: Final = ("home", "project", "seeds")
 
-# What the SQL reads beside the settings themselves: left in the environment by dbt_environment.
+# Variables that only the SQL reads: dbt_environment puts them into the environment.
 _FOR_SQL: Final = {"REDRIVE_INTERNAL_TOPICS"}
 
-# What settings were called before: the former name counts where the present one isn't there. They go with the next version.
+# Old names of settings: an old name counts if the new one is not set. The next version removes them.
 _FORMER_NAMES: Final = {"gate_release_rate": "circuit_breaker_release_rate"}
 
-# The few properties of librdkafka that are not spelled with dots: the environment can't tell them from the rest.
+# The properties of librdkafka that are spelled with underscores: in the environment, underscores otherwise stand for dots.
 _WITH_UNDERSCORES: Final = {"log_level"}
 
 
-# The top of this package: `_project` beside it is what a wheel brings (.ci/wheel.py); in a clone its parent is the project.
+# The top of this package. In a wheel it contains the project as `_project` (.ci/wheel.py); in a clone its parent is the project.
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
 def installed_project() -> Path:
-    """The dbt project that comes with this code: in a clone the clone's root, else what the wheel has put beside the code."""
+    """The dbt project that comes with this code: the root of the clone, or the copy in the wheel."""
     inside = _PACKAGE / "_project"
     return inside if inside.is_dir() else _PACKAGE.parent
 
@@ -52,7 +52,7 @@ def find_project() -> Path:
 
 
 def find_seeds(project: Path) -> Path:
-    """The default of the setting `seeds`. A directory that `redrive init` has made has them at its top."""
+    """The default of the setting `seeds`. A directory made by `redrive init` has them in `seeds`."""
     inside = project / "dbt_project" / "seeds"
     return inside if inside.is_dir() or not (project / "seeds").is_dir() else project / "seeds"
 
@@ -65,7 +65,7 @@ class _Source(PydanticBaseSettingsSource):
 
 
 class Environment(_Source):
-    """Settings by field; a variable nobody knows stays under its own name, and is refused with all other extras."""
+    """Settings by field. An unknown variable keeps its own name, and is refused like any other unknown setting."""
 
     def __call__(self) -> dict[str, Any]:
         found: dict[str, Any] = {table: {} for table in TABLES}
@@ -92,7 +92,7 @@ class TomlFile(_Source):
         path, content = read_config()
         for table in TABLES:
             if isinstance(content.get(table), dict):
-                # Dotted names without quotes are tables within tables in TOML: read as what was meant.
+                # In TOML, dotted names without quotes are nested tables: they are flattened to property names.
                 content[table] = dict(flattened(content[table]))
         for name in _FORMER_NAMES.keys() & content.keys():
             content.setdefault(_FORMER_NAMES[name], content.pop(name))
@@ -103,7 +103,7 @@ class TomlFile(_Source):
 
 
 def _dbt_variables() -> set[str]:
-    """The variables that the project's own files read: they are known, though not here."""
+    """The variables that the project's dbt files read, which must not be refused as unknown."""
     path, content = read_config()
     said = content.get("project")
     in_file = path.absolute().parent / Path(said).expanduser() if isinstance(said, str) and said else find_project()
@@ -132,7 +132,7 @@ def read_config() -> tuple[Path, dict[str, Any]]:
     except UnicodeDecodeError:
         reason = "it is not UTF-8 text"
     except tomllib.TOMLDecodeError as error:
-        # says where, and never what stands there
+        # this error names a line and a column, and never quotes the text
         reason = f"it is not valid TOML: {error}"
     where = f"{CONFIG_VARIABLE} names {path}" if os.environ.get(CONFIG_VARIABLE) else str(path)
     raise SettingsError([f"{where}: {reason}"])

@@ -31,12 +31,12 @@ class Properties(dict[str, str]):
 
 
 def redacted(properties: Mapping[str, str]) -> dict[str, str]:
-    """The same properties, fit for a log: a value that is secret by its name or its look is ``***``."""
+    """The properties for a log: a value that is secret by its name or its form is ``***``."""
     return {name: MASK if is_secret(name, value) else value for name, value in properties.items()}
 
 
 def _property_value(value: object) -> str:
-    """A property as both clients take it: text. Numbers, true and false are what TOML makes of them."""
+    """A property as text, as both clients need it. TOML may have made a number or a bool of it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -58,11 +58,11 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-# A validator that gives back the value itself, so that a SecretText stays one.
+# Validated as Any, so that a SecretText stays one.
 _Property = Annotated[Any, BeforeValidator(_property_value)]
 KafkaProperties = Annotated[dict[str, _Property], AfterValidator(Properties), PlainSerializer(redacted, return_type=dict[str, str])]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-# Parts of a transactional.id and of metric and file names: what Kafka allows in a topic's name is safe in all of them.
+# Names become parts of a transactional.id and of metric and file names: characters that Kafka allows in topic names are safe there.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 TopicOrNone = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{0,249}$")]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]

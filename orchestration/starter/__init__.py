@@ -1,1 +1,1 @@
-"""What `redrive init` writes: the files that a user of an installed redrive edits, and a dbt project that refers to the installed SQL."""
+"""The files that `redrive init` writes: those that a user edits, and a dbt project that refers to the installed SQL."""

@@ -1,7 +1,7 @@
-"""A directory for the rules and settings of an installed redrive, in which dbt works, too.
+"""Makes a directory for the rules and settings of an installed redrive, in which dbt works, too.
 
-dbt takes the models from `installed`, a link to the project that came with the program. dbt writes what it compiles under its target, by
-the path of the model: a model path that is absolute, or leads upwards, would make it overwrite the installed models.
+dbt reads the models from `installed`, a link to the installed project. It must be a link: dbt writes compiled models into its target
+directory by their paths, and with a model path that is absolute, or leads upwards, it would overwrite the installed models.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from orchestration.settings.sources import installed_project
 LINK: Final = "installed"
 _TEMPLATES: Final = Path(__file__).parent
 
-# lines of dbt_project.yml, as a clone has them and as such a directory does
+# lines of dbt_project.yml in a clone, and what replaces them in such a directory
 _PATHS: Final = {
     "model-paths: [models]": f"model-paths: [{LINK}/models]",
     "macro-paths: [macros]": f"macro-paths: [{LINK}/macros]",
@@ -31,13 +31,13 @@ _HEAD: Final = f"""\
 
 
 class StarterError(Exception):
-    """The directory can't be made, or has files of its own that would be overwritten."""
+    """The directory can't be created, or has files that would be overwritten."""
 
 
 def make_directory(directory: Path) -> list[Path]:
-    """Writes the files of a new directory; returns them. Raises StarterError, before anything is written, where one of them is there.
+    """Writes the files of a new directory; returns them. If one of them exists, raises StarterError and writes none.
 
-    The link is made in any case where the directory is one of ours: it leads to another place on each machine.
+    In a directory made by `redrive init` the link is renewed in any case, as its target differs between machines.
     """
     files = _files()
     there = sorted(name for name in files if (directory / name).exists() or (directory / name).is_symlink())
@@ -59,7 +59,7 @@ def make_directory(directory: Path) -> list[Path]:
 
 
 def link_installed(directory: Path) -> bool:
-    """Makes the link in a directory that was made here, or renews it; returns whether it had to. Raises OSError."""
+    """Creates or renews the link in a directory made by `redrive init`; returns whether it has changed. Raises OSError."""
     link, target = directory / LINK, installed_project()
     if not _is_ours(directory) or (link.is_symlink() and link.readlink() == target):
         return False
@@ -69,7 +69,7 @@ def link_installed(directory: Path) -> bool:
 
 
 def relink(settings: Settings) -> None:
-    """Renews the link of the settings' directory, if that was made here. The loop needs no link: it works where it may not write one."""
+    """Renews the link in the project's directory, if `redrive init` made it. The loop itself needs no link, so errors are ignored."""
     with suppress(OSError):
         link_installed(settings.project)
 
@@ -95,7 +95,7 @@ def _files() -> dict[str, str]:
         "profiles.yml": (project / "profiles.yml").read_text(encoding="utf-8"),
         ".gitignore": _template("gitignore"),
         **{f"seeds/{path.name}": path.read_text(encoding="utf-8") for path in seeds},
-        # a JDBC catalog in a file needs its directory: a `dbt build` may come before the loop
+        # creates the directory, which the file of a JDBC catalog needs if `dbt build` runs before the loop
         ".redrive/.gitignore": "*\n!.gitignore\n",
     }
 

@@ -28,23 +28,23 @@ _LOCKED_SECONDS: Final = 60
 
 
 class CatalogError(Exception):
-    """The tables are not where this version reads them: what to do."""
+    """The tables are not where this version reads them. The message says what to do."""
 
     exit_code = 2
 
 
 def default_catalog(project: Path) -> str:
-    """What profiles.yml calls the catalog of the tables."""
+    """The name of the tables' catalog in profiles.yml."""
     return session_configuration(project).get("spark.sql.defaultCatalog", "spark_catalog")
 
 
 def left_behind(settings: Settings) -> bool:
-    """Whether the catalog's file has tables under the names of version 0.1.0, and none that are in use under the present ones."""
+    """Whether the catalog's file has tables under the names of version 0.1.0, and none in use under the present names."""
     file = catalog_file(settings)
     if file is None or not file.is_file():
         return False
     try:
-        # `ro` writes nothing. Where it can't read, as after a crash in a commit, Spark repairs the file, or says what is wrong with it
+        # `ro` writes nothing. If the file can't be read, as after a crash in a commit, Spark repairs it, or reports what is wrong with it
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=_LOCKED_SECONDS)) as catalog:
             return _is_left_behind(catalog, default_catalog(settings.project))
     except sqlite3.Error:
@@ -52,7 +52,7 @@ def left_behind(settings: Settings) -> bool:
 
 
 def without_tables(settings: Settings) -> str | None:
-    """Why there are no tables, where that is known without Spark."""
+    """Why there are no tables, if that is known without Spark; else None."""
     file = catalog_file(settings)
     missing = file is not None and not file.is_file()
     return missing_tables(settings) if missing or left_behind(settings) else None
@@ -71,8 +71,8 @@ def missing_tables(settings: Settings) -> str:
 def move_tables(settings: Settings) -> bool:
     """Gives tables of version 0.1.0 their present names, if there are any; returns whether it did.
 
-    All of them or none: a crash leaves the one or the other. A program of that version finds them no longer, so that whatever it still
-    wants to append fails. Raises CatalogError while its loop runs: it would go on without an end, and never see that it was replaced.
+    All of them or none, also after a crash. A loop of version 0.1.0 no longer finds them, so its appends fail. Raises CatalogError while
+    such a loop runs: it would run on without ever learning that it was replaced.
     """
     file = catalog_file(settings)
     if file is None or not file.is_file():
@@ -84,7 +84,7 @@ def move_tables(settings: Settings) -> bool:
                 event(log, logging.WARNING, "older_tables_ignored", file=file, version="0.1.0")
             return False
         refuse_beside_a_loop(settings)
-        # views name the catalog that they were made in: a start makes them anew, also if this process ends before it does
+        # views contain the name of their catalog: without the digest, the next start makes them anew, even if this process ends before
         settings.project_digest.unlink(missing_ok=True)
         catalog.execute("begin immediate")
         try:
@@ -106,7 +106,7 @@ def move_tables(settings: Settings) -> bool:
 def _is_left_behind(catalog: sqlite3.Connection, name: str) -> bool:
     if name == _BEFORE or not _has_entries(catalog, _BEFORE):
         return False
-    # a `dbt build` before the first loop makes tables that nothing was written to; one that was written to has an earlier version
+    # a `dbt build` before the first loop makes tables that nothing was written to; a table that was written to has a previous version
     used = "select 1 from iceberg_tables where catalog_name = ? and table_name = 'ticks' and previous_metadata_location is not null"
     return catalog.execute(used, (name,)).fetchone() is None
 
@@ -118,13 +118,13 @@ def _has_entries(catalog: sqlite3.Connection, name: str) -> bool:
 
 
 def _rename(catalog: sqlite3.Connection, name: str) -> None:
-    """Tables in the empty namespace are moved into the one that they were meant to be in; those of other namespaces keep it."""
+    """Moves tables of the empty namespace into the one that they were meant for; those of other namespaces keep theirs."""
     for table, namespace, entry in (
         ("iceberg_tables", "table_namespace", "table_name"),
         ("iceberg_namespace_properties", "namespace", "property_key"),
     ):
         meant = f"case {namespace} when '' then '{_BEFORE}' else {namespace} end"
-        # what a `dbt build` made under the present names before this: nothing was written to it
+        # tables that a `dbt build` made under the present names before this: nothing was written to them
         catalog.execute(
             f"delete from {table} where catalog_name = ? and ({namespace}, {entry}) in "
             f"(select {meant}, {entry} from {table} where catalog_name = ?)",
@@ -134,7 +134,7 @@ def _rename(catalog: sqlite3.Connection, name: str) -> None:
 
 
 def refuse_beside_a_loop(settings: Settings) -> None:
-    """Raises CatalogError while another loop runs with this home: its tables are not changed under it."""
+    """Raises CatalogError while another loop runs with this home: its tables must not be changed."""
     status = read_status(settings.status_file)
     if status is not None and status.pid != os.getpid() and is_alive(status):
         raise CatalogError(

@@ -1,4 +1,4 @@
-"""dbt in this process: parsed once, then warm. A subprocess per run would start a JVM each time."""
+"""dbt in this process, which parses the project once. A subprocess for each run would start a JVM each time."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dbt.cli.main import dbtRunner, dbtRunnerResult
 from orchestration.settings import Settings
 from orchestration.tables.spark import in_short, scratch, to_ask
 
-# Where a model's SQL begins, when it begins with a name for a subquery, as ours do: after comments.
+# The beginning of a model's SQL, after comments, if it is a `with`, as in all our models.
 _BEGINNING = re.compile(r"(?is)(?:\s|--[^\n]*\n|/\*.*?\*/)*with\s+(?!recursive\b)")
 
 _inject_ctes_into_sql = dbt.compilation.inject_ctes_into_sql
 
 
 def injected(sql: str, ctes: Sequence[InjectedCTE]) -> str:
-    """The SQL of a model with the ephemeral models that it reads put before it: what dbt's own function gives.
+    """The SQL of a model, with the ephemeral models that it reads in front of it: the same as dbt's own function returns.
 
-    That one takes the whole SQL of each model apart to find the place, at each run anew: a tenth of a decide run.
+    dbt's function parses the whole SQL of each model in each run to find the place, which takes a tenth of a decide run.
     """
     beginning = _BEGINNING.match(sql)
     if beginning is None or not ctes:
@@ -41,15 +41,15 @@ dbt.compilation.inject_ctes_into_sql = injected
 
 
 class DbtError(Exception):
-    """A dbt command failed: its message is what the failed nodes said."""
+    """A dbt command failed. The message has those of the failed nodes."""
 
 
-# What dbt_project.yml says of the SQL beside it, and not of how a user wants it: an older copy must not hide what an upgrade has added.
+# Vars of dbt_project.yml that belong to the SQL and are not a user's choice: an older copy must not hide what an upgrade has added.
 _OF_THE_SQL = frozenset({"dialects", "judge", "rules_hash", "upto", "watermark"})
 
 
 def variables_of(settings: Settings) -> dict[str, object]:
-    """The variables in the dbt_project.yml of a directory that `redrive init` has made: dbt runs elsewhere, and is given them."""
+    """The vars in the dbt_project.yml of a directory made by `redrive init`. dbt runs in another directory, so they are passed to it."""
     if settings.project == settings.dbt_directory:
         return {}
     said = yaml.safe_load((settings.project / "dbt_project.yml").read_text(encoding="utf-8")) or {}
@@ -66,8 +66,8 @@ def dbt_args(
 ) -> list[str]:
     """The arguments of a dbt command, as data.
 
-    Nothing is cached or written that a later command in this process would not need, so that a run costs its own time. Target and logs
-    lie in the loop's home, or where `writes_to` says: a `dbt run` in the project beside it has its own.
+    dbt caches and writes only what a later command in this process needs, which saves time. Target and logs are in the loop's home, or in
+    `writes_to`, so that they don't collide with those of a `dbt run` in the project's directory.
     """
     place = writes_to or settings.home
     given = {**variables_of(settings), **(variables or {})}
@@ -85,7 +85,7 @@ def dbt_args(
 
 
 def dbt_to_ask(settings: Settings) -> Dbt:
-    """dbt that writes nothing to the home. What the loop's dbt has parsed spares it most of the parsing."""
+    """dbt that writes nothing to the home. It starts with what the loop's dbt has parsed, which saves most of the parsing."""
     place = scratch()
     parsed = settings.home / "dbt" / "partial_parse.msgpack"
     with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def dbt_to_ask(settings: Settings) -> Dbt:
 
 @dataclass(frozen=True)
 class Tested:
-    """What one of dbt's tests found. warns: the test only warns. failures: how many rows are wrong. message: what dbt says of it."""
+    """The result of one of dbt's tests. warns: the test only warns. failures: how many rows are wrong. message: dbt's message."""
 
     passed: bool
     warns: bool
@@ -106,7 +106,7 @@ class Tested:
 
 @dataclass
 class Dbt:
-    """dbt for one project. Not for two commands at once."""
+    """dbt for one project. It can't run two commands at once."""
 
     settings: Settings
     writes_to: Path | None = None
@@ -114,11 +114,11 @@ class Dbt:
     _parsed: bytes | None = None
 
     def run(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> None:
-        """Runs a command. Raises DbtError with what went wrong, in one text."""
+        """Runs a command. Raises DbtError with all messages."""
         self._invoke(self._runner(), self._args(command, select=select, variables=variables))
 
     def test(self, names: Sequence[str]) -> dict[str, Tested]:
-        """Runs data tests, by name; a test that fails is an answer. Raises DbtError where dbt itself fails."""
+        """Runs data tests, by name. A test that fails is a result; DbtError is raised if dbt itself fails."""
         outcome = self._runner().invoke(self._args("test", select=names))
         if outcome.exception is not None:
             raise DbtError(str(outcome.exception))
@@ -145,11 +145,11 @@ class Dbt:
         return dbt_args(command, self.settings, select=select, variables=variables, writes_to=self.writes_to)
 
     def _runner(self) -> dbtRunner:
-        # each time: models are compiled with what the environment says then, and other settings may have been used in this process since
+        # set before each command: models are compiled with the environment, which other settings in this process may have changed
         os.environ.update(self.settings.dbt_environment)
         if self._parsed is None:
             self._parsed = pickle.dumps(self._invoke(dbtRunner(), self._args("parse")).result)
-        # dbt changes the manifest that it is given: each command has a fresh one, which pickle makes several times as fast as a deep copy
+        # dbt changes the manifest that it is given, so each command gets a fresh one; pickle is several times as fast as a deep copy
         return dbtRunner(manifest=pickle.loads(self._parsed))
 
     @staticmethod

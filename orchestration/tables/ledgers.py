@@ -1,11 +1,11 @@
-"""Appends to the ledgers: one function, one batch number each, strictly one after another, and none by a loop that is not in charge.
+"""Appends to the ledgers, strictly one after another. Each has its own batch number. Only the loop in charge may append.
 
-An append is refused when anybody else has written to the ledger since this loop did. For Iceberg it is an overwrite of the rows after this
-loop's last batch, of which there are none, validated from this loop's last snapshot: rows of another loop are a conflict.
+An append is refused if another process has written to the ledger since this loop did. For Iceberg it is an overwrite of the rows after this
+loop's last batch (there are none), validated from this loop's last snapshot: rows of another loop are a conflict.
 
-The outcome of an append that failed may be unknown: its commit may still land, seconds later. Its number is used up, and nothing else is
-appended until another append to the same ledger has gone through, after which the late commit is refused as a conflict. Else what landed
-late would have a batch that the decide step has passed already, and would never be decided.
+The outcome of an append that failed may be in doubt: it may still be committed, seconds later. Its number is used up, and nothing is
+appended to the other ledgers until another append to the same ledger has been committed; after that, the late commit is refused as a
+conflict. Without this rule, the late rows would have a batch that the decide step has passed already, and would never be decided.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from orchestration.tables.spark import FROM_KAFKA, in_short, java_errors
 LEDGERS = ("ticks", "events", "publish_results")
 
 APPEND = "redrive.append"
-"""Which append of a loop made a snapshot, in its summary."""
+"""The property of a snapshot's summary that identifies the append of a loop which made it."""
 
 
-# With these, Iceberg says that it has not committed, and will not.
+# The errors with which Iceberg says that it has not committed, and will not.
 _REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException", "org.apache.iceberg.exceptions.CommitFailedException"})
 
-# What fails there fails before Spark commits: a job, and the planning of a read from Kafka.
+# An error raised in these classes comes before Spark commits: from a job, or from the planning of a read from Kafka.
 _BEFORE_A_COMMIT = ("org.apache.spark.scheduler.DAGScheduler", FROM_KAFKA)
 
 
@@ -48,7 +48,7 @@ class TakenOverError(AppendError):
 
 @dataclass(frozen=True)
 class _End:
-    """How far a ledger is known: everything up to its last batch, which is in this snapshot (None: the ledger is empty)."""
+    """The known end of a ledger: its last batch, and a snapshot that has it (None: the ledger is empty)."""
 
     snapshot: int | None
     batch: int
@@ -80,18 +80,18 @@ class Ledgers:
 
     @property
     def in_doubt(self) -> list[str]:
-        """The ledgers whose last append may still land: only an append to these is possible, and settles it."""
+        """The ledgers whose last append may still be committed. Only an append to these is possible, and it removes the doubt."""
         return list(self._in_doubt)
 
     def read_end(self) -> int:
         """Reads the last batch from the tables: at a start, and after an append that failed. Iceberg answers from metadata.
 
-        What is there now counts as known: from here on, only what others append later is a conflict.
+        What is there now counts as known: only what others append from now on is a conflict.
         """
         for ledger in LEDGERS:
             self._read_end_of(ledger)
             if self._ends[ledger].batch >= self._in_doubt.get(ledger, self._ends[ledger].batch + 1):
-                # it has landed; what was tried before it can't land any more
+                # the append in doubt was committed; earlier ones can't be committed any more
                 del self._in_doubt[ledger]
         self.batch = max(self.batch, *(end.batch for end in self._ends.values()))
         return self.batch
@@ -111,7 +111,7 @@ class Ledgers:
         return int(row["generation"] or 0)
 
     def has_ended(self, generation: int) -> bool:
-        """Whether a loop has written its last row: nothing of it is missing in any ledger then, and nothing follows."""
+        """Whether a loop has written its last row: then all its rows are in the ledgers, and no more will follow."""
         found = self._spark.sql(f"select 1 from {self.name('ticks')} where generation = {generation:d} and kind = 'end' limit 1")
         return bool(found.collect())
 
@@ -123,8 +123,8 @@ class Ledgers:
     def append(self, ledger: str, rows: DataFrame, recorded_at: datetime) -> int:
         """Appends rows and returns their batch. Columns that the rows don't have are null; batch, generation and recorded_at are added.
 
-        An append of no rows would be a commit all the same: callers count first. Raises AppendError, and the caller then reads the end
-        again; TakenOverError, and the caller ends.
+        Callers count first: an append of no rows would also be a commit. Raises AppendError, after which the caller must read the end
+        again; TakenOverError, after which it must end.
         """
         batch = self.next_batch
         self._refuse_beside_a_doubt(ledger, batch)
@@ -148,11 +148,11 @@ class Ledgers:
                 self._in_doubt[ledger] = batch
             self._refuse_if_taken_over(ledger, batch, error)
             raise AppendError(f"batch {batch} could not be appended to {ledger}: {in_short(error)}") from error
-        # it is committed, whatever happens from here on: no other append may take its number
+        # committed: whatever happens from here on, no other append may take its number
         self._ends[ledger] = _End(end.snapshot, batch)
         self._in_doubt.pop(ledger, None)
         self.batch = batch
-        with contextlib.suppress(Exception):  # the snapshot before will do: older is only slower
+        with contextlib.suppress(Exception):  # the snapshot before works, too: an older one only makes validation slower
             self._ends[ledger] = _End(self._snapshot_of(ledger, token), batch)
         return batch
 
@@ -182,14 +182,14 @@ class Ledgers:
         try:
             by = self.superseded_by()
         except Exception:
-            # the tables can't be read either: the next append will tell
+            # the tables can't be read either: the next append finds out
             return
         if by is not None:
             message = f"generation {by} has taken over from generation {self.generation}: batch {batch} was not appended to {ledger}"
             raise TakenOverError(by, message) from error
 
     def _read_end_of(self, ledger: str) -> None:
-        # the snapshot first, and then the batch in that very snapshot: what comes between the two would be neither known nor a conflict
+        # the batch is read in this snapshot: rows appended between two separate reads would be neither known nor a conflict
         current = self._table(ledger).currentSnapshot()
         if current is None:
             self._ends[ledger] = _End(None, 0)
@@ -201,7 +201,7 @@ class Ledgers:
     def _snapshot_of(self, ledger: str, token: str) -> int | None:
         """The snapshot of an append of ours: another commit, of maintenance for instance, may have come after it.
 
-        Where it is not to be found (expired already), the one before it: older is only slower.
+        If it is not found (expired already), the one before: an older one only makes validation slower.
         """
         table = self._table(ledger)
         snapshot = table.currentSnapshot()
@@ -213,9 +213,9 @@ class Ledgers:
         return self._ends[ledger].snapshot
 
     def _table(self, ledger: str) -> Any:
-        """Iceberg's own view of the table: an answer in milliseconds, where SQL on its metadata needs a job."""
+        """Iceberg's object of the table, which answers in milliseconds; SQL on its metadata tables needs a job."""
         iceberg = self._spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
-        # outside of a statement, a thread of the JVM that has run none knows no default catalog
+        # with the catalog's name: a JVM thread that has run no statement has no default catalog
         catalog = self._spark.conf.get("spark.sql.defaultCatalog", "spark_catalog")
         return iceberg.loadIcebergTable(self._spark._jsparkSession, f"{catalog}.{self.name(ledger)}")
 

@@ -1,8 +1,9 @@
-"""Maintenance: few large files where a loop left many small ones, and nothing kept that nobody reads. No row is changed, but for what an
-operator has purged: that is removed.
+"""Maintenance: makes few large files of many small ones, and removes snapshots and files that are no longer needed.
 
-It may run beside the loop, in another process: it rewrites only what no step of the loop reads as its own any more, and its commits
-(Iceberg's operation `replace`) are none that the loop's guarded appends take for another loop's. docs/maintenance.md says why.
+It changes rows only to remove what an operator has purged.
+
+It may run beside the loop, in another process: it rewrites only settled rows (see Settled), and its commits (Iceberg's
+operation `replace`) are no conflict for the loop's guarded appends. docs/maintenance.md explains why.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ log = logging.getLogger(__name__)
 
 TABLES: Final = ("events", "publish_results", "ticks", "deliveries")
 
-# How `events` is partitioned: by so many batches.
+# How many batches a partition of `events` holds.
 _EVENTS_PARTITION_BATCHES: Final = 1000
-# How often a rewrite whose commit met another one is begun anew.
+# How often a step is tried whose commit is refused because of another commit.
 _ATTEMPTS: Final = 3
-# What an operator has purged, by table: the columns that are emptied. Of `deliveries`, payload_bytes = 0 says that it was done.
+# The columns, by table, that are emptied in rows that an operator has purged. In `deliveries`, payload_bytes = 0 marks such a row.
 _PURGED: Final = {
     "events": ("key", "value", "headers"),
     "deliveries": ("key", "value", "headers", "error_message", "error_stack", "matched"),
@@ -50,12 +51,12 @@ T = TypeVar("T")
 
 
 class MaintenanceError(Exception):
-    """There is nothing to maintain: which tables are missing, where, and what makes them."""
+    """There is nothing to maintain. The message says which tables are missing, and what makes them."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """What the loop has behind it, by its last row in `ticks`.
+    """What the loop has finished with, by its last row in `ticks`.
 
     batch: all batches up to it are decided. hour: everything due before it is closed, or waits for a destination that is paused, as SQL
     writes a time; a whole hour, UTC.
@@ -82,7 +83,7 @@ class TableReport:
     orphans_removed: int
     milliseconds: int
     left: str = ""
-    """What was left for the next run, and why."""
+    """What is left for the next run, and why."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class MaintenanceReport:
 def maintain(settings: Settings, spark: SparkSession | None = None, now: datetime | None = None) -> MaintenanceReport:
     """Removes what was purged, compacts the tables' files and manifests, expires their snapshots and removes files that nothing refers to.
 
-    A second run right after the first commits nothing. Raises MaintenanceError where the tables don't exist.
+    A second run right after the first commits nothing. Raises MaintenanceError if the tables don't exist.
     """
     spark = spark or start_session(settings)
     schema = schema_of(settings.project)
@@ -145,12 +146,12 @@ def print_report(report: MaintenanceReport, output: Literal["table", "json"]) ->
 
 
 def rewrites(settled: Settled | None) -> dict[str, Rewrite]:
-    """What may be rewritten, by table; nothing before the first loop has run.
+    """What may be rewritten, by table; empty before the first loop has run.
 
-    Only batches that are decided: they are not above the last own batch of any loop in charge, where its guard looks. `events` and the
-    hours of `publish_results` and `deliveries` once they are complete, so that each payload is rewritten once; `ticks`, which is small,
-    whenever there is something. What died lies apart from what is tried again, of which there is far more: whoever looks at dead letters
-    skips the others' groups of rows. Within it, the order is that of decide runs: so do look-ups by coordinates.
+    Only batches that are decided: the guard of the loop in charge only looks at later ones. `events` by whole partitions, and
+    `publish_results` and `deliveries` by hours that are past, so that each payload is rewritten once; `ticks`, which is small, at any time.
+    Rows are sorted by kind first, so that queries of dead letters skip the row groups of the far more numerous retries; then by the
+    original coordinates, so that look-ups by coordinates skip row groups, too.
     """
     if settled is None:
         return {}
@@ -185,7 +186,7 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
         f"""
         select
             watermark,
-            -- what is open before the floor waits for a destination that is paused, perhaps for ever: no row of it is changed here
+            -- deliveries due before the floor that are still open wait for a paused destination; maintenance changes no row of them
             date_format(date_trunc('hour', floor), 'yyyy-MM-dd HH:mm:ss') as hour
         from {schema}.ticks
         order by batch desc
@@ -196,12 +197,12 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
 
 
 def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int | None]:
-    """Empties what operators have purged, where it is settled; returns how many rows, by table. None: left, as other commits came first.
+    """Empties rows that operators have purged, if they are settled; returns how many, by table. None: left, as other commits came first.
 
-    `events` first: a row of `deliveries` that is emptied says that its event is, too.
+    `events` first: an emptied row of `deliveries` means that its event is empty, too.
     """
     if all(row["viewName"] != "purges" for row in spark.sql(f"show views in {schema}").collect()):
-        # made by the first start of a version that knows of it
+        # the view doesn't exist before the first start of a version that has it
         return {}
     past = f"due_at < timestamp '{settled.hour}' and batch <= {settled.batch:d}"
     rows = spark.sql(
@@ -274,7 +275,7 @@ def _maintain(
 
 
 def _unless_overtaken(step: Callable[[], T], what: str, left: list[str]) -> T | None:
-    """Does a step, and begins it anew when its commit was refused because of another one; what fails again and again is left."""
+    """Runs a step, and again if its commit is refused because of another one. After _ATTEMPTS tries, the step is left for the next run."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return step()

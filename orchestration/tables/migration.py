@@ -1,4 +1,4 @@
-"""Brings the tables of a version before to the form of this one when a loop starts, and refuses those of a newer one.
+"""Migrates tables of an earlier table version when a loop starts, and refuses those of a newer one.
 
 Each table of the loop has its version in a property. Where a table has an older one, its columns are renamed and its version is set in one
 commit of Iceberg's, which writes metadata alone: a crash leaves the table as it was, or as it is to be. Snapshots and files stay.
@@ -21,12 +21,12 @@ from orchestration.tables.catalog import CatalogError, move_tables, refuse_besid
 log = logging.getLogger(__name__)
 
 TABLE_VERSION: Final = 2
-"""The version of the tables that this program reads and writes: as the macro table_version has it."""
+"""The table version that this program reads and writes, the same as in the macro table_version."""
 
 PROPERTY: Final = "redrive.version"
-"""The property of a table that has its version. Tables of version 1 have none."""
+"""The property that holds a table's version. Tables of version 1 don't have it."""
 
-# `deliveries` is last: who only reads looks at its version alone.
+# `deliveries` is last: programs that only read check the version of this table alone.
 _TABLES: Final = ("ticks", "events", "publish_results", "deliveries")
 
 _RENAMED: Final[Mapping[int, Mapping[str, Mapping[str, str]]]] = {
@@ -34,18 +34,18 @@ _RENAMED: Final[Mapping[int, Mapping[str, Mapping[str, str]]]] = {
         "ticks": {
             "set_aside": "paused_destinations",
             "gates": "circuit_breakers",
-            # a gate that was closed is a circuit breaker that is open: the two change places
+            # a closed gate is an open circuit breaker: the two columns swap their names
             "gates.value.closed_at": "opened_at",
             "gates.value.opened_at": "closed_at",
         },
         "deliveries": {"cause": "input_id", "fold": "decide_run", "life": "life_cycle", "gate": "breaker_key"},
     }
 }
-"""By version and table, the columns that have another name from then on. Names of before are those of the version before."""
+"""The columns that each version renames, by table: the name in the version before, and the new one."""
 
 
 def migrate_tables(settings: Settings, spark: SparkSession, schema: str) -> None:
-    """Brings all tables to this version. Raises CatalogError for tables of a newer one, and while an older loop runs that is known here."""
+    """Migrates all tables to this version. Raises CatalogError if one has a newer version, or while another loop runs with this home."""
     move_tables(settings)
     spark.sql(f"create namespace if not exists {schema}")
     versions = {table: table_version(spark, f"{schema}.{table}") for table in _existing(spark, schema)}
@@ -55,7 +55,7 @@ def migrate_tables(settings: Settings, spark: SparkSession, schema: str) -> None
     if not older:
         return
     refuse_beside_a_loop(settings)
-    # views have the names of the columns in them: a start makes them anew, also if this process ends before it does
+    # views contain the names of columns: without the digest, the next start makes them anew, even if this process ends before
     settings.project_digest.unlink(missing_ok=True)
     described = _descriptions(settings.project)
     for table, version in older.items():
@@ -64,7 +64,7 @@ def migrate_tables(settings: Settings, spark: SparkSession, schema: str) -> None
 
 
 def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> str | None:
-    """Why this program can't read the tables, and what to do; None where it can. For whoever reads, beside a loop or without one."""
+    """Why this program can't read the tables, and what to do; None if it can. For commands that only read."""
     if not spark.catalog.tableExists(f"{schema}.deliveries"):
         return None
     version = table_version(spark, f"{schema}.deliveries")
@@ -94,7 +94,7 @@ def _migrate(spark: SparkSession, name: str, version: int, table: str, descripti
     renaming = change.updateSchema()
     renames = False
     for old, new in _renames(version, table):
-        # a table that has been there for long may lack a column that was added later
+        # an old table may lack a column that was added later
         if iceberg.schema().findField(old) is not None:
             renaming = renaming.renameColumn(old, new)
             renames = True
@@ -122,7 +122,7 @@ def _descriptions(project: Path) -> dict[str, dict[str, str]]:
 
 
 def _iceberg(spark: SparkSession, name: str) -> Any:
-    # outside of a statement, a thread of the JVM that has run none knows no default catalog
+    # with the catalog's name: a JVM thread that has run no statement has no default catalog
     catalog = spark.conf.get("spark.sql.defaultCatalog", "spark_catalog")
     return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{catalog}.{name}")  # type: ignore[union-attr]
 

@@ -1,4 +1,4 @@
-"""One table as maintenance sees it: its size, and Iceberg's procedures for it."""
+"""One table for maintenance: its size, and Iceberg's procedures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from orchestration.clock import literal
 from orchestration.tables.ledgers import APPEND
 from orchestration.tables.rows import collected
 
-# Iceberg's own default, where the table has no other.
+# Iceberg's default, if the table has no other.
 _MANIFEST_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Which files of a table may be rewritten, as a condition on rows, and in which order rows are written; empty: as they come."""
+    """Which files of a table may be rewritten, as a condition on rows, and the order in which rows are written; empty: unsorted."""
 
     where: str
     sort_order: str = ""
@@ -40,7 +40,7 @@ class Table:
     name: str
 
     def size(self) -> Size:
-        """As the last snapshot sums it up: no file is read for it."""
+        """The size by the summary of the last snapshot: no file is read."""
         row = self.spark.sql(
             f"""
             select
@@ -52,20 +52,20 @@ class Table:
         return Size(int(row["files"]), int(row["bytes"]))
 
     def empty(self, changes: Sequence[str], where: str) -> int:
-        """Changes rows of settled files; returns how many. None to change, no commit."""
+        """Changes rows; returns how many. Commits nothing if there are none."""
         count = int(self.spark.sql(f"select count(*) as n from {self.name} where {where}").collect()[0]["n"])
         if count:
             self.spark.sql(f"update {self.name} set {', '.join(changes)} where {where}")
         return count
 
     def rewrite_files(self, rewrite: Rewrite) -> Size:
-        """Makes one file of five or more small ones of a partition. Nothing to make, no commit."""
+        """Makes one file of five or more small ones of a partition. Commits nothing if there is nothing to do."""
         order = f", strategy => 'sort', sort_order => '{rewrite.sort_order}'" if rewrite.sort_order else ", strategy => 'binpack'"
         done = self._call("rewrite_data_files", f'where => "{rewrite.where}"{order}')
         return Size(int(done["rewritten_data_files_count"]), int(done["rewritten_bytes_count"]))
 
     def rewrite_manifests(self) -> int:
-        """Gathers the manifests where they are more than twice as many as their size asks for. A run after that finds fewer."""
+        """Rewrites the manifests if there are more than twice as many as their total size needs."""
         row = self.spark.sql(f"select count(*) as manifests, coalesce(sum(length), 0) as size from {self.name}.manifests").collect()[0]
         properties = {row["key"]: row["value"] for row in self.spark.sql(f"show tblproperties {self.name}").collect()}
         target = int(properties.get("commit.manifest.target-size-bytes", _MANIFEST_BYTES))
@@ -74,8 +74,9 @@ class Table:
         return int(self._call("rewrite_manifests")["rewritten_manifests_count"])
 
     def expire(self, older_than: datetime, keep: int) -> int:
-        """Expires old snapshots but the last `keep`, and never the last one that the loop appended: the guard of its appends looks from
-        there on.
+        """Expires old snapshots, except the last `keep`.
+
+        The last snapshot that the loop appended is kept, too: the guard of its appends validates from there.
         """
         listed = self.spark.sql(
             f"""
@@ -93,7 +94,7 @@ class Table:
         return len({row["snapshot_id"] for row in snapshots} - left)
 
     def remove_orphans(self, older_than: datetime) -> int:
-        """Removes files under the table's directory that no snapshot refers to: what a process that was killed had written."""
+        """Removes files in the table's directory that no snapshot refers to, such as those of a process that was killed."""
         return len(self._calls("remove_orphan_files", f"older_than => {literal(older_than)}"))
 
     def _call(self, procedure: str, arguments: str = "") -> Row:

@@ -23,14 +23,14 @@ Format = Literal["table", "json", "jsonl", "csv"]
 
 
 class QueryError(Exception):
-    """The statement can't be run: what Spark said, in short."""
+    """The statement can't be run. The message is Spark's, shortened."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What a select gave. `more`: there were more rows than the limit."""
+    """The result of a select. `more`: there were more rows than the limit."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -45,7 +45,7 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
 
     text = statement.strip().rstrip(";")
     if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
-        raise QueryError("one select, please (or with, show, describe, explain)")
+        raise QueryError("give one select statement (or with, show, describe, explain)")
     if missing := without_tables(settings):
         raise QueryError(missing)
     spark = session_to_ask(settings)
@@ -55,14 +55,14 @@ def select(settings: Settings, statement: str, limit: int) -> Rows:
         raise QueryError(objection)
     parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
     if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
-        raise QueryError("one select, please: this would write")
+        raise QueryError("give one select statement: this one would write")
     return query(spark, _schema(settings), text, limit)
 
 
 def list_tables(settings: Settings) -> Rows:
-    """What can be asked, and what a row of it is: marts first, then what was decided and sent, and the rules.
+    """The tables and views that can be queried, with their descriptions: marts first, then decisions and sends, then the rules.
 
-    From the descriptions of the project's models, as what Dagster shows: it needs neither Spark nor tables.
+    Read from the descriptions of the project's models, so it needs neither Spark nor tables.
     """
     import yaml
 
@@ -71,7 +71,7 @@ def list_tables(settings: Settings) -> Rows:
     for path in sorted(models.glob("**/*.yml")):
         said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         for kind, nodes in ((path.relative_to(models).parts[0], said.get("models")), ("rules", said.get("seeds"))):
-            # what has no columns of its own is a step between two models, and no table or view
+            # a model without columns is ephemeral: no table or view
             found += [(node["name"], kind, " ".join(node["description"].split())) for node in nodes or () if node.get("columns")]
     order = {kind: place for place, kind in enumerate(("marts", "retry", "ledgers", "commands", "rules"))}
     return Rows(("table", "of", "what"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
@@ -92,13 +92,13 @@ def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
     except PySparkException as error:
         raise QueryError(str(error).split("\n\nJVM")[0].split("; line")[0].strip()) from error
     except Py4JJavaError as error:
-        # what fails while rows are read has no class of its own in Python
+        # errors while rows are read have no class in Python
         raise QueryError(in_short(error)) from error
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
 
 
 def print_rows(rows: Rows, output: Format, screen: Console | None = None) -> None:
-    """Prints rows to standard output; that there are more goes to standard error."""
+    """Prints rows to standard output; a note that there are more goes to standard error."""
     if output == "table":
         table = Table(*rows.columns, box=None, pad_edge=False, header_style="bold")
         for row in rows.rows:
@@ -111,7 +111,7 @@ def print_rows(rows: Rows, output: Format, screen: Console | None = None) -> Non
     else:
         lines = [as_json(dict(zip(rows.columns, map(_plain, row), strict=True))) for row in rows.rows]
         if output == "json":
-            # a line for each row in the array, too: pagers and diffs can cope with it
+            # one line for each row, for pagers and diffs
             lines = ["[" + ",\n ".join(lines) + "]"]
         print(*lines, sep="\n", end="\n" if lines else "")
     say_more(rows)
@@ -126,7 +126,7 @@ def _cell(value: Any) -> str:
 
 
 def say_more(rows: Rows) -> None:
-    """Says on standard error that there are more rows than the limit, if so."""
+    """Prints a note to standard error if there are more rows than the limit."""
     if rows.more:
         print(f"there are more than these {len(rows.rows)} rows: --limit", file=sys.stderr)
 
@@ -167,7 +167,7 @@ def _schema(settings: Settings) -> str:
 
 
 def first_of(names: Sequence[str]) -> str:
-    """The first three, and how many more there are."""
+    """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 

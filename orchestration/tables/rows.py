@@ -1,8 +1,8 @@
 """Rows from Spark to Python, with times as numbers on the way.
 
-pyspark itself turns a timestamp into the local time of this process, without a zone: in an hour that a zone has twice, two such times
-compare wrongly, and whoever takes one for UTC is wrong in every other zone. Of a time near the first or the last year that Python knows,
-it raises. Here Spark gives microseconds since 1970, and Python makes aware times in UTC of them.
+pyspark converts a timestamp to the local time of this process, without a zone. In the hour that is repeated when summer time ends, two such
+times compare wrongly; code that takes one for UTC is wrong in every other zone; and for a time near the first or last year that Python
+supports, pyspark raises. Here Spark returns microseconds since 1970, and Python makes aware UTC times of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Decoder = Callable[[Any], Any]
 
 
 def collected(frame: DataFrame, limit: int | None = None) -> list[Row]:
-    """All rows, or the first `limit`. Times are aware, in UTC; those that Python can't hold are the nearest that it can."""
+    """All rows, or the first `limit`. Times are aware, in UTC; a time out of Python's range becomes the nearest one in it."""
     numbers, decode = _numbered(frame)
     return [decode(row) for row in (numbers if limit is None else numbers.limit(limit)).collect()]
 
@@ -32,19 +32,19 @@ def iterated(frame: DataFrame) -> Iterator[Row]:
 
 
 def as_dicts(frame: DataFrame) -> list[dict[str, Any]]:
-    """The rows of `collected` as dictionaries. By way of Arrow: of a million rows several times as fast. Names must be different."""
+    """The rows of `collected` as dictionaries, read with Arrow: several times as fast for a million rows. Column names must be unique."""
     numbers, decode = _numbered(frame)
     names = frame.columns
     return [dict(zip(names, decode(tuple(row.values())), strict=True)) for row in numbers.toArrow().to_pylist()]
 
 
 def _numbered(frame: DataFrame) -> tuple[DataFrame, Decoder]:
-    """The frame with numbers instead of times, and what makes rows with times of its rows."""
+    """The frame with numbers instead of times, and the function that turns its rows into rows with times."""
     fields = frame.schema.fields
     decoders = [_decoder(field.dataType) for field in fields]
     if not any(decoders):
         return frame, lambda row: row
-    # by place: a select may call two columns the same, or anything
+    # columns get names by position, as a select may have two columns of the same name
     places = [f"_{place}" for place in range(len(fields))]
     numbers = frame.toDF(*places).select(
         *(_number(F.col(place), field.dataType).alias(place) for place, field in zip(places, fields, strict=True))
@@ -53,7 +53,7 @@ def _numbered(frame: DataFrame) -> tuple[DataFrame, Decoder]:
 
 
 def _number(column: Column, kind: DataType) -> Column:
-    """A column with numbers instead of times, as deep as they are."""
+    """A column with numbers instead of times, nested ones included."""
     if isinstance(kind, TimestampType):
         return F.unix_micros(column)
     if isinstance(kind, TimestampNTZType):
@@ -74,7 +74,7 @@ def _number(column: Column, kind: DataType) -> Column:
 
 
 def _decoder(kind: DataType) -> Decoder | None:
-    """What makes a value of its number; None where there is no time in it."""
+    """The function that turns numbers back into times; None if the type has no time in it."""
     if isinstance(kind, TimestampType):
         return moment_of
     if isinstance(kind, TimestampNTZType):

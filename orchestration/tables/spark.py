@@ -1,4 +1,4 @@
-"""The Spark session, with the configuration that dbt uses: profiles.yml is read by both, so there is one of it."""
+"""The Spark session. Its configuration is read from profiles.yml, as dbt's is."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from orchestration.cli.output import redacted
 from orchestration.settings import Settings
 
 FROM_KAFKA = "org.apache.spark.sql.kafka010."
-"""Where Spark's source for Kafka lies: what is raised there was raised while records were read."""
+"""The package of Spark's source for Kafka: an error raised there was raised while records were read."""
 
-# Java lets an error be its own cause, by detours.
+# The most causes that are followed: in Java, a chain of causes may be a circle.
 _MOST_CAUSES = 20
 
-# Lines of what Spark says that tell people nothing.
+# Lines of Spark's messages that are of no use to people.
 _STACK = re.compile(r"at \S+\(|\.\.\. \d+ (more|elided)|Suppressed: |JVM stacktrace:|An error occurred while calling ")
 
-# Partitions that a question's shuffles begin with, at least; of little data Spark makes one.
+# The fewest partitions that shuffles of a query begin with; Spark coalesces them if there is little data.
 _ASKED_PARTITIONS = 8
 
-# Larger than this, the file with what Spark said begins anew.
+# When it is larger than this, the log of Spark's output begins anew.
 _LOG_BYTES = 1_000_000
 
 
 def start_session(settings: Settings) -> SparkSession:
     """The session of this process, started if there is none. dbt's session method then picks it up.
 
-    What Spark prints goes to `spark.log` in the home's logs: sixty lines at each start, among which nobody would find ours.
+    Spark's output goes to `spark.log` in the home's logs: each start prints sixty lines, among which ours would be lost.
     """
     settings.make_home()
     return _session(settings, settings.home / "logs" / "spark.log")
@@ -52,12 +52,12 @@ def start_session(settings: Settings) -> SparkSession:
 
 def _session(settings: Settings, log: Path) -> SparkSession:
     os.environ.update(settings.dbt_environment)
-    # the publisher runs in Spark's Python workers: they need what is installed here, not what `python3` happens to be
+    # the publisher runs in Spark's Python workers, which need this interpreter's packages, not those of any `python3`
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     for name, value in session_configuration(settings.project).items():
         builder = builder.config(name, value)
-    # says again, with the JVM's stack in JSON, what the exception says
+    # this logger would repeat each exception, with the JVM's stack as JSON
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     if SparkContext._gateway is not None:
         return builder.getOrCreate()
@@ -66,15 +66,15 @@ def _session(settings: Settings, log: Path) -> SparkSession:
         _start_jvm(settings, said)
         session = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():
-        # Spark puts a handler of its own there, which raises in the middle of a step
+        # Spark installs a handler of its own, which would raise in the middle of a step
         signal.signal(signal.SIGINT, interrupted)
     return session
 
 
 def _start_jvm(settings: Settings, log: IO[bytes]) -> None:
-    """Starts Spark's process, in a session of its own: a signal to this process's group would end it in the middle of a step.
+    """Starts Spark's process in its own session: otherwise a signal to this process's group would end it in the middle of a step.
 
-    It ends with this process, as its standard input does.
+    It ends with this process, when its standard input is closed.
     """
     conf = SparkConf(loadDefaults=False)
     for name, value in session_configuration(settings.project).items():
@@ -84,16 +84,16 @@ def _start_jvm(settings: Settings, log: IO[bytes]) -> None:
 
 
 def session_to_ask(settings: Settings) -> SparkSession:
-    """A session beside that of the loop, for what people ask: what there is to be read isn't known beforehand, and may be much.
+    """A session beside the loop's, for queries of people, which may read any amount of data.
 
-    With adaptive execution, which the decide step runs better without: what is empty is joined with nothing, what is small isn't
-    sorted. Nothing is written to the home, which this user may have no right to.
+    It uses adaptive execution, which skips joins of empty inputs and sorts of small ones, and would slow the decide step down. It writes
+    nothing to the home, where this user may have no permission.
     """
     return _asking(_session(to_ask(settings), scratch() / "spark.log"))
 
 
 def to_ask(settings: Settings) -> Settings:
-    """The settings by which a home is asked. One without a catalog is left as it is: a SQLite catalog makes its file when it is opened."""
+    """The settings for queries. Without a catalog, home is a scratch directory: to open a SQLite catalog creates its file."""
     file = catalog_file(settings)
     return settings if file is None or file.is_file() else settings.model_copy(update={"home": scratch()})
 
@@ -104,12 +104,12 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 
 def scratch() -> Path:
-    """A directory of this process, removed when it ends: for what asking writes."""
+    """A directory that is removed when this process ends, for what queries write."""
     return Path(_scratch().name)
 
 
 def catalog_file(settings: Settings) -> Path | None:
-    """The file of the catalog in profiles.yml, there or not; None for one that isn't SQLite's."""
+    """The file of the catalog in profiles.yml, whether it exists or not; None if it is not a SQLite catalog."""
     configuration = session_configuration(settings.project, {**os.environ, **settings.dbt_environment})
     name = configuration.get("spark.sql.defaultCatalog", "")
     found = re.fullmatch(r"jdbc:sqlite:([^?]+)(?:\?.*)?", configuration.get(f"spark.sql.catalog.{name}.uri", ""))
@@ -127,7 +127,7 @@ def _asking(session: SparkSession) -> SparkSession:
 
 @contextmanager
 def _said_in(log: Path) -> Iterator[IO[bytes]]:
-    """The file for what a process prints that is started here. If it can't be started, its last lines are shown."""
+    """The file for the output of a process that is started inside. If that fails, its last lines go to standard error."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > _LOG_BYTES:
         log.unlink()
@@ -140,7 +140,7 @@ def _said_in(log: Path) -> Iterator[IO[bytes]]:
 
 
 def in_short(error: BaseException | str) -> str:
-    """What an error of Spark's says, in a line: the error, and what caused it first, without the JVM's stack."""
+    """An error of Spark's in one line: the error and its first cause, without the JVM's stack."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not _STACK.match(line)]
     causes = [line for line in said if line.startswith("Caused by: ")]
@@ -150,9 +150,10 @@ def in_short(error: BaseException | str) -> str:
 
 @dataclass(frozen=True)
 class JavaError:
-    """An exception of the JVM: its class, the classes of the frames that it was raised in, the innermost first, and Spark's own name of it.
+    """An exception of the JVM.
 
-    condition: such as `CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND`; None where it is none of Spark's.
+    name: its class. frames: the classes of its stack frames, the innermost first. condition: Spark's name of the error, such as
+    `CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND`; None if it is not one of Spark's.
     """
 
     name: str
@@ -160,17 +161,17 @@ class JavaError:
     condition: str | None = None
 
     def is_raised_in(self, *prefixes: str) -> bool:
-        """Whether one of its frames, or its own class, is of a package or class that begins so."""
+        """Whether its class, or that of one of its frames, begins with one of these prefixes."""
         return any(name.startswith(prefixes) for name in (self.name, *self.frames))
 
 
 def java_exception(error: BaseException) -> Any:
-    """The JVM's own exception behind an error of Py4J's, or of PySpark's, which makes its own of some classes; None where there is none."""
+    """The JVM's exception behind an error of Py4J's, or of PySpark's, which converts some classes; None if there is none."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
 def java_errors(error: BaseException) -> list[JavaError]:
-    """The exceptions of the JVM behind an error of Spark's, each followed by its cause; none where the JVM did not answer."""
+    """The exceptions of the JVM behind an error of Spark's, each followed by its cause; none if the JVM did not answer."""
     found: list[JavaError] = []
     with suppress(Exception):
         thrown = java_exception(error)
@@ -195,7 +196,7 @@ def session_configuration(project: Path, environment: Mapping[str, str] = os.env
 
 
 def schema(project: Path) -> str:
-    """The schema that the tables live in."""
+    """The schema of the tables."""
     return str(_target(project, os.environ)["schema"])
 
 

@@ -255,7 +255,7 @@ def test_export_writes_rows_with_their_bytes(call: Call, tmp_path: Path) -> None
     for name in ("empty.jsonl", "empty.parquet"):
         assert "0 dead letters written" in call("dlq", "export", "--to", str(tmp_path / name), "--topic", "nowhere").stderr
     assert pq.read_table(tmp_path / "empty.parquet").num_rows == 0
-    for name, said in (("dead.jsonl", "is there already"), ("dead.csv", "must end with"), ("no/where.jsonl", "No such file")):
+    for name, said in (("dead.jsonl", "exists already"), ("dead.csv", "must end with"), ("no/where.jsonl", "No such file")):
         assert said in str(call("dlq", "export", "--to", str(tmp_path / name)).exception)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dead.jsonl", "dead.parquet", "empty.jsonl", "empty.parquet"]
 

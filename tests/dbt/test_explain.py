@@ -57,7 +57,7 @@ def test_what_was_passed_over_is_told(home: Home, rulebook: Rulebook) -> None:
     message = _decided(home, report("order", 4711, error="a.B"))
     text = [what for _, what in in_words(rulebook.history_of(message))]
     assert "fatal, by error_rules: a.B for topic order, which matched a.B" in text
-    assert "not by error_rules: a.B, message late for topic order: its message, code or header is another" in text
+    assert "not by error_rules: a.B, message late for topic order: its message, code or header doesn't match" in text
 
 
 @pytest.mark.slow

@@ -242,7 +242,7 @@ def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_p
     executing.settle()
     states = executing.sql("select state, life_cycles from dead_letters where original_topic = 'triage.orders'")
     assert [tuple(row) for row in states] == [("open", 2)] * 2
-    assert "no rule wants anything sent again now" in _call(executing, "dlq", "triage")
+    assert "no dead letter is to be sent again now by redrive_rules" in _call(executing, "dlq", "triage")
 
 
 @pytest.mark.slow

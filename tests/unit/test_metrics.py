@@ -190,7 +190,7 @@ def test_only_so_many_rows_are_looked_at_and_the_rest_is_known_by_its_hours() ->
     [
         ("Broker: Topic authorization failed (TOPIC_AUTHORIZATION_FAILED)", "TOPIC_AUTHORIZATION_FAILED"),
         ("Local: Authentication failure (_AUTHENTICATION)", "_AUTHENTICATION"),
-        ("a step could not be ended, and is done again: (org.sqlite) locked (SQLITE_BUSY) at 3", "none"),
+        ("a step failed, and is tried again: (org.sqlite) locked (SQLITE_BUSY) at 3", "none"),
         ("no name", "none"),
     ],
 )

@@ -26,7 +26,7 @@ def seeds(tmp_path: Path) -> Path:
     [
         ("error_class, parent", "the column ' parent' has blanks around its name: it must be 'parent'"),
         ("error_class,parents", "there is no column 'parents'; did you mean 'parent'?"),
-        ("error_class,parent,parent", "the column 'parent' stands twice"),
+        ("error_class,parent,parent", "the column 'parent' appears twice"),
         ("error_class", "the column 'parent' is missing"),
         ("error_class,parent,zzz", "there is no column 'zzz'"),
     ],
