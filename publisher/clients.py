@@ -60,8 +60,7 @@ def kafka_error(exception: KafkaException) -> KafkaError:
 @contextmanager
 def fatal_as_kafka_exception() -> Iterator[None]:
     """Around a call that reads delivery reports: raises an error that is fatal to the client as KafkaException."""
-    # A flush goes on while that exception is pending, and Python raises a SystemError in the next callback (seen with confluent-kafka
-    # 2.16).
+    # A flush goes on while that exception is pending, and Python raises a SystemError in the next callback (confluent-kafka 2.16).
     try:
         yield
     except SystemError as error:

@@ -25,8 +25,7 @@ READY: Final = pa.schema(
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
         pa.field("headers", _HEADERS),
-        # what is added as headers: why a dead letter died; the attempt that the send starts, or, of a dead letter, the last one that was
-        # made
+        # what is added as headers: why a dead letter died; the attempt that the send starts, of a dead letter the last that was made
         pa.field("dead_letter_headers", _HEADERS),
         pa.field("attempt", pa.int32()),
         # which failed sends count: `all`, or those that concern the record or its topic
@@ -75,16 +74,14 @@ RESULTS: Final = pa.schema(
 # The value of `publish_charge` by which every failed send counts.
 CHARGE_ALL: Final = "all"
 
-# Outcomes. `stopped` belongs to no message: it says why the task sends no more to a topic, or to any topic if topic is null. It is not
-# written into the ledger.
+# Outcomes. `stopped` belongs to no message: it says why the task sends no more to a topic (null: to any). The ledger has none.
 DELIVERED: Final = "delivered"
 FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
 STOPPED: Final = "stopped"
 
 # The kind of delivery that is sent with less in it rather than not at all, and what may be left out: the message's own headers that the
-# client cannot carry; the headers that say why it died; the latter, the payload (value, own headers) and, if the record is still too large,
-# the key.
+# client cannot carry; the headers that say why it died; those, its payload (value, own headers) and, if it is still too large, its key.
 DEAD_LETTER: Final = "dead_letter"
 OMITTED_UNSENDABLE: Final = "unsendable_headers"
 OMITTED_HEADERS: Final = "headers"

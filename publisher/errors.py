@@ -28,11 +28,8 @@ class ContractError(Exception):
 
 
 class Concerns(StrEnum):
-    """What an error concerns.
-
-    record: one record, which is found by splitting and then fails. topic: each record of the topic fails. connection: no record fails, and
-    nothing more is sent to the destination for a while.
-    """
+    """What an error concerns. record: one record, which is found by splitting and then fails. topic: each record of the topic fails.
+    connection: no record fails, and nothing more is sent to the destination for a while."""
 
     RECORD = "record"
     TOPIC = "topic"

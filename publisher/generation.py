@@ -76,7 +76,7 @@ def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) 
 
     topics: the number is stored as a committed offset of each that exists, and of each of `settings.fence_topics`. Give several, as it is
     lost when a topic is deleted; and those that older loops had as their fence_topics, as their tasks look there. slots: how many slots are
-    fenced, from 0 on; give the most that any older loop had. Returns whether the number is stored anywhere: not if none of the topics exists.
+    fenced; give the most that any older loop had. Returns whether the number is stored anywhere: not if none of the topics exists.
 
     Raises SupersededError when a higher number is there: end this loop. Raises SessionLostError when Kafka gives no answer, or refuses
     permission (for the group, the topics or the transactional ids): wait, then call again.

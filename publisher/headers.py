@@ -1,7 +1,4 @@
-"""The headers of records: adds ours to the message's own, and finds those that the Kafka client can't send.
-
-It works on whole columns: row by row, each header would become a Python dictionary.
-"""
+"""The headers of records, by whole columns: adds ours to the message's own, and finds those that the Kafka client can't send."""
 
 from itertools import accumulate
 from typing import Any, Final
