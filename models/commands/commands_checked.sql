@@ -75,7 +75,7 @@ select
         when closings.command is null then 'no record closes it'
         when not closings.is_readable then 'the closing record can not be read'
         when not coalesce(lists.is_readable, true) then 'a part of the list can not be read'
-        when closings.what is null or closings.what not in {{ command_kinds() }} then 'it does not say what is to be done, or nothing that is known'
+        when closings.what is null or closings.what not in {{ command_kinds() }} then 'what it asks for is missing or unknown'
         when coalesce(closings.reason, '') = '' then 'it says no reason'
         when coalesce(closings.who, '') = '' then 'it does not say who'
         when closings.what in {{ command_kinds('about_commands') }} and closings.of_command is null
