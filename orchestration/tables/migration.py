@@ -91,16 +91,14 @@ def _existing(spark: SparkSession, schema: str) -> list[str]:
 def _migrate(spark: SparkSession, name: str, version: int, table: str, descriptions: Mapping[str, str]) -> None:
     iceberg = _iceberg(spark, name)
     change = iceberg.newTransaction()
-    renaming = change.updateSchema()
-    renames = False
-    for old, new in _renames(version, table):
-        # an old table may lack a column that was added later
-        if iceberg.schema().findField(old) is not None:
+    # an old table may lack a column that was added later
+    renames = [(old, new) for old, new in _renames(version, table) if iceberg.schema().findField(old) is not None]
+    if renames:
+        renaming = change.updateSchema()
+        for old, new in renames:
             renaming = renaming.renameColumn(old, new)
-            renames = True
             if new in descriptions and "." not in old:
                 renaming = renaming.updateColumnDoc(old, descriptions[new])
-    if renames:
         renaming.commit()
     change.updateProperties().set(PROPERTY, str(TABLE_VERSION)).commit()
     change.commitTransaction()
