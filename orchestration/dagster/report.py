@@ -102,7 +102,8 @@ def read_report(query: Query, now: datetime) -> Report:
     (total,) = query(
         """
         select
-            count_if(state = 'open') as open, count_if(state in ('open', 'discarded')) as dead, count(*) as died,
+            count_if(state = 'open') as open, count_if(state = 'open' or (state = 'discarded' and life_cycle = life_cycles)) as dead,
+            count(*) as died,
             min(case when state = 'open' then dead_at end) as oldest, max(case when state = 'open' then dead_at end) as newest
         from dead_letters
         """

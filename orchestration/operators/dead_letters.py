@@ -57,7 +57,8 @@ class DeadLetters:
         return self._query(
             """
             select
-                fingerprint, count_if(state = 'open') as open, count_if(state in ('open', 'discarded') and decision <> 'refused') as dead,
+                fingerprint, count_if(state = 'open') as open,
+                count_if((state = 'open' or (state = 'discarded' and life_cycle = life_cycles)) and decision <> 'refused') as dead,
                 count_if(decision <> 'refused') as died, count_if(state = 'refused') as refused,
                 min(dead_at) as first_seen, max(dead_at) as last_seen,
                 error_class, error_pattern, sort_array(collect_set(original_topic)) as topics,
