@@ -143,7 +143,7 @@ def test_kafka_is_taken_before_the_tables_and_who_lives_is_heard_out(
     (said,) = logged(caplog, "takeover_delayed" if "kafka" in before else "takeover_completed")
     assert said["instance"] == "default"
     if "kafka" in before:
-        assert "Kafka is not yet" in said["reason"]
+        assert "not yet Kafka" in said["reason"]
     else:
         assert str(said["generation"]) == done[-1][-1]
 
