@@ -1,1 +1,1 @@
-"""The figures that the documentation states, one command each: `python -m bench publish`, `python -m bench tick`."""
+"""Benchmarks, which measure the figures in the documentation: `python -m bench publish`, `python -m bench tick`."""

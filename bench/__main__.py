@@ -1,4 +1,4 @@
-"""Command line of the benchmarks. A table for people on standard output; with --json, the same as a list of objects in a file."""
+"""Command line of the benchmarks. Prints a table to standard output; with --json, also writes a list of objects to a file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from orchestration.broker import Broker, BrokerSettings
+from orchestration.demo.broker import Broker, BrokerSettings
 
 Figures = list[dict[str, Any]]
 
 
 def main() -> None:
-    """Runs one benchmark on a broker and a state of its own, which are removed afterwards."""
+    """Runs one benchmark with a new broker and a new home, which are removed afterwards."""
     from bench.backlog import bench_backlog
     from bench.growth import bench_growth
     from bench.marts import bench_marts
@@ -41,8 +41,8 @@ def main() -> None:
     }
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("bench", choices=benches)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    parser.add_argument("--quick", action="store_true", help="small sizes, one run: to see that it works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few runs, to test the benchmark itself")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     with TemporaryDirectory(prefix="redrive-bench-") as directory:

@@ -1,7 +1,7 @@
-"""Whether an hour of backlog is worked off in bounded steps: 300,000 retries due at once, then 300,000 new failures at once.
+"""Measures whether a backlog is processed in bounded ticks: 300,000 retries due at once, then 300,000 new failures at once.
 
-Memory is the largest resident size that each process of the loop has had (Python, Spark, Spark's Python workers), added up, as Linux
-tells it. Values are 500 bytes.
+Memory is the sum of the peak resident sizes of the loop's processes (Python, Spark, Spark's Python workers), from Linux's /proc. Values are
+500 bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
 from bench.wheel import fall_due
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 
 
@@ -60,7 +60,7 @@ def _worked_off(loop: Loop, rows: int, counted: str) -> dict[str, Any]:
 
 
 def peak_memory_mb(loop: Loop) -> int:
-    """The loop, Spark, and all that descends from it."""
+    """The sum of the peaks of the loop, of Spark, and of all its child processes."""
     assert loop.spark._jvm is not None
     spark = int(loop.spark._jvm.java.lang.ProcessHandle.current().pid())
     peaks: dict[int, tuple[int, int]] = {}

@@ -1,9 +1,9 @@
-"""Whether a tick costs more when more waits: a whole tick with 5,000 new failures and 5,000 due, while 10 thousand to 10 million wait.
+"""Measures a tick with 5,000 new failures and 5,000 due retries while 10 thousand to 10 million other messages wait.
 
-What waits was written as folds write it: a hundred appends for each size, each sorted by original coordinates and spread over all hours of
-the wheel that it is due in. Half of it is due within the hour that the tick looks into, which is the worst case: the due rows share their
-hour with it. The rest is due over two days. New failures, due rows and waiting ones are of the same topic; offsets go up from fold to fold,
-in some partitions faster than in others: where one has got to, another was long ago.
+The waiting deliveries are written as by the loop: a hundred appends per size, each sorted by original coordinates and spread over all hours
+in which its rows are due. Half of them are due within the hour that the tick reads, which is the worst case: the due rows share their hour
+with them. The rest is due over two days. New failures, due rows and waiting ones are of the same topic. Offsets rise from run to run,
+faster in some partitions than in others, so that the offset ranges of different runs overlap.
 Values are 96 bytes that don't compress (10 million rows of 500 would be 8 GB on disk).
 """
 
@@ -24,17 +24,17 @@ from pyspark.sql import SparkSession
 from bench.reports import report_failures
 from bench.wheel import look_again, settle
 from orchestration.clock import LoopClock
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
-from orchestration.maintenance import maintain
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.maintenance import maintain
 
 _TOPIC = "orders"
 _PARTITIONS = 6
 # Offsets of the last partition are 21 times as high as those of the first.
 _STRIDE = 4
-_FOLDS = 100
-# Nothing that waits becomes due before a size is measured: the tick looks into the hour from its third minute on.
+_RUNS = 100
+# The ticks run from the third minute of the hour on, and no waiting row is due before its twentieth minute.
 _LOOKS_AT = timedelta(minutes=2)
 _WAITS_UNTIL = timedelta(minutes=20)
 _HOURS = 48
@@ -46,7 +46,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     cluster = Cluster(kafka)
     topics = ("redrive.failures", "redrive.failures.dlq", f"{_TOPIC}-billing-retry", f"{_TOPIC}.dlq")
     cluster.create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
-    # the tick's new failures wait an hour: sent within the same tick, they would be due rows too
+    # a delay of an hour for new failures: with a short one, they would be due within the same tick
     seeds = shutil.copytree(load_settings().seeds, home / "seeds")
     (seeds / "retry_policies.csv").write_text(
         'policy,definition\ndefault,"exponential(initial=1h, max=2h, attempts=5)"\npatient,"exponential(initial=1s)"\n'
@@ -55,16 +55,16 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     loop = Loop(settings)
     loop.start()
     wheel = Wheel(loop.spark, loop.schema)
-    # the loop's clock may be ahead of the wall's, never behind: each size has an hour to itself
+    # loop time may be ahead of the wall clock, but never goes back: so each size has its own hour
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     figures: list[dict[str, Any]] = []
     for size in sizes:
         hour += timedelta(hours=1)
         began = time.perf_counter()
         wheel.empty()
-        folds = min(_FOLDS, size // 500)
-        for _ in range(folds):
-            wheel.fold(size // folds, hour)
+        appends = min(_RUNS, size // 500)
+        for _ in range(appends):
+            wheel.decide(size // appends, hour)
         filled = time.perf_counter() - began
         maintained = sum(table.milliseconds for table in maintain(settings, loop.spark).tables)
         files = wheel.files()
@@ -72,7 +72,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         loop.clock = LoopClock(hour + _LOOKS_AT)
         settle(loop)
         took: list[float] = []
-        steps: dict[str, list[int]] = {"intake": [], "fold": [], "publish": []}
+        steps: dict[str, list[int]] = {"intake": [], "decide": [], "publish": []}
         for run in range(runs + 1):
             now = loop.clock.now()
             wheel.due(rows, now - timedelta(seconds=5))
@@ -114,27 +114,28 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
 
 
 class Wheel:
-    """Deliveries, written as folds write them. `offset`: the next original offset, in all partitions alike but for their stride."""
+    """Deliveries, written as by decide runs. `offset`: the next original offset of every partition, without the stride."""
 
     def __init__(self, spark: SparkSession, schema: str) -> None:
         self._spark = spark
         self._table = f"{schema}.deliveries"
         self._columns = {column.name: column.dataType.simpleString() for column in spark.table(self._table).schema}
-        self._folds = 0
+        self._runs = 0
         self.offset = 0
 
     def empty(self) -> None:
-        """Takes away what waits: a size is measured with what was written for it alone."""
+        """Deletes all deliveries, so that each size is measured only with its own."""
         self._spark.sql(f"delete from {self._table}")
 
     def files(self) -> int:
         """How many data files the wheel consists of."""
         return int(self._spark.sql(f"select count(*) as files from {self._table}.files").collect()[0]["files"])
 
-    def fold(self, rows: int, hour: datetime) -> None:
+    def decide(self, rows: int, hour: datetime) -> None:
         """One append: half of the rows due within the hour, from the twentieth minute on, the rest over two days after it.
 
-        One row in a hundred is a duplicate, which was due when it was decided: each file of the hour spans what the tick looks at.
+        One row in a hundred is a duplicate that is due at once, so that the due times of each file of the hour overlap with those that the
+        tick reads.
         """
         until = 60 - _WAITS_UNTIL.seconds // 60
         self._append(
@@ -157,16 +158,16 @@ class Wheel:
         at = f"timestamp '{since:%Y-%m-%d %H:%M:%S.%f}'"
         offset = f"(id div {_PARTITIONS}) * (1 + {_STRIDE} * (id % {_PARTITIONS}))"
         message_id = f"concat('billing:{_TOPIC}/', id % {_PARTITIONS}, '/', {offset})"
-        self._folds += 1
+        self._runs += 1
         given = {
-            "cause": "concat('bench/', id)",
-            # a number of its own for each fold, below those of the ledgers
-            "batch": f"{self._folds - 1_000_000}",
-            "fold": f"{self._folds}",
+            "input_id": "concat('bench/', id)",
+            # a distinct batch for each decide run, below those of the ledgers
+            "batch": f"{self._runs - 1_000_000}",
+            "decide_run": f"{self._runs}",
             "recorded_at": at,
             "source": "'bench'",
             "message_id": message_id,
-            "life": "1",
+            "life_cycle": "1",
             "attempt": "1",
             "publish_attempt": "0",
             "max_attempts": "5",

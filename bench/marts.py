@@ -1,8 +1,8 @@
-"""What it costs to look at dead letters when much lies in the tables: one in a hundred of up to 10 million deliveries has died.
+"""Measures queries of dead letters over large tables: up to 10 million deliveries, of which one in a hundred has died.
 
-The deliveries are put into the tables directly, as folds and sends would have left them over a day: 500-byte values, dead letters among
-retries in the same files, with stacks of 2 kB and ten classes of errors. Then maintenance has been there, as it is each night. Asked is
-what `redrive dlq` asks, each three times. Each size adds to the one before.
+The deliveries are put into the tables directly, as a loop would have left them over a day: 500-byte values, dead letters among
+retries in the same files, with stacks of 2 kB and ten classes of errors. Maintenance runs after each fill, as it does each night. The
+queries are those of `redrive dlq`, each run three times. Each size adds to the one before.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Any
 from bench.redrive import DIED
 from bench.reports import report_failures
 from bench.wheel import acknowledge, fill_wheel, settle
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.loop import Loop
-from orchestration.maintenance import maintain
+from orchestration.loop.loop import Loop
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.selections import Selection
 from orchestration.settings import load_settings
+from orchestration.tables.maintenance import maintain
 
 _DAY = timedelta(days=1)
 _ONE_IN = 100
@@ -45,7 +46,7 @@ def bench_marts(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str
         _fill(loop, f"orders{size}", size - filled, since)
         filled = size
         print(f"{size:,} deliveries: filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-        # one decision after them: what is before it, the loop has behind it
+        # one decision after them, so that the watermark is above them and maintenance may rewrite them
         report_failures(kafka, f"last{size}", 1, 0)
         settle(loop)
         began = time.perf_counter()
@@ -55,10 +56,10 @@ def bench_marts(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str
         asked: dict[str, Callable[[], object]] = {
             "list": lambda: dead.find(_OPEN, 50),
             "list_a_class": lambda: dead.find(Selection(state="open", error_class="Step3Exception"), 50),
-            "show": lambda one=one: dead.get(one),  # type: ignore[misc]
+            "show": lambda one=one: dead.get(one),  # type: ignore[misc]  # mypy infers no lambda with a default
             "groups": lambda: dead.groups(_OPEN, 50),
             "stats": lambda: dead.stats(now, None, 50),
-            "related": lambda one=one: dead.related(one, 50),  # type: ignore[misc]
+            "related": lambda one=one: dead.related(one, 50),  # type: ignore[misc]  # mypy infers no lambda with a default
         }
         figures.append({"deliveries": size, "dead": size // _ONE_IN, **{f"{name}_s": _median(ask) for name, ask in asked.items()}})
         print(figures[-1], file=sys.stderr)

@@ -1,7 +1,7 @@
-"""What many rules cost: a fold of 5,000 failures with stack traces of 3 kB under 200 error rules and 50 policies, and under one of each.
+"""Measures the cost of many rules: 5,000 failures with stack traces of 3 kB, with 200 error rules and 50 policies, and with one of each.
 
-Each failure has a message of its own and three causes; of the rules some name a class, some a class and its descendants, some are patterns,
-some ask for a message or a header, some hold for a topic only. The two sets of rules take turns, in one loop.
+Each failure has a message of its own and three causes; some rules name a class, some a class and its descendants, some are patterns, some
+require a message or a header, some are for one topic only. The two sets of rules alternate in one loop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 
 _STACK_BYTES = 3_000
@@ -24,7 +24,7 @@ _SETS = {"one rule": (1, 1), "many rules": (200, 50)}
 
 
 def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
-    """One object per set of rules: rules, policies, fold_ms (median), ratio to one rule."""
+    """One object per set of rules: rules, policies, decide_ms (median), ratio to one rule."""
     rows, runs = (1_000, 1) if quick else (5_000, 5)
     topics = ("redrive.failures", "redrive.failures.dlq", "orders-billing-retry", "orders.dlq")
     Cluster(kafka).create(NewTopic(name, 6, 1) for name in topics)
@@ -33,7 +33,7 @@ def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"}))
     loop.start()
     offset = 0
-    folds: dict[str, list[int]] = {name: [] for name in _SETS}
+    times: dict[str, list[int]] = {name: [] for name in _SETS}
     # the first round warms up
     for turn in range(-1, runs):
         for name, (rules, policies) in _SETS.items():
@@ -44,18 +44,18 @@ def bench_policy(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
             while decided < rows:
                 tick = loop.tick()
                 decided += tick.counts.get("decisions", 0)
-                took += tick.step_ms.get("fold", 0)
+                took += tick.step_ms.get("decide", 0)
             if turn >= 0:
-                folds[name].append(took)
+                times[name].append(took)
     loop.close()
-    medians = {name: statistics.median(took) for name, took in folds.items()}
+    medians = {name: statistics.median(took) for name, took in times.items()}
     return [
         {
             "case": name,
             "rules": _SETS[name][0],
             "policies": _SETS[name][1],
             "rows": rows,
-            "fold_ms": round(median),
+            "decide_ms": round(median),
             "ratio": round(median / medians["one rule"], 2),
         }
         for name, median in medians.items()
@@ -108,5 +108,5 @@ def _write(path: Path, header: str, rows: Iterable[Sequence[str]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header.split(","))
-        # the same row twice would be refused
+        # the check of the seeds refuses duplicate rows
         writer.writerows(dict.fromkeys(tuple(row) for row in rows))

@@ -1,8 +1,8 @@
-"""The publish step against a bare produce loop: what does it cost to send from tables, and to know what became of it?
+"""Compares the publish step with a bare produce loop: the cost of sending from tables, and of recording the results.
 
 Both send the same rows to the same topic, with the same producer settings, in transactions of the same size, with a report for each row.
 The publish step reads `ready`, sends through Spark and appends the results to their ledger; the bare loop has its rows in memory and keeps
-nothing. They run in turn, three times; the medians are compared.
+nothing. They alternate, three times each; the medians are compared.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.cimpl import NewTopic
 
 from bench.wheel import fill_wheel
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
-from orchestration.publish import Due
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.due import Due
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from publisher import make_client
 
 _TRANSACTION_ROWS = 50_000
 
@@ -33,7 +34,7 @@ def bench_publish(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
     loop.start()
     cluster = Cluster(kafka)
     figures: list[dict[str, Any]] = []
-    # each run has an hour of its own: what the others sent is no part of what it looks at
+    # each run has its own hour, so that it doesn't read what the others have sent
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     hours = (hour - timedelta(hours=number) for number in count(1))
     _publish(loop, cluster, "warm", 1_000, next(hours))
@@ -68,7 +69,7 @@ def _publish(loop: Loop, cluster: Cluster, name: str, rows: int, due: datetime) 
         what = Due(due, upto, now)
         sent += loop.publisher.run(what, loop.clock.now, loop.publisher.waiting(what)).delivered
     took = time.perf_counter() - began
-    # a later size reads these slots no more
+    # deleted, so that later runs don't read these rows
     loop.spark.sql(f"delete from {loop.schema}.deliveries where original_topic = '{name}'")
     return took
 
@@ -79,15 +80,13 @@ def bare_loop(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
         (message.key(), message.value(), message.headers(), message.partition())
         for message in _read_back(kafka, f"{name}-billing-retry", min(rows, 1_000))
     ]
-    producer = Producer(
-        {
-            **loop.settings.kafka_properties,
-            "transactional.id": f"bench.{name}",
-            "partitioner": "murmur2_random",
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
+    own = {
+        "transactional.id": f"bench.{name}",
+        "partitioner": "murmur2_random",
+        "linger.ms": 50,
+        "queue.buffering.max.messages": 1_000_000,
+    }
+    producer = make_client(Producer, {**loop.settings.kafka_properties, **own}, loop.settings.kafka_properties)
     reports = 0
 
     def report(error: object, _: Message) -> None:
@@ -115,7 +114,8 @@ def bare_loop(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
 def _read_back(kafka: dict[str, str], topic: str, count: int) -> list[Any]:
     from confluent_kafka import Consumer
 
-    consumer = Consumer({**kafka, "group.id": "bench", "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+    own = {"group.id": "bench", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    consumer = make_client(Consumer, {**kafka, **own}, kafka)
     consumer.subscribe([topic])
     messages: list[Any] = []
     while len(messages) < count:

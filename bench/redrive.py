@@ -1,8 +1,8 @@
-"""How long it takes to redrive a million dead letters: to find them, to group them, to write the list down, and to send them all.
+"""Measures how long it takes to redrive a million dead letters: to select them, to group them, to send the list, and to send them all.
 
-The dead letters are put into the tables directly, as folds and sends would have left them over a day: 500-byte values, stacks of 2 kB, ten
-classes of errors. They are sent without a rate, through the loop. What it is compared with is a bare produce loop over the same messages,
-which has them in memory and keeps nothing. Memory is that of the loop, Spark, and all that descends from it: see bench/backlog.
+The dead letters are put into the tables directly, as a loop would have left them over a day: 500-byte values, stacks of 2 kB, ten
+classes of errors. They are sent without a rate, through the loop. The comparison is a bare produce loop over the same messages, which has
+them in memory and records nothing. Memory is measured as in bench/backlog.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from confluent_kafka.cimpl import NewTopic
 from bench.backlog import peak_memory_mb
 from bench.publish import bare_loop
 from bench.wheel import acknowledge, fill_wheel, settle
-from orchestration.cluster import Cluster
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.loop import Loop
-from orchestration.operators import Wish, select_deliveries, send
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
+from orchestration.operators.commands import CommandRequest
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import select_deliveries
+from orchestration.operators.selections import Selection
+from orchestration.operators.sending import send
 from orchestration.settings import load_settings
 
 _TOPIC = "orders"
 _DAY = timedelta(days=1)
 _FRAMES = "repeat(concat('\\n    at com.acme.billing.Step', id % 10, '.run(Step.java:17)'), 40)"
 
-# What is otherwise with a delivery whose message has died: columns, and expressions over `id`.
+# The columns of a dead letter that differ from those of a retry, as expressions over `id`.
 DIED = {
     "decision": "'dead_letter'",
     "reason": "'fatal'",
@@ -66,11 +69,11 @@ def bench_redrive(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
     groups_s = time.perf_counter() - began
     assert len(groups.rows) == 10
     began = time.perf_counter()
-    send(settings, Wish("redrive", "measured", "bench"), listed)
+    send(settings, CommandRequest("redrive", "measured", "bench"), listed)
     list_s = time.perf_counter() - began
     del listed
 
-    sent, ticks, steps = 0, 0, dict.fromkeys(("intake", "fold", "publish"), 0)
+    sent, ticks, steps = 0, 0, dict.fromkeys(("intake", "decide", "publish"), 0)
     began = time.perf_counter()
     while sent < rows:
         tick = loop.tick()

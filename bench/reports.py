@@ -1,4 +1,4 @@
-"""Failure reports of messages that never were, written as consumers do."""
+"""Writes failure reports of messages that don't exist, as consumers would."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import Producer
+
+from publisher import make_client
 
 _STACK = b"Traceback (most recent call last):\n" * 20
 
@@ -23,12 +25,12 @@ def report_failures(
     failed_at_ms: int | None = None,
     error: Callable[[int], dict[str, bytes]] = lambda number: {},
 ) -> int:
-    """Reports first failures, each of another record of `topic`; returns the next original offset, in all partitions alike.
+    """Reports first failures, each of another record of `topic`; returns the next original offset, the same for all partitions.
 
-    stride: how far apart the offsets of a partition lie. The offset that is given, and returned, is without it.
-    error: headers of the n-th report that say why it failed, instead of those that all have.
+    stride: the distance between the offsets of a partition. The offsets that are passed and returned are not multiplied by it.
+    error: headers of the n-th report that replace the default ones.
     """
-    producer = Producer({**kafka, "linger.ms": 5})
+    producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
     said = {
         "trace-id": b"0" * 32,
         "redrive-error-class": b"TimeoutError",

@@ -1,7 +1,7 @@
-"""Whether a loop that has run for long is as quick as one that has just started: 500 ticks, maintenance after each hundred.
+"""Measures whether a loop stays as fast as after its start: 500 ticks, with maintenance after each hundred.
 
-In each tick some 100 reports come and some 100 retries go: each message fails twice, so half of the reports name the retry that failed.
-Values are 500 bytes that don't compress.
+Each tick takes in about 100 reports and sends about 100 retries: each message fails twice, so half of the reports name the retry that
+failed. Values are 500 bytes that don't compress.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.cimpl import NewTopic
 
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
-from orchestration.maintenance import TABLES, maintain
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.maintenance import TABLES, maintain
+from publisher import make_client
 
 _TOPIC = "orders"
 _RETRIES = f"{_TOPIC}-billing-retry"
@@ -31,7 +32,7 @@ _EDGE = 50
 
 
 def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
-    """One object: median seconds of the first and the last 50 ticks, bytes per retry, and what lies on disk in the end."""
+    """One object: median seconds of the first and the last 50 ticks, bytes per retry, and files and bytes on disk in the end."""
     ticks, every = (120, 50) if quick else (500, 100)
     topics = ("redrive.failures", "redrive.failures.dlq", _RETRIES, f"{_TOPIC}.dlq")
     Cluster(kafka).create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
@@ -83,16 +84,17 @@ def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
 
 
 class Service:
-    """A consumer that fails: on each new message, and once more on its first retry."""
+    """A consumer that fails on each new message, and again on its first retry."""
 
     def __init__(self, kafka: dict[str, str]) -> None:
-        self._producer = Producer({**kafka, "linger.ms": 5})
-        self._consumer = Consumer({**kafka, "group.id": "billing", "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+        own = {"group.id": "billing", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        self._producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
+        self._consumer = make_client(Consumer, {**kafka, **own}, kafka)
         self._consumer.subscribe([_RETRIES])
         self._next = 0
 
     def fail(self) -> None:
-        """Reports some new messages, and what came back since the last time for the first time."""
+        """Reports some new messages, and the first retries that have come since the last call."""
         for _ in range(_NEW_MESSAGES):
             place = [("redrive-original-partition", str(self._next % _PARTITIONS).encode())]
             place += [("redrive-original-offset", str(self._next // _PARTITIONS).encode())]
@@ -123,7 +125,7 @@ class Service:
 
 
 class Written:
-    """Bytes of data files that were added, by the summaries of the snapshots; those that maintenance expires are looked at before."""
+    """Bytes of added data files, by the summaries of snapshots. They are read before maintenance expires snapshots."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop

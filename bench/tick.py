@@ -1,7 +1,7 @@
-"""How long a tick takes: idle, with only due rows, with only new failures, with both; while 100,000 other messages wait.
+"""Measures the time of a tick: idle, with only due rows, with only new failures, with both; while 100,000 other messages wait.
 
-And with only due rows while one destination is missing, for which 100,000 messages are due. Before these the first start, which makes the
-tables; after them one that finds them, as `redrive tick` in a process of its own, with due rows.
+Also with only due rows while one destination is missing, for which 100,000 messages are due. Before these, the first start, which creates
+the tables; after them, `redrive tick` in a new process, with existing tables and due rows.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
 from bench.wheel import fall_due, fill_wheel, settle
-from orchestration.cluster import Cluster
-from orchestration.loop import Loop
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 
 
@@ -36,7 +36,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     started = time.perf_counter() - began
     now = datetime.now(UTC).replace(microsecond=0)
     fill_wheel(loop.spark, loop.schema, "waiting", pending, now + timedelta(hours=1), 48 * 3_600_000, loop.ledgers.batch)
-    figures: list[dict[str, Any]] = [{"case": "start", "rows": 0, "seconds": started, "intake_ms": 0, "fold_ms": 0, "publish_ms": 0}]
+    figures: list[dict[str, Any]] = [{"case": "start", "rows": 0, "seconds": started, "intake_ms": 0, "decide_ms": 0, "publish_ms": 0}]
     offset = 0
     for case in ("idle", "due", "new", "new and due", "due, one missing"):
         took: list[float] = []
@@ -60,7 +60,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
                 "rows": 0 if case == "idle" else rows,
                 # the first run of a case warms it up
                 "seconds": statistics.median(took[1:]),
-                **{f"{step}_ms": tick.step_ms.get(step, 0) for step in ("intake", "fold", "publish")},
+                **{f"{step}_ms": tick.step_ms.get(step, 0) for step in ("intake", "decide", "publish")},
             }
         )
     name = "dueagain"
@@ -68,7 +68,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     fall_due(loop, name, rows)
     loop.close()
     again = _start_again(kafka, home / "state")
-    figures.append({"case": "start again, due", "rows": rows, "seconds": again, "intake_ms": 0, "fold_ms": 0, "publish_ms": 0})
+    figures.append({"case": "start again, due", "rows": rows, "seconds": again, "intake_ms": 0, "decide_ms": 0, "publish_ms": 0})
     return figures
 
 
@@ -77,6 +77,6 @@ def _start_again(kafka: dict[str, str], home: Path) -> float:
     environment = {**os.environ, "REDRIVE_HOME": str(home), "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": kafka["bootstrap.servers"]}
     began = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-c", "from orchestration.cli import main; main()", "tick"], env=environment, check=True, capture_output=True
+        [sys.executable, "-c", "from orchestration.cli.main import main; main()", "tick"], env=environment, check=True, capture_output=True
     )
     return time.perf_counter() - began

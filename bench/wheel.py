@@ -1,4 +1,4 @@
-"""Deliveries made up in Spark, written into the wheel as a fold would have: what the benchmarks send, or have waiting."""
+"""Generates deliveries for the benchmarks in Spark, and writes them into the wheel as a decide run would."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from orchestration.loop import Loop
+from orchestration.loop.loop import Loop
 
 VALUE_BYTES = 500
 
-# A fold writes thousands of rows at once, not millions; maintenance makes larger files of them.
+# The size of a file from a decide run, which writes thousands of rows at once, not millions.
 ROWS_PER_FILE = 25_000
 
 
@@ -28,20 +28,20 @@ def fill_wheel(
 ) -> None:
     """Writes `rows` retries of messages of the topic `<name>`, due within `spread_ms` from `due_from`. Values of 500 bytes, 3 headers.
 
-    but: what is otherwise with these, columns and expressions over `id`.
+    but: columns with other values, as expressions over `id`.
     """
     columns = spark.table(f"{schema}.deliveries").schema
     made = spark.sql(
         f"""
         select
             id,
-            concat('{name}/', id) as cause,
+            concat('{name}/', id) as input_id,
             cast({batch} as bigint) as batch,
-            1L as fold,
+            1L as decide_run,
             timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as recorded_at,
             'bench' as source,
             concat('billing:{name}/', id % 6, '/', id div 6) as message_id,
-            1 as life, 1 as attempt, 0 as publish_attempt, 5 as max_attempts,
+            1 as life_cycle, 1 as attempt, 0 as publish_attempt, 5 as max_attempts,
             '{name}' as original_topic, cast(id % 6 as int) as original_partition, id div 6 as original_offset,
             timestamp '{due_from:%Y-%m-%d %H:%M:%S}' as original_timestamp,
             'billing' as consumer_group,
@@ -77,7 +77,7 @@ def fill_wheel(
 
 
 def acknowledge(loop: Loop, topic: str) -> None:
-    """Writes down that all deliveries of messages of a topic were sent when they were due, as the publisher would have."""
+    """Appends results that say that all deliveries of messages of a topic were sent when they were due."""
     results = loop.spark.sql(
         f"""
         select
@@ -91,7 +91,7 @@ def acknowledge(loop: Loop, topic: str) -> None:
 
 
 def fall_due(loop: Loop, name: str, rows: int) -> None:
-    """Retries that have become due in a second just before now, though the loop has looked there already: it looks again."""
+    """Adds retries that became due within one second just before now, and has the loop look there again."""
     now = loop.clock.now()
     fill_wheel(loop.spark, loop.schema, name, rows, now - timedelta(seconds=5), 1_000, loop.ledgers.batch)
     look_again(loop, now - timedelta(seconds=10))
@@ -104,6 +104,5 @@ def settle(loop: Loop) -> None:
 
 
 def look_again(loop: Loop, since: datetime) -> None:
-    """Makes the loop look at what became due since a moment that it may have looked at."""
-    loop.floor = min(loop.floor, since)
-    loop.look_now()
+    """Has the loop read from `since` on again."""
+    loop.look_now(since)

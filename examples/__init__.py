@@ -1,1 +1,1 @@
-"""What a user of redrive writes in their own code: plain Kafka clients that know nothing of this repository."""
+"""Code that a user of redrive writes: plain Kafka clients that do not import redrive."""

@@ -1,13 +1,12 @@
-"""A consumer whose processing fails now and then, and that leaves the retrying to redrive.
+"""A consumer whose processing sometimes fails, and that leaves retries to redrive.
 
-It depends on confluent-kafka and nothing else; ``report_failure`` is all that an application has to take over. What the
-two sides agree on:
+It depends on confluent-kafka only. An application needs to copy nothing but ``report_failure``. How the two sides work together:
 
-- A record that could not be processed goes to the report topic as it is, with headers that say what happened. Then it
-  is committed: the consumer goes on at once, and nobody waits behind a record that fails.
-- redrive sends the record again when it is due, to the retry topic of this topic and group. So the consumer reads both.
-- A record may come more than once: after a crash here, or there. Hence processing is idempotent, by the message's id:
-  the same for the record and for all its retries.
+- If the consumer can't process a record, it sends the record unchanged to the report topic, with headers that describe the failure. Then it
+  commits the record's offset and goes on with the next one, so a failing record blocks no other.
+- redrive sends the record again when it is due, to the retry topic of this topic and group. So the consumer subscribes to both topics.
+- A record may arrive more than once, after a crash of the consumer or of redrive. So processing must be idempotent. It uses the message id,
+  which is the same for a record and all its retries.
 
     python -m examples.flaky_consumer --bootstrap localhost:9092
 """
@@ -34,11 +33,10 @@ log = logging.getLogger("flaky_consumer")
 
 
 def process(value: bytes | None, attempt: int) -> None:
-    """Charges one order: ``{"order": 17, "amount": 120, "fails": 2}``, where the last says how long the trouble lasts.
+    """Charges one order: ``{"order": 17, "amount": 120, "fails": 2}``, where ``fails`` is the number of attempts that time out.
 
-    Raises TimeoutError in the first ``fails`` attempts (``"always"``: in every one), which another attempt may cure;
-    and what a bug raises (KeyError for an order without an amount, ValueError for an amount that is no number), which
-    no attempt will.
+    Raises TimeoutError in the first ``fails`` attempts (``"always"``: in every attempt): a later attempt may succeed. Raises KeyError for
+    an order without an amount, and ValueError for an amount that is no number: these are bugs, and no attempt succeeds.
     """
     order = json.loads(value or b"{}")
     fails = order.get("fails", 0)
@@ -47,11 +45,11 @@ def process(value: bytes | None, attempt: int) -> None:
     int(order["amount"])
 
 
-# ---------- what redrive needs to know: copy this
+# ---------- the report to redrive: copy this
 
 
 def report_failure(producer: Producer, report_topic: str, group: str, record: Message, error: Exception) -> None:
-    """Hands the record over to redrive: when this returns, it is safe to commit. Raises KafkaException if it is not."""
+    """Reports a failed record to redrive. After it returns, commit the record. Raises KafkaException if Kafka did not accept the report."""
     kind = type(error)
     facts = {
         "redrive-error-class": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
@@ -64,7 +62,7 @@ def report_failure(producer: Producer, report_topic: str, group: str, record: Me
         "redrive-failed-at": time.time_ns() // 1_000_000,
         "redrive-consumer-group": group,
     }
-    # All headers as they came, ours after them: by the ones of an earlier retry redrive knows which message this is.
+    # Keep all headers of the record: those of a retry tell redrive which delivery failed. Append the new ones: the last of a name counts.
     headers = [*(record.headers() or []), *((name, str(fact).encode(errors="replace")) for name, fact in facts.items())]
     outcome: list[object] = []
     producer.produce(
@@ -80,24 +78,24 @@ def report_failure(producer: Producer, report_topic: str, group: str, record: Me
 
 
 def message_id(group: str, record: Message) -> str:
-    """The same for a record and all its retries: ``billing:orders/0/17``."""
+    """The id of the message, the same for a record and all its retries: ``billing:orders/0/17``."""
     carried = header(record, "redrive-message-id")
     return carried or f"{group}:{record.topic()}/{record.partition()}/{record.offset()}"
 
 
 def header(record: Message, name: str) -> str | None:
-    """The last header of that name as text; None if there is none, or none that can be read."""
+    """The value of the last header of that name, as text. None if there is no such header, or its value is null."""
     headers = cast("list[tuple[str, bytes | None]]", record.headers() or [])
     value = next((value for key, value in reversed(headers) if key == name), None)
     return None if value is None else value.decode(errors="replace")
 
 
-# ---------- what it did
+# ---------- outcomes
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one record: ``failed`` was reported, ``skipped`` had been processed before."""
+    """The outcome for one record: ``processed``, ``failed`` (and reported), or ``skipped``, because it had been processed before."""
 
     message_id: str
     topic: str
@@ -110,9 +108,9 @@ class Outcome:
 
 
 class Done:
-    """The ids of the messages that were processed: where a real application has a table with a unique key.
+    """The ids of the messages that were processed. A real application would use a table with a unique key instead.
 
-    With a file, one JSON line for each outcome, and a restart knows what was processed before it.
+    If there is a file, each outcome is written to it as a JSON line, and a restart reads the ids from it.
     """
 
     def __init__(self, file: Path | None = None, on_outcome: Callable[[Outcome], None] | None = None) -> None:
@@ -141,7 +139,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Topics:
-    """Where records come from and where failures go. ``retries`` is what redrive's route for the other two names."""
+    """The topics and the group. ``retries`` must be the retry topic that redrive's route has for ``orders`` and ``group``."""
 
     orders: str = "orders"
     retries: str = "orders-billing-retry"
@@ -152,14 +150,14 @@ class Topics:
 def run(stop: threading.Event, kafka: Mapping[str, str], done: Done, topics: Topics | None = None) -> None:
     """Consumes until ``stop`` is set. ``kafka``: properties for both clients, ``bootstrap.servers`` at least.
 
-    Raises KafkaException when a failure can't be reported: the record is then not committed, and comes again.
+    Raises KafkaException if a failure can't be reported. The record is then not committed, and is read again after a restart.
     """
     topics = topics or Topics()
     producer = Producer(
         {
             **kafka,
             "enable.idempotence": True,
-            # A record of the largest size has to fit with the headers of the report. The topic must allow it as well.
+            # A record of the largest size must fit with the headers of the report. The report topic must allow this size, too.
             "message.max.bytes": 2_000_000,
         },
         logger=log,
@@ -169,10 +167,10 @@ def run(stop: threading.Event, kafka: Mapping[str, str], done: Done, topics: Top
             **kafka,
             "group.id": topics.group,
             "auto.offset.reset": "earliest",
-            # What is done is stored, and committed in the background: after a crash, up to a second of it comes again.
+            # Offsets are stored when a record is handled, and committed every second: after a crash, up to a second of records comes again.
             "enable.auto.offset.store": False,
             "auto.commit.interval.ms": 1000,
-            # how soon a retry topic is noticed that is created later
+            # how soon the consumer notices a retry topic that is created later
             "topic.metadata.refresh.interval.ms": 5000,
         },
         logger=log,
@@ -195,7 +193,7 @@ def run(stop: threading.Event, kafka: Mapping[str, str], done: Done, topics: Top
 
 
 def handle(record: Message, topics: Topics, producer: Producer, done: Done) -> None:
-    """One record, to its end: processed, reported, or known already."""
+    """Handles one record: processes it, reports its failure, or skips it because it was processed before."""
     message = message_id(topics.group, record)
     attempt = header(record, "redrive-attempt")
     number = int(attempt) if attempt and attempt.isdecimal() else 1
@@ -230,7 +228,7 @@ def main() -> None:
     parser.add_argument("--retries", default=Topics.retries, help="the topic of the retries (default: %(default)s)")
     parser.add_argument("--reports", default=Topics.reports, help="the topic of the reports (default: %(default)s)")
     parser.add_argument("--group", default=Topics.group, help="the consumer group (default: %(default)s)")
-    parser.add_argument("--done", type=Path, help="a file for what was done, read again at a restart")
+    parser.add_argument("--done", type=Path, help="a file for the outcomes, which a restart reads")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 

@@ -1,4 +1,4 @@
-"""Writes orders whose values say what will happen to them in flaky_consumer.
+"""Writes orders to a topic. Their values say how flaky_consumer fails to process them.
 
 python -m examples.produce_orders --bootstrap localhost:9092 --count 100
 """
@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException, Producer
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of order: how many of it among the others, and what it has beside its number."""
+    """One kind of order: its share among all orders (weight), and the fields of its value besides the number."""
 
     name: str
     weight: int
@@ -36,7 +36,7 @@ MIX: tuple[Kind, ...] = (
 
 
 def orders(count: int, mix: Sequence[Kind] = MIX) -> Iterator[dict[str, Any]]:
-    """``{"order": 17, "kind": "times out once", "amount": 120, "fails": 1}``: the same ones each time, well mixed."""
+    """``{"order": 17, "kind": "times out once", "amount": 120, "fails": 1}``: the same orders in the same shuffled order each time."""
     deck = [kind for kind in mix for _ in range(kind.weight)]
     random.Random(1).shuffle(deck)
     for number in range(count):
@@ -45,19 +45,19 @@ def orders(count: int, mix: Sequence[Kind] = MIX) -> Iterator[dict[str, Any]]:
 
 
 def traceparent() -> str:
-    """The trace context of a new request, as W3C writes it: by this header redrive shows the trace of a dead letter."""
+    """A new W3C trace context, for the header ``traceparent``. redrive shows the trace id of a dead letter from this header."""
     return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
 
 
 def produce_orders(kafka: Mapping[str, str], count: int, mix: Sequence[Kind] = MIX, topic: str = "orders") -> list[dict[str, Any]]:
-    """Writes ``count`` orders, keyed by customer; returns them. Raises KafkaException unless all were acknowledged."""
+    """Writes ``count`` orders, with a customer as key, and returns them. Raises KafkaException unless Kafka has acknowledged all."""
     producer = Producer(
         {
-            # the library prints nothing by itself: what fails is raised
+            # librdkafka prints nothing to standard error: failures are raised as exceptions
             "log_level": "0",
             **kafka,
             "enable.idempotence": True,
-            # Java's way to choose a partition, so that a key lies where every other client would put it
+            # Java's partitioner, so that a key goes to the same partition as with Java clients
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": max(count, 1),
         }

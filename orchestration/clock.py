@@ -13,7 +13,7 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d
 
 
 def whole_ms(moment: datetime) -> datetime:
-    """The same moment without what is smaller than a millisecond."""
+    """The time, cut to whole milliseconds."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
@@ -23,7 +23,7 @@ def wall_clock() -> datetime:
 
 
 def moment_of(micros: int) -> datetime:
-    """The moment so many microseconds after 1970 began; the nearest that Python can hold, where it can't hold that one."""
+    """The time `micros` microseconds after the beginning of 1970. Out of Python's range: the nearest time in it."""
     try:
         return EPOCH + timedelta(microseconds=micros)
     except OverflowError:
@@ -31,7 +31,7 @@ def moment_of(micros: int) -> datetime:
 
 
 def date_of(days: int) -> date:
-    """The day so many days after 1970 began; the nearest that Python can hold, where it can't hold that one."""
+    """The day `days` days after 1970-01-01. Out of Python's range: the nearest day in it."""
     try:
         return EPOCH.date() + timedelta(days=days)
     except OverflowError:
@@ -61,8 +61,8 @@ def parse_duration(text: str) -> timedelta:
 class LoopClock:
     """Loop time = max(wall clock, last loop time + time elapsed since).
 
-    A wall clock that is set back neither sends a message early nor lets the loop wait: time goes on from where it was.
-    One that jumps ahead is followed.
+    If the wall clock is set back, loop time goes on from where it was, so that no message is sent early and the loop doesn't stand still.
+    If the wall clock jumps ahead, loop time follows it.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LoopClock:
         wall: Callable[[], datetime] = wall_clock,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """last: loop time of the last row in `ticks`, where a start goes on from."""
+        """last: the loop time of the last row of `ticks`, from which a start goes on."""
         self._wall = wall
         self._monotonic = monotonic
         self._last = max(last, wall()) if last else wall()
@@ -81,7 +81,7 @@ class LoopClock:
     def now(self) -> datetime:
         """Loop time, UTC, whole milliseconds."""
         at = self._monotonic()
-        # kept exact: cut at each call, time would stand still for a caller that asks more than once in a millisecond
+        # kept exact: if it were cut at each call, time would stand still for a caller that asks more than once in a millisecond
         self._last = max(self._wall(), self._last + timedelta(seconds=at - self._at))
         self._at = at
         return whole_ms(self._last)

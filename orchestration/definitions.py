@@ -17,7 +17,7 @@ from orchestration.settings import Settings, load_settings
 
 @dg.definitions
 def redrive() -> dg.Definitions:
-    """The project as the settings name it."""
+    """The definitions for the project that the settings name."""
     return definitions(load_settings())
 
 

@@ -1,4 +1,4 @@
-"""Which errors say what to do: ours are a text for a person, of any other the class and the traceback say more."""
+"""Distinguishes errors of this project, whose text says what to do, from others, whose class and traceback are needed."""
 
 
 def is_ours(error: BaseException) -> bool:

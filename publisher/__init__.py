@@ -1,98 +1,52 @@
-"""Sends what is due to Kafka, and says what became of it: record batches of `ready` in, record batches of results out.
+"""Sends what is due to Kafka, and returns the results: record batches of `ready` in, record batches of results out.
 
-It knows Kafka and Arrow, nothing of SQL, Spark or the rules of retrying. The flow of one call:
+It depends on Kafka and Arrow, not on SQL, Spark or the rules of retrying. The flow of one call, with the module of each step:
 
-1. `publishing`   takes batches, gives results, and never raises: what stops it is told in a row
-2. `ready`        checks the columns and cuts the rows into loads that fit into one transaction
-3. `task`         keeps what is settled: destinations that are stopped, topics that refuse, rows still to be tried
-4. `destinations` asks which topics exist, with how many partitions and which size limit
-5. `fitting`      charges records that are certain to be refused, before they cost the others their transaction;
-                  of dead letters that are too large, less is sent (`lightening`)
-6. `transaction`  hands rows over (`handover`), waits for reports (`reports`), commits: for all rows or none
-   or, for brokers without transactions, `untransacted`: each row by its own report
-7. `splitting`    after a refusal: by topic first, then in halves, until the refused record stands alone
-8. `results`      builds the result columns
+1. `publishing`   takes batches and yields results. It remembers what has a result, and raises nothing: an error becomes a result
+2. `ready`        checks the columns, completes the `headers`, and cuts the rows into loads that fit into one transaction
+3. `destinations` asks which topics exist, with how many partitions and which size limit
+4. `fitting`      fails records that are certain to be refused, which would abort the transaction of the others; lightens dead letters
+5. `session`      opens a producer, after which `generation` reads whether this loop is in charge
+6. `sending`      hands rows over (`handover`), waits for reports, and commits: for all rows or none. For brokers without transactions each
+                  row has the outcome of its own report. After a refusal rows are tried again by topic, then in halves
 
-Before a task sends, `session` reads which loop is in charge (`fence`); a loop puts itself there by `take_charge`
-(`generation`).
-
-A row is `delivered` once its transaction's commit has returned; after an abort nothing is. `unknown` is a commit
-without an answer. `failed` charges a record that was refused for what it is. A `stopped` row is nobody's result: it
-says why the rows that have none were left alone. `guarantees` lists the Kafka properties that all this rests on.
+A row is `delivered` once its commit has returned; after an abort nothing is. `unknown` is a commit without an answer. `failed` is a record
+that was refused for what it is. `stopped` belongs to no record: it says why rows have no result.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from publisher.contract import READY, RESULTS, superseded_by
-    from publisher.error_kinds import ErrorKind, Scope, classify, error_kinds_from_rows
-    from publisher.errors import (
-        ContractError,
-        ContradictedPropertyError,
-        PublisherError,
-        RejectedPropertiesError,
-        SessionLostError,
-        SettingsError,
-        SupersededError,
-    )
-    from publisher.fence import refuse_superseded
-    from publisher.generation import take_charge
-    from publisher.publishing import publish
+    from publisher.clients import fatal_as_kafka_exception, kafka_error, make_client
+    from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, READY, RESULTS, STOPPED, SUPERSEDED_CODE, UNKNOWN
+    from publisher.errors import RejectedPropertiesError, SessionLostError, SettingsError, SupersededError, error_kinds_from_rows
+    from publisher.generation import refuse_superseded, take_charge
+    from publisher.publishing import epoch_ms, publish
+    from publisher.redaction import MASK, SecretText, is_secret, masked, redact, secrets_of
     from publisher.settings import PublisherSettings
 
 __all__ = [
-    "READY",
-    "RESULTS",
-    "ContractError",
-    "ContradictedPropertyError",
-    "ErrorKind",
-    "PublisherError",
-    "PublisherSettings",
-    "RejectedPropertiesError",
-    "Scope",
-    "SessionLostError",
-    "SettingsError",
-    "SupersededError",
-    "classify",
-    "error_kinds_from_rows",
-    "publish",
-    "refuse_superseded",
-    "superseded_by",
+    "DELIVERED", "FAILED", "MASK", "MISSING_TOPIC", "READY", "RESULTS", "STOPPED", "SUPERSEDED_CODE", "UNKNOWN", "PublisherSettings",
+    "RejectedPropertiesError", "SecretText", "SessionLostError", "SettingsError", "SupersededError", "epoch_ms", "error_kinds_from_rows",
+    "fatal_as_kafka_exception", "is_secret", "kafka_error", "make_client", "masked", "publish", "redact", "refuse_superseded", "secrets_of",
     "take_charge",
-]
+]  # fmt: skip
 
-_PLACES = {
-    "publisher.contract": (
-        "READY",
-        "RESULTS",
-        "superseded_by",
-    ),
-    "publisher.error_kinds": (
-        "ErrorKind",
-        "Scope",
-        "classify",
-        "error_kinds_from_rows",
-    ),
-    "publisher.errors": (
-        "ContractError",
-        "ContradictedPropertyError",
-        "PublisherError",
-        "RejectedPropertiesError",
-        "SessionLostError",
-        "SettingsError",
-        "SupersededError",
-    ),
-    "publisher.fence": ("refuse_superseded",),
-    "publisher.generation": ("take_charge",),
-    "publisher.publishing": ("publish",),
-    "publisher.settings": ("PublisherSettings",),
+_NAMES = {
+    "clients": "fatal_as_kafka_exception kafka_error make_client",
+    "contract": "DELIVERED FAILED MISSING_TOPIC READY RESULTS STOPPED SUPERSEDED_CODE UNKNOWN",
+    "errors": "RejectedPropertiesError SessionLostError SettingsError SupersededError error_kinds_from_rows",
+    "generation": "refuse_superseded take_charge",
+    "publishing": "epoch_ms publish",
+    "redaction": "MASK SecretText is_secret masked redact secrets_of",
+    "settings": "PublisherSettings",
 }
-_PLACE = {name: module for module, names in _PLACES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    """Loads a part when it is asked for: who only wants to know what is secret does without Arrow and the Kafka client (0.7 s)."""
-    if name not in _PLACE:
+    """Imports a module when a name of it is used: a command that only needs redaction loads neither Arrow nor the Kafka client (0.5 s)."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACE[name]), name)
+    return getattr(import_module(f"publisher.{_MODULE_OF[name]}"), name)

@@ -1,28 +1,22 @@
-"""Makes the Kafka clients: the properties of each, and what they say in the background when something is wrong."""
+"""Builds every Kafka client of the program: properties, defaults, and errors without secrets."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import RejectedPropertiesError
-from publisher.guarantees import guarantees
 from publisher.redaction import masked, parts_of, redact
-from publisher.settings import PublisherSettings
-from publisher.trouble import kafka_error
+from publisher.settings import ALIASES, PublisherSettings
 
 _Client = TypeVar("_Client")
 
-# librdkafka's own default; the largest batch for destinations without a smaller limit.
-DEFAULT_BATCH_SIZE: Final = 1_000_000
+DEFAULT_BATCH_SIZE: Final = 1_000_000  # librdkafka's own
+_MESSAGE_MAX_BYTES: Final = 1_000_000_000  # not smaller than the limit that the broker has for a topic
 
-# The broker knows its limits and says so for each topic; the client's own only has to be out of the way.
-_MESSAGE_MAX_BYTES: Final = 1_000_000_000
-
-# What settings may override.
+# Defaults of a producer, which settings may override.
 _TUNING: Final = {
     # Fills batches at 50k rows/s over many partitions. Nothing waits for it: each transaction is flushed at its end.
     "linger.ms": "50",
@@ -30,20 +24,17 @@ _TUNING: Final = {
     "queue.buffering.max.messages": "0",
     "queue.buffering.max.kbytes": "2097151",
     "message.max.bytes": str(_MESSAGE_MAX_BYTES),
-    # Commits are small requests that somebody waits for.
+    # Commits are small requests that are waited for.
     "socket.nagle.disable": "true",
-    # librdkafka pauses half of it between its first connections, and each task and each abort makes new ones.
+    # librdkafka waits half of this time between its first connections, and each task and each abort makes new connections.
     "reconnect.backoff.ms": "20",
     # How long a topic that the admin client has just seen may be missing from another broker's metadata.
     "topic.metadata.propagation.max.ms": "5000",
 }
 
-# Errors that waiting does not cure.
-_HOPELESS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL})
-
 
 class Background:
-    """What a client reported outside any call: a failed login is told here, while the calls merely time out."""
+    """Errors reported outside of calls, such as a failed login, while calls only time out. hopeless: one that waiting can't cure."""
 
     def __init__(self) -> None:
         self.last: KafkaError | None = None
@@ -51,14 +42,31 @@ class Background:
 
     def __call__(self, error: KafkaError) -> None:
         self.last = error
-        if error.code() in _HOPELESS:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL):
             self.hopeless = error
 
     def explain(self, error: KafkaError) -> KafkaError:
-        """The better reason for a call that only timed out."""
-        if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-            return self.hopeless or self.last or error
-        return error
+        """The error reported in the background, if the call itself only timed out; else the error of the call."""
+        timed_out = error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+        return (self.hopeless or self.last or error) if timed_out else error
+
+
+def kafka_error(exception: KafkaException) -> KafkaError:
+    """The error that an exception of the Kafka client carries."""
+    error = exception.args[0] if exception.args else None
+    return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(exception))
+
+
+@contextmanager
+def fatal_as_kafka_exception() -> Iterator[None]:
+    """Around a call that reads delivery reports: raises an error that is fatal to the client as KafkaException."""
+    # A flush goes on while that exception is pending, and Python raises a SystemError in the next callback (confluent-kafka 2.16).
+    try:
+        yield
+    except SystemError as error:
+        if not isinstance(error.__cause__, KafkaException):
+            raise
+        raise error.__cause__ from None
 
 
 def batch_size_of(settings: PublisherSettings) -> int:
@@ -67,7 +75,7 @@ def batch_size_of(settings: PublisherSettings) -> int:
 
 
 def largest_message(settings: PublisherSettings) -> int:
-    """The largest message in bytes that the client itself lets pass."""
+    """The largest message in bytes that the client itself takes."""
     return int(settings.kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES))
 
 
@@ -75,16 +83,14 @@ def make_producer(settings: PublisherSettings, transactional_id: str | None, bat
     """An idempotent producer; with an id a transactional one, not yet initialised. Raises RejectedPropertiesError."""
     properties: dict[str, Any] = {
         **_TUNING,
-        **settings.kafka,
-        **guarantees(settings.transaction_timeout_ms),
+        **{name: value for name, value in settings.kafka.items() if name not in ALIASES},
+        **settings.guarantees,
         **({} if transactional_id is None else {"transactional.id": transactional_id}),
         "batch.size": batch_size,
-        # The one property that confluent-kafka reads itself, and not as text.
+        # The one property that confluent-kafka reads itself: it must be a bool, not a text.
         "delivery.report.only.error": False,
         "error_cb": background,
     }
-    for alias in ("request.required.acks", "delivery.timeout.ms"):
-        properties.pop(alias, None)
     return make_client(Producer, properties, settings.kafka)
 
 
@@ -93,54 +99,50 @@ def make_admin(settings: PublisherSettings, background: Background) -> AdminClie
     return make_client(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings.kafka)
 
 
-def make_keeper(settings: PublisherSettings, group: str, background: Background, on_commit: Callable[..., None] | None = None) -> Consumer:
-    """A consumer that consumes nothing, and reads and writes a group's offsets. Raises RejectedPropertiesError."""
+def make_keeper(settings: PublisherSettings, group: str, background: Background, **own: Callable[..., None]) -> Consumer:
+    """A consumer that reads and writes a group's offsets and consumes nothing. own: further properties. Raises RejectedPropertiesError."""
     properties: dict[str, Any] = {
         **settings.kafka,
         "group.id": group,
         "enable.auto.commit": "false",
         "allow.auto.create.topics": "false",
-        # An offset whose transaction has not ended is waited for.
+        # A read waits for an offset whose transaction has not ended.
         "isolation.level": "read_committed",
         "error_cb": background,
-        **({} if on_commit is None else {"on_commit": on_commit}),
+        **own,
     }
     return make_client(Consumer, properties, settings.kafka)
 
 
 def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> _Client:
-    """A client of Kafka, of any class: the one place where one is made. kafka: what of its properties a user has set.
+    """A Kafka client of any class. properties: passed on as they are, bootstrap.servers in the configured order; kafka: the user's own.
 
-    Raises RejectedPropertiesError, which names the properties that are at fault and has no value of any in its text.
+    Raises RejectedPropertiesError, which names the properties at fault and has none of their values in its text.
     """
-    # What a client would print to standard error by itself passes no redaction, and tells nothing that its errors don't.
+    # No log of the client's own: it goes to standard error without redaction, and has nothing that its errors don't have.
     wanted = {"log_level": "0", **properties}
     try:
         return client(wanted)
     except (KafkaException, TypeError, ValueError) as error:
-        reason = _reason(error)
-    # Raised out here, so that the text with the rejected value does not travel along as the cause.
+        reason = kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
+    # Raised outside of the except block, so that it has no cause: the text of the cause contains the rejected value.
     names = _at_fault(client, wanted, kafka)
-    # what is short may be a part of any word, and is masked where it is quoted
+    # A short value may be part of any word, so it is masked only where it is quoted.
     values = [part for name in names for part in (*parts_of(kafka[name]), f'"{kafka[name]}"') if len(part) > 4]
     which = f"{', '.join(names)}: " if names else ""
     raise RejectedPropertiesError(f"the Kafka client does not take its properties: {which}{redact(masked(reason, values), kafka)}", names)
 
 
-def _reason(error: Exception) -> str:
-    return kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
-
-
 def _at_fault(client: Callable[..., Any], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> tuple[str, ...]:
-    """The properties without which a client could be made; where there is no such one, those that no client can be made with alone."""
-    needed = {name: value for name, value in properties.items() if name not in kafka}
-    without = tuple(name for name in kafka if _can_be_made(client, {other: properties[other] for other in properties if other != name}))
-    return without or tuple(name for name in kafka if name in properties and not _can_be_made(client, {**needed, name: properties[name]}))
+    """The properties without which a client could be made; if there is none, those that no client can be made with alone."""
 
-
-def _can_be_made(client: Callable[..., Any], properties: dict[str, Any]) -> bool:
-    try:
-        client(properties)
-    except (KafkaException, TypeError, ValueError):
+    def is_refused(chosen: dict[str, Any]) -> bool:
+        try:
+            client(chosen)
+        except (KafkaException, TypeError, ValueError):
+            return True
         return False
-    return True
+
+    needed = {name: value for name, value in properties.items() if name not in kafka}
+    without = tuple(name for name in kafka if not is_refused({other: properties[other] for other in properties if other != name}))
+    return without or tuple(name for name in kafka if name in properties and is_refused({**needed, name: properties[name]}))

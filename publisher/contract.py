@@ -1,13 +1,10 @@
-"""What the publisher is given and what it gives back: the two Arrow schemas between SQL and Kafka.
+"""The input and the output of the publisher: the two Arrow schemas between SQL and Kafka.
 
-``READY`` is what the dbt view `ready` shows, one row per delivery that is due. ``RESULTS`` is what the ledger
-`publish_results` keeps, one row per send, less the columns that the ledger itself adds (batch, generation,
-recorded_at). Timestamps are UTC with whole milliseconds.
+``READY`` is what it gets of the dbt view `ready`, one row per delivery that is due; the view's other columns are for the loop.
+``RESULTS`` is what the ledger `publish_results` keeps, one row per send, without the columns that the ledger itself adds (batch,
+generation, recorded_at). Timestamps are UTC with whole milliseconds.
 """
 
-from __future__ import annotations
-
-import re
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +25,7 @@ READY: Final = pa.schema(
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
         pa.field("headers", _HEADERS),
-        # what is added: why a dead letter died; the attempt that the send starts, of a dead letter the last that was made
+        # what is added as headers: why a dead letter died; the attempt that the send starts, of a dead letter the last that was made
         pa.field("dead_letter_headers", _HEADERS),
         pa.field("attempt", pa.int32()),
         # which failed sends count: `all`, or those that concern the record or its topic
@@ -42,39 +39,33 @@ READY: Final = pa.schema(
     ]
 )
 
-# Rows of `READY` with complete headers: the message's own, those of a dead letter, and those that say which delivery it is; and how many
-# there are of the first two.
+# Rows of `READY` with complete headers (their own, those of a dead letter, those that name the delivery), and how many the first two are.
 RECORDS: Final = pa.schema(
     [
         *(field for field in READY if field.name not in ("dead_letter_headers", "attempt", "original_timestamp")),
         pa.field("own_headers", pa.int32()),
         pa.field("reason_headers", pa.int32()),
+        pa.field("omitted", pa.string()),
     ]
 )
 
 RESULTS: Final = pa.schema(
     [
-        pa.field("delivery_id", pa.string()),
-        pa.field("due_at", _TIME),
-        pa.field("kind", pa.string()),
-        pa.field("message_id", pa.string()),
-        pa.field("consumer_group", pa.string()),
+        *(READY.field(name).with_nullable(True) for name in ("delivery_id", "due_at", "kind", "message_id", "consumer_group")),
         pa.field("outcome", pa.string(), nullable=False),
         # where the copy lies, for a delivered one
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
         pa.field("offset", pa.int64()),
         pa.field("sent_at", _TIME),
-        # why not, for the others
+        # why it was not delivered, for the others
         pa.field("error_code", pa.int32()),
         pa.field("error_name", pa.string()),
         pa.field("error_kind", pa.string()),
         pa.field("error_message", pa.string()),
         pa.field("not_before", _TIME),
         pa.field("slot", pa.int32()),
-        pa.field("original_topic", pa.string()),
-        pa.field("original_partition", pa.int32()),
-        pa.field("original_offset", pa.int64()),
+        *(READY.field(name) for name in ("original_topic", "original_partition", "original_offset")),
         # what a dead letter went without: null for nothing, else `unsendable_headers`, `headers`, both joined by `+`, or `payload`
         pa.field("omitted", pa.string()),
     ]
@@ -83,44 +74,28 @@ RESULTS: Final = pa.schema(
 # The value of `publish_charge` by which every failed send counts.
 CHARGE_ALL: Final = "all"
 
+# Outcomes. `stopped` belongs to no message: it says why the task sends no more to a topic (null: to any). The ledger has none.
 DELIVERED: Final = "delivered"
 FAILED: Final = "failed"
-HELD: Final = "held"
-CANCELLED: Final = "cancelled"
 UNKNOWN: Final = "unknown"
-
-# No result of a message: says that the task stopped sending to a destination (or altogether, where topic is null), and
-# why. The loop reads it and keeps it out of the ledger.
 STOPPED: Final = "stopped"
 
-# The kind of delivery that is sent with less in it rather than not at all, and what it can go without: the message's own headers
-# that the client cannot carry; the headers that say why it died; those, its payload (value, the message's own headers) and, if
-# even that is too much, its key.
+# The kind of delivery that is sent with less in it rather than not at all, and what may be left out: the message's own headers that the
+# client cannot carry; the headers that say why it died; those, its payload (value, own headers) and, if it is still too large, its key.
 DEAD_LETTER: Final = "dead_letter"
 OMITTED_UNSENDABLE: Final = "unsendable_headers"
 OMITTED_HEADERS: Final = "headers"
 OMITTED_PAYLOAD: Final = "payload"
 
-# The error of a `stopped` row (topic null, kind `fenced`) that says that a loop with a higher generation is in charge: the
-# loop must end. The code is outside the ranges of Kafka (0 and above) and of librdkafka (-200 to -1).
+# The error of a `stopped` row (topic null, kind `fenced`) when a loop with a higher generation is in charge, and this one must end. The
+# code is outside the ranges of Kafka (0 and above) and of librdkafka (-200 to -1).
 SUPERSEDED: Final = "SUPERSEDED"
 SUPERSEDED_CODE: Final = -1_000
 
-# The errors of a `stopped` row that say that there is no such topic: UNKNOWN_TOPIC_OR_PART of Kafka, _UNKNOWN_TOPIC of librdkafka.
+# The errors of a `stopped` row whose topic does not exist: UNKNOWN_TOPIC_OR_PART of Kafka, _UNKNOWN_TOPIC of librdkafka.
 MISSING_TOPIC: Final = frozenset({3, -188})
-
-# Outcomes after which a delivery is never sent again.
-CLOSING: Final = frozenset({DELIVERED, FAILED, HELD, CANCELLED})
-
-_TAKEN_OVER: Final = re.compile(r"generation (\d+) has taken over")
 
 
 def superseded_message(generation: int, by: int) -> str:
     """The error message of a takeover."""
     return f"generation {by} has taken over from generation {generation}"
-
-
-def superseded_by(message: str) -> int | None:
-    """The generation that has taken over, from the message of an error `SUPERSEDED`."""
-    found = _TAKEN_OVER.search(message)
-    return int(found[1]) if found else None

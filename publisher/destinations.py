@@ -1,53 +1,44 @@
 """What must be known of a topic before anything is sent to it: whether it exists, its partitions, its size limit.
 
-Asked through the admin client, which never creates a topic by asking. Kept for a while in the process: Spark reuses its
-Python workers, and a tick with few rows should not pay for a description each time.
+It asks the admin client, as its requests never create a topic. Answers are kept in the process, as Spark reuses its Python workers.
 """
-
-from __future__ import annotations
 
 import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource
 
-from publisher.clients import Background, make_admin
-from publisher.errors import SessionLostError
+from publisher.clients import Background, kafka_error, make_admin
+from publisher.errors import SessionLostError, Trouble
 from publisher.settings import PublisherSettings
-from publisher.trouble import Trouble, kafka_error, trouble, trouble_of
 
 # Kafka's rule for topic names (org.apache.kafka.common.internals.Topic): 1 to 249 of these, and not `.` or `..`.
 _LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
-
-# How often a wait looks whether it has become pointless, in seconds.
+# Seconds between two checks for an error that makes waiting pointless.
 _GLANCE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A topic that exists."""
+    """A topic that exists. max_message_bytes: the largest record batch that its brokers take; None if it can't be read."""
 
     topic: str
     partitions: int
     max_message_bytes: int | None
-    """The largest record batch that its brokers take, in bytes; None where asking is not permitted or not possible."""
 
 
-# By what was asked (cluster and login, then topic): (monotonic seconds when it was read, what it said).
-_Key = tuple[frozenset[tuple[str, str]], str]
-_known: dict[_Key, tuple[float, Destination]] = {}
+# By cluster and login, then topic: when it was read (monotonic seconds), and the answer.
+_known: dict[tuple[frozenset[tuple[str, str]], str], tuple[float, Destination]] = {}
 
 
 def describe(topics: Iterable[str], settings: PublisherSettings) -> dict[str, Destination | Trouble]:
-    """Each topic as a destination, or why nothing can be sent to it. Waits at most twice `metadata_timeout_ms`.
-
-    Raises SessionLostError when no broker answers: that says nothing about a topic.
-    """
+    """Each topic as a destination, or why nothing can be sent to it. Raises SessionLostError when no broker answers."""
     cluster = frozenset(settings.kafka.items())
     oldest = time.monotonic() - settings.metadata_max_age_ms / 1000
     found: dict[str, Destination | Trouble] = {}
@@ -59,88 +50,71 @@ def describe(topics: Iterable[str], settings: PublisherSettings) -> dict[str, De
         elif _LEGAL_NAME.fullmatch(topic):
             unknown.append(topic)
         else:
-            found[topic] = trouble(KafkaError.TOPIC_EXCEPTION, "not a legal name of a topic", settings)
-    for topic, said in _ask(unknown, settings).items():
-        found[topic] = said
-        if isinstance(said, Destination):
-            _known[cluster, topic] = (time.monotonic(), said)
-    return found
+            found[topic] = settings.trouble(KafkaError.TOPIC_EXCEPTION, "not a legal name of a topic")
+    asked = _ask(unknown, settings)
+    _known.update(((cluster, topic), (time.monotonic(), answer)) for topic, answer in asked.items() if isinstance(answer, Destination))
+    return found | asked
 
 
 def forget(topic: str, settings: PublisherSettings) -> None:
-    """Asks again next time: a send to the topic went wrong, so it may have changed."""
+    """Has the topic described anew the next time: after a send to it has failed, as it may have changed."""
     _known.pop((frozenset(settings.kafka.items()), topic), None)
 
 
 def existing(topics: Iterable[str], settings: PublisherSettings) -> list[str]:
     """Those of the topics that exist now, in their order. Raises SessionLostError when no broker answers."""
-    legal = [topic for topic in dict.fromkeys(topics) if _LEGAL_NAME.fullmatch(topic)]
-    if not legal:
-        return []
-    background = Background()
-    with make_admin(settings, background) as admin:
-        return [topic for topic, said in _partitions(admin, legal, settings, background).items() if isinstance(said, int)]
+    wanted = list(dict.fromkeys(topics))
+    for topic in wanted:
+        forget(topic, settings)
+    return [topic for topic, answer in describe(wanted, settings).items() if isinstance(answer, Destination)]
 
 
 def _ask(topics: list[str], settings: PublisherSettings) -> dict[str, Destination | Trouble]:
     if not topics:
         return {}
     background = Background()
+    found: dict[str, Destination | Trouble] = {}
     with make_admin(settings, background) as admin:
-        partitions = _partitions(admin, topics, settings, background)
-        limits = _limits(admin, [topic for topic in topics if isinstance(partitions[topic], int)], settings, background)
-    return {topic: said if isinstance(said, Trouble) else Destination(topic, said, limits.get(topic)) for topic, said in partitions.items()}
-
-
-def _partitions(admin: AdminClient, topics: list[str], settings: PublisherSettings, background: Background) -> dict[str, int | Trouble]:
-    asked = admin.describe_topics(TopicCollection(topics), request_timeout=settings.metadata_timeout_ms / 1000)
-    found: dict[str, int | Trouble] = {}
-    for topic, answer in _answers(admin, asked, settings, background).items():
+        asked = admin.describe_topics(TopicCollection(topics), request_timeout=settings.metadata_timeout_ms / 1000)
+        answers = _answers(admin, asked, settings, background)
+        limits = _limits(admin, [topic for topic, answer in answers.items() if not isinstance(answer, KafkaError)], settings, background)
+    for topic, answer in answers.items():
         if not isinstance(answer, KafkaError):
-            found[topic] = len(answer.partitions)
-        elif answer.code() < 0:
-            # The client's own error: no broker was there to say anything.
-            raise SessionLostError(trouble_of(answer, settings))
+            found[topic] = Destination(topic, len(answer.partitions), limits.get(topic))
+        elif answer.code() < 0:  # the client's own error: no broker has answered
+            raise SessionLostError(settings.trouble_of(answer))
         else:
-            found[topic] = trouble_of(answer, settings)
+            found[topic] = settings.trouble_of(answer)
     return found
 
 
 def _limits(admin: AdminClient, topics: list[str], settings: PublisherSettings, background: Background) -> dict[str, int]:
-    """Size limits by topic; a topic whose limit cannot be read is left out, and its brokers decide for each record."""
+    """Size limits by topic. A topic whose limit cannot be read is left out, and its brokers decide for each record."""
+    limits: dict[str, int] = {}
     if not topics:
-        return {}
+        return limits
     resources = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in topics}
     asked = admin.describe_configs(list(resources), request_timeout=settings.metadata_timeout_ms / 1000)
     futures = {resources[resource]: future for resource, future in asked.items()}
-    limits = {topic: _limit(answer) for topic, answer in _answers(admin, futures, settings, background).items()}
-    return {topic: limit for topic, limit in limits.items() if limit is not None}
+    for topic, answer in _answers(admin, futures, settings, background).items():
+        with suppress(KeyError, TypeError, ValueError):  # an error has no items, a limit may be left out or hidden
+            limits[topic] = int(answer["max.message.bytes"].value)
+    return limits
 
 
-def _limit(answer: Any | KafkaError) -> int | None:
-    """The limit among a topic's configs; None where it is not told, or its value is hidden."""
-    try:
-        return None if isinstance(answer, KafkaError) else int(answer["max.message.bytes"].value)
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _answers(
-    admin: AdminClient, futures: Mapping[str, Future[Any]], settings: PublisherSettings, background: Background
-) -> dict[str, Any | KafkaError]:
-    """What each future says, or the error why it says nothing."""
+def _answers(admin: AdminClient, futures: Mapping[str, Future[Any]], settings: PublisherSettings, background: Background) -> dict[str, Any]:
+    """The result of each future, or the error why it has none."""
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     waiting = set(futures.values())
     while waiting and background.hopeless is None and time.monotonic() < deadline:
         waiting = wait(waiting, timeout=_GLANCE).not_done
-        admin.poll(0)  # hears what happened in the background
-    return {topic: _answer(future, background) for topic, future in futures.items()}
-
-
-def _answer(future: Future[Any], background: Background) -> Any | KafkaError:
-    if not future.done():
-        return background.explain(KafkaError(KafkaError._TIMED_OUT, "no answer about the destination"))
-    try:
-        return future.result()
-    except KafkaException as error:
-        return background.explain(kafka_error(error))
+        admin.poll(0)  # calls `background`
+    answers: dict[str, Any] = {}
+    for topic, future in futures.items():
+        try:
+            answers[topic] = future.result(0)
+        except TimeoutError:
+            answers[topic] = background.explain(KafkaError(KafkaError._TIMED_OUT, "no answer about the destination"))
+        except KafkaException as error:
+            answers[topic] = background.explain(kafka_error(error))
+    return answers

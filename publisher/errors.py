@@ -1,70 +1,68 @@
-"""What can go wrong, and who should hear of it.
+"""What can go wrong: exceptions for what only a person can correct, and what an error code of Kafka says about a send."""
 
-What Kafka does to a send is never an exception of `publish`: it is an outcome in a result row. Exceptions are for what
-only a person can put right; while `publish` sends, a row says even that.
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
-PublisherError
-├── SettingsError               the settings cannot work; nothing was sent
-│   ├── ContradictedPropertyError    a Kafka property would undo a guarantee of the publisher
-│   └── RejectedPropertiesError      the Kafka client does not take the properties
-├── ContractError               the rows are not rows of `ready`; nothing of them was sent
-└── SessionLostError            Kafka allows nothing more for now; `publish` says it in a row, `take_charge` raises it
-    ├── FencedError                  a newer producer has begun with the same transactional.id
-    └── SupersededError              a loop with a higher generation is in charge
-"""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from publisher.trouble import Trouble
+from confluent_kafka import KafkaError
 
 
-class PublisherError(Exception):
-    """The base of every exception that the publisher raises itself."""
-
-
-class SettingsError(PublisherError):
-    """The settings cannot work: a bound is out of range, or the table of error kinds is unreadable."""
+class SettingsError(Exception):
+    """The settings cannot work: a bound is out of range, or the table of error kinds is unreadable. Nothing was sent."""
 
 
 class ContradictedPropertyError(SettingsError):
     """A Kafka property would undo a guarantee of the publisher."""
 
-    def __init__(self, name: str, needed: str) -> None:
-        super().__init__(f"Kafka property {name} has a value that would undo a guarantee of the publisher, which needs {needed}")
-        self.name = name
-
-    def __reduce__(self) -> tuple[type[SettingsError], tuple[str]]:
-        # Executors send exceptions to the driver pickled, and the default replays __init__ with the text alone.
-        return SettingsError, (str(self),)
-
 
 class RejectedPropertiesError(SettingsError):
-    """The Kafka client does not take the properties. names: those at fault, where that can be told."""
+    """The Kafka client does not take the properties. names: those at fault, if known."""
 
     def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.names = names
 
-    def __reduce__(self) -> tuple[type[RejectedPropertiesError], tuple[str, tuple[str, ...]]]:
-        return RejectedPropertiesError, (str(self), self.names)
+
+class ContractError(Exception):
+    """The rows are not rows of `ready`: a column is missing or cannot be read as its type. None of them was sent."""
 
 
-class ContractError(PublisherError):
-    """The rows are not rows of `ready`: a column is missing or cannot be read as its type."""
+class Concerns(StrEnum):
+    """What an error concerns. record: one record, which is found by splitting and then fails. topic: each record of the topic fails.
+    connection: no record fails, and nothing more is sent to the destination for a while."""
+
+    RECORD = "record"
+    TOPIC = "topic"
+    CONNECTION = "connection"
 
 
-class SessionLostError(PublisherError):
-    """Nothing more can be sent in this call, though it may be in the next: brokers don't answer, or refuse to."""
+@dataclass(frozen=True, slots=True)
+class ErrorKind:
+    """One row of the seed `publish_error_kinds`. code: of the Kafka protocol (0 and above) or of librdkafka (negative)."""
 
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__(trouble.message)
+    code: int
+    name: str
+    kind: str
+    concerns: Concerns
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why something was not sent: the columns `error_*` of a result. The message is without secrets."""
+
+    error: ErrorKind
+    message: str
+
+
+class SessionLostError(Exception):
+    """Nothing more can be sent in this call, but perhaps in the next: brokers don't answer, or refuse to."""
+
+    def __init__(self, trouble: Trouble, *more: object) -> None:
+        super().__init__(trouble, *more)  # executors pickle exceptions, which are made anew from these arguments
         self.trouble = trouble
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.trouble,)
+    def __str__(self) -> str:
+        return self.trouble.message
 
 
 class FencedError(SessionLostError):
@@ -72,11 +70,27 @@ class FencedError(SessionLostError):
 
 
 class SupersededError(SessionLostError):
-    """A loop with a higher generation is in charge: this one must not send any more."""
+    """A loop with a higher generation is in charge: this one must not send any more. by: that generation."""
 
     def __init__(self, trouble: Trouble, by: int) -> None:
-        super().__init__(trouble)
+        super().__init__(trouble, by)
         self.by = by
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.trouble, self.by)
+
+def error_kinds_from_rows(rows: Iterable[Mapping[str, object]]) -> dict[int, ErrorKind]:
+    """The error kinds by code, from rows with the columns `code`, `name`, `error_kind`, `concerns` or more. Raises SettingsError."""
+    kinds: dict[int, ErrorKind] = {}
+    for number, row in enumerate(rows, start=1):
+        try:
+            kind = ErrorKind(int(str(row["code"])), str(row["name"]), str(row["error_kind"]), Concerns(str(row["concerns"])))
+        except (KeyError, ValueError) as error:
+            raise SettingsError(f"publish error kinds, row {number}: {error}") from error
+        if kind.code in kinds:
+            raise SettingsError(f"publish error kinds, row {number}: code {kind.code} is listed twice")
+        kinds[kind.code] = kind
+    return kinds
+
+
+def classify(code: int, kinds: Mapping[int, ErrorKind]) -> ErrorKind:
+    """The kind of an error code. One that is not listed, such as a newer broker's, must not turn good records into dead letters."""
+    return kinds.get(code) or ErrorKind(code, KafkaError(code).name(), "retriable", Concerns.CONNECTION)

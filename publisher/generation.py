@@ -1,81 +1,136 @@
-"""Puts a loop in charge: its generation into Kafka, and an end to whatever older loops are still sending.
+"""Which loop is in charge: the highest generation in the offsets of a consumer group that nobody consumes with.
 
-init_transactions always succeeds and fences whoever held the id, so it alone cannot tell the newer from the older. The
-order does: a loop takes the number after its tables' last, writes it into Kafka, sees that it can be read, then initialises
-every slot. A task initialises its slot, then reads, then sends. So a task of an older loop either initialised before the
-newer loop did, and is fenced, or initialises after it, and reads the higher number.
+init_transactions always succeeds and fences whoever held the id, so it alone cannot tell the newer from the older. The order of steps can:
+a loop takes the number after the last one in its tables, writes it into Kafka, waits until it can be read, then initialises every slot. A
+task initialises its slot, then reads, then sends. So a task of an older loop either initialised before the newer loop did, and is fenced,
+or reads its number.
 """
 
-from __future__ import annotations
-
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from publisher.clients import Background, make_keeper
+from publisher.clients import Background, kafka_error, make_keeper
+from publisher.contract import SUPERSEDED, SUPERSEDED_CODE, superseded_message
 from publisher.destinations import existing
-from publisher.errors import FencedError, SessionLostError
-from publisher.fence import generation_in_charge, mark, refuse_superseded
+from publisher.errors import Concerns, ErrorKind, FencedError, SessionLostError, SupersededError, Trouble, classify
 from publisher.session import Session
 from publisher.settings import PublisherSettings
-from publisher.trouble import trouble, trouble_of
 
-# The last part of the transactional.id that numbers are written with, where a task has its slot.
-_NAME: Final = "generation"
-
-# Slots that are initialised at once: 0.1 s each, and there may be hundreds.
-_AT_ONCE: Final = 8
-
-# How long to wait before looking again for what was just written, in seconds.
+# How long one try to read may take, and how long to wait between two, in seconds.
+_GLANCE: Final = 0.5
 _PAUSE: Final = 0.05
+# The client that reads, for the latest group and Kafka properties only: a process works for one loop. Connecting takes 40 ms, asking 1 ms;
+# and unlike a producer, it holds nothing that another process could fence.
+_kept: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Consumer, Background]] = {}
+
+
+def mark(topic: str, generation: int) -> TopicPartition:
+    """The offset to commit, whose metadata is the generation. It is higher than that of any record, so that the group has no lag."""
+    return TopicPartition(topic, 0, 2**62, f"generation {generation}")
+
+
+def refuse_superseded(settings: PublisherSettings) -> None:
+    """Raises SupersededError when a generation above ours is in Kafka, SessionLostError when Kafka doesn't answer."""
+    # No generation in Kafka is no error: Kafka forgets offsets after some time, and the tables are guarded, too.
+    found = generation_in_charge(settings, settings.fence_topics)
+    if found is not None and found > settings.generation:
+        kind = ErrorKind(SUPERSEDED_CODE, SUPERSEDED, "fenced", Concerns.CONNECTION)
+        raise SupersededError(Trouble(kind, superseded_message(settings.generation, found)), found)
+
+
+def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> int | None:
+    """The highest generation stored with one of the topics, if there is one. Raises SessionLostError when Kafka doesn't answer."""
+    partitions = [TopicPartition(topic, 0) for topic in topics]
+    if not partitions:
+        return None
+    keeper, background = _keeper(settings)
+    deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
+    while True:
+        try:
+            return _highest(keeper.committed(partitions, _GLANCE))
+        except KafkaException as exception:
+            error = kafka_error(exception)
+        keeper.poll(0)  # calls `background`
+        passes = classify(error.code(), settings.error_kinds).kind == "retriable" and background.hopeless is None
+        if not passes or time.monotonic() >= deadline:
+            break
+        time.sleep(_PAUSE)
+    # The next call gets a new client, as this one may be broken.
+    _kept.clear()
+    error = background.explain(error)
+    text = f"the generation in charge can't be read from the group {settings.fence_group}: {error.str()}"
+    raise SessionLostError(settings.trouble(error.code(), text))
 
 
 def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) -> bool:
     """Puts the loop of `settings.generation` in charge; no older one can send when it returns.
 
-    Called at the start, before the number is taken in the tables, so that an older loop can still write down there what it
-    has sent. May be called again while nothing is being sent: Kafka forgets the number after offsets.retention.minutes
-    (7 days by default), and then only the tables know it.
+    Called at the start, before the number is taken in the tables, so that an older loop can still record there what it has sent; and again
+    while nothing is being sent, as Kafka forgets the number after offsets.retention.minutes (7 days by default).
 
-    topics: the number is kept beside the offsets of each that exists, and of `settings.fence_topics`. Several, as it is lost
-    with a topic; and those that older loops had as their fence_topics, as that is where their tasks look.
-    slots: slots 0 to slots - 1 are taken from older loops: as many as any of them ever had.
+    topics: the number is stored as a committed offset of each that exists, and of each of `settings.fence_topics`. Give several, as it is
+    lost when a topic is deleted; and those that older loops had as their fence_topics, as their tasks look there. slots: how many slots are
+    fenced; give the most that any older loop had. Returns whether the number is stored anywhere: not if none of the topics exists.
 
-    Says whether the number is kept anywhere: not if none of the topics exists.
-
-    Raises SupersededError when a higher number is there: end this loop. Raises SessionLostError when Kafka gives no
-    answer, or not the permission (on the group, on the topics, on the transactional ids): wait, then call again.
+    Raises SupersededError when a higher number is there: end this loop. Raises SessionLostError when Kafka gives no answer, or refuses
+    permission (for the group, the topics or the transactional ids): wait, then call again.
     """
+
+    def fence(slot: int) -> None:
+        with Session(settings, slot, refuse_superseded) as session:
+            session.fence()
+
     settings = replace(settings, fence_topics=tuple(existing([*topics, *settings.fence_topics], settings)))
-    if settings.fence_topics and not settings.transactions:
-        _write_plainly(settings)
+    if settings.fence_topics:
+        if settings.transactions:
+            try:
+                _write(settings)
+            except FencedError:
+                # Another loop has begun to write. Reading again tells whether its number is higher.
+                _write(settings)
+        else:
+            _write_without_transaction(settings)
         _await_written(settings)
-    elif settings.fence_topics:
-        try:
-            _write(settings)
-        except FencedError:
-            # Somebody else has begun to write. Reading again tells whether theirs is a higher number.
-            _write(settings)
-        _await_written(settings)
-    if not settings.transactions:
-        return bool(settings.fence_topics)
-    with ThreadPoolExecutor(_AT_ONCE, "take-charge") as threads:
-        list(threads.map(lambda slot: _fence(settings, slot), range(slots)))
+    if settings.transactions:
+        with ThreadPoolExecutor(8, "take-charge") as threads:  # 0.1 s each, and there may be hundreds
+            list(threads.map(fence, range(slots)))
     return bool(settings.fence_topics)
 
 
+def _keeper(settings: PublisherSettings) -> tuple[Consumer, Background]:
+    """A consumer, as an admin client ends the process if the group's coordinator moves while it asks (librdkafka 2.16: its issue 5040)."""
+    key = (settings.fence_group, frozenset(settings.kafka.items()))
+    if key not in _kept:
+        _kept.clear()
+        background = Background()
+        _kept[key] = make_keeper(settings, settings.fence_group, background), background
+    return _kept[key]
+
+
+def _highest(offsets: Iterable[TopicPartition]) -> int | None:
+    numbers = []
+    for where in offsets:
+        # The offset of a deleted topic is deleted, too.
+        if where.error is not None and where.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise KafkaException(where.error)
+        if found := re.fullmatch(r"generation (\d{1,18})", where.metadata or ""):
+            numbers.append(int(found[1]))
+    return max(numbers, default=None)
+
+
 def _write(settings: PublisherSettings) -> None:
-    """Writes the number unless a higher one is there, even if this process sleeps for an hour in between: as the init
-    comes before the reading, whoever writes in that hour fences this producer."""
-    with Session(settings, _NAME) as session:
+    """Writes the number unless a higher one is there. A loop that writes a higher one after the check here fences this producer."""
+    with Session(settings, "generation", refuse_superseded) as session:
         producer = session.fence()
         refuse_superseded(settings)
         offsets = [mark(topic, settings.generation) for topic in settings.fence_topics]
-        group = make_keeper(settings, settings.fence_group, Background()).consumer_group_metadata()
+        group = _group(settings)
         for step in (
             lambda _: producer.begin_transaction(),
             lambda seconds: producer.send_offsets_to_transaction(offsets, group, seconds),
@@ -86,33 +141,31 @@ def _write(settings: PublisherSettings) -> None:
                 raise session.lost(error)
 
 
-def _write_plainly(settings: PublisherSettings) -> None:
-    """Writes the number unless a higher one is there, without a transaction: a loop that freezes between the two can
-    overwrite a higher number."""
+def _group(settings: PublisherSettings) -> Any:
+    return make_keeper(settings, settings.fence_group, Background()).consumer_group_metadata()
+
+
+def _write_without_transaction(settings: PublisherSettings) -> None:
+    """Writes the number unless a higher one is there. A loop that freezes between check and write can overwrite a higher number."""
     refuse_superseded(settings)
     answers: list[KafkaError | None] = []
     background = Background()
-    keeper = make_keeper(settings, settings.fence_group, background, lambda error, _: answers.append(error))
+    keeper = make_keeper(settings, settings.fence_group, background, on_commit=lambda error, _: answers.append(error))
     keeper.commit(offsets=[mark(topic, settings.generation) for topic in settings.fence_topics], asynchronous=True)
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     while not answers and background.hopeless is None and time.monotonic() < deadline:
         keeper.poll(_PAUSE)
     error = answers[0] if answers else background.explain(KafkaError(KafkaError._TIMED_OUT, "no answer about the generation"))
     if error is not None:
-        raise SessionLostError(trouble_of(error, settings))
+        raise SessionLostError(settings.trouble_of(error))
 
 
 def _await_written(settings: PublisherSettings) -> None:
-    """A commit is certain when it returns, and read by everybody a moment later."""
+    """Waits until the number can be read: a commit that has returned is certain, but it may be readable only a moment later."""
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     while (generation_in_charge(settings, settings.fence_topics) or 0) < settings.generation:
         if time.monotonic() >= deadline:
             text = f"the generation was written to the group {settings.fence_group} and is not there"
-            raise SessionLostError(trouble(KafkaError.UNKNOWN_TOPIC_OR_PART, text, settings))
+            raise SessionLostError(settings.trouble(KafkaError.UNKNOWN_TOPIC_OR_PART, text))
         time.sleep(_PAUSE)
     refuse_superseded(settings)
-
-
-def _fence(settings: PublisherSettings, slot: int) -> None:
-    with Session(settings, slot) as session:
-        session.fence()

@@ -1,8 +1,6 @@
-"""Takes in rows of `ready`: checks their shape, completes their headers, and cuts them into loads for one transaction each."""
+"""Rows of `ready`: checks their shape, completes their headers, and cuts them into loads and by topic. Their order is kept."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,28 +8,24 @@ import pyarrow.compute as pc
 
 from publisher.contract import READY, RECORDS
 from publisher.errors import ContractError
-from publisher.sizes import upper_bounds
-from publisher.stamps import stamped
+from publisher.fitting import upper_bounds
+from publisher.headers import complete_headers
 
 
 def complete(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of `READY` as `RECORDS`: with all the headers that they are sent with. Raises ContractError."""
-    rows = _as(READY, batch)
+    rows = as_records(batch, READY)
     made = {
-        "headers": stamped(rows),
+        "headers": complete_headers(rows),
         "own_headers": pc.list_value_length(rows.column("headers")),
         "reason_headers": pc.list_value_length(rows.column("dead_letter_headers")),
+        "omitted": pa.nulls(rows.num_rows, pa.string()),
     }
-    columns = [made[name] if name in made else rows.column(name) for name in RECORDS.names]
-    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+    return pa.RecordBatch.from_arrays([made[name] if name in made else rows.column(name) for name in RECORDS.names], schema=RECORDS)
 
 
-def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with exactly the columns and types of `RECORDS`; further columns are dropped. Raises ContractError."""
-    return _as(RECORDS, batch)
-
-
-def _as(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+def as_records(batch: pa.RecordBatch, schema: pa.Schema = RECORDS) -> pa.RecordBatch:
+    """The batch with exactly the columns and types of the schema; further columns are dropped. Raises ContractError."""
     missing = [name for name in schema.names if name not in batch.schema.names]
     if missing:
         raise ContractError(f"rows of ready lack the columns {', '.join(missing)}")
@@ -45,11 +39,11 @@ def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> I
     """The same rows in the same order, as batches of at most so many rows and wire bytes, and at least one row."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in map(as_records, batches):
+    for batch in batches:
         ends = np.cumsum(upper_bounds(batch))
         start = before = 0
         while start < batch.num_rows:
-            # As many rows as there is room for; a row too large for any load goes as a load of its own.
+            # As many rows as fit; a row that is too large for any load makes a load of its own.
             stop = min(int(np.searchsorted(ends, before + max_bytes - size, "right")), start + max_rows - rows)
             if stop <= start and not held:
                 stop = start + 1
@@ -59,13 +53,25 @@ def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> I
                 size += int(ends[stop - 1]) - before
                 start, before = stop, int(ends[stop - 1])
             if start < batch.num_rows or rows >= max_rows:
-                yield _joined(held)
+                yield joined(held)
                 held, rows, size = [], 0, 0
     if held:
-        yield _joined(held)
+        yield joined(held)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of at least one batch in one."""
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def topics_in(rows: pa.RecordBatch) -> list[str]:
+    """The topics of the rows, each once, in the order in which they first appear."""
+    # A name that is not UTF-8 is not legal, and is refused later: it must not raise here.
+    raw: list[bytes | None] = rows.column("topic").unique().cast(pa.binary()).to_pylist()
+    return [(name or b"").decode(errors="replace") for name in raw]
+
+
+def of_topics(rows: pa.RecordBatch, topics: Collection[str], *, others: bool = False) -> pa.RecordBatch:
+    """The rows that go to one of the topics; others: those that go to none of them."""
+    chosen = pc.is_in(rows.column("topic"), pa.array(list(topics), pa.string()))
+    return rows.filter(pc.invert(chosen) if others else chosen)

@@ -1,65 +1,65 @@
-"""What a task of the publisher must be told. Picklable: Spark carries it from the driver to the executors."""
-
-from __future__ import annotations
+"""The settings of a publishing task. Picklable: Spark carries them from the driver to the executors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from publisher.error_kinds import ErrorKind
-from publisher.errors import SettingsError
-from publisher.guarantees import refuse_contradictions
+from confluent_kafka import KafkaError
 
-_MiB: Final = 1024 * 1024
+from publisher.errors import ContradictedPropertyError, ErrorKind, SettingsError, Trouble, classify
+from publisher.redaction import redact
+
+# Without these a send may be lost, doubled, reordered, or put into another partition than by a Java client.
+_GUARANTEES: Final[Mapping[str, str]] = {
+    "enable.idempotence": "true",
+    "acks": "all",
+    # Java's default for keyed records; librdkafka's own default puts the same key elsewhere.
+    "partitioner": "murmur2_random",
+    # A misspelt destination must not be created because it was asked for.
+    "allow.auto.create.topics": "false",
+    # Offsets come from the reports of successful sends.
+    "delivery.report.only.error": "false",
+}
+
+# librdkafka's aliases of properties that are guaranteed.
+ALIASES: Final[Mapping[str, str]] = {"request.required.acks": "acks", "delivery.timeout.ms": "message.timeout.ms"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublisherSettings:
-    """Settings of the publisher. Raises SettingsError when they cannot work."""
+    """Settings of the publisher. Raises SettingsError when they cannot work.
+
+    kafka: librdkafka properties for every client, passed on unchanged. Not in the repr: they hold secrets.
+    error_kinds: the error kinds by code; see `error_kinds_from_rows`.
+    transactional_prefix, instance: with the slot they make the transactional.id `{prefix}.{instance}.{slot}`.
+    generation: number of the loop that these settings belong to. A task that finds a higher one in Kafka sends nothing; see `take_charge`.
+    fence_topics: where that number is looked for, the topics that `take_charge` was given. If there are none, nothing is looked for.
+    transactions: whether the brokers have them. If not, a row without a report in time is `unknown`, as it may have been written; innocent
+    rows of a refused batch come after those behind them; an older loop sends until it reads the generation before its next load.
+    max_rows: rows in one transaction. More make fewer commits, and more to send again when one is aborted.
+    max_bytes: bytes in one transaction, as estimated on the wire. A single larger row makes a transaction of its own.
+    transaction_timeout_ms: after this time the broker aborts a transaction. A third is for handing rows over, a third for the reports of
+    the last of them, a third for the commit. The broker's transaction.max.timeout.ms (15 minutes) bounds it. Without transactions it
+    bounds the same phases, and how long a row of unknown outcome is not sent again.
+    metadata_timeout_ms: how long to wait for the description of the destinations before Kafka counts as unreachable.
+    metadata_max_age_ms: how long a process remembers the partitions and the size limit of a destination (librdkafka's own default).
+    max_splits: aborted transactions that a task may use to find records that brokers refuse, and to send dead letters with less in them.
+    One bad record among 50,000 takes 17. After that the rest stays unsent, and its destination is left alone for a while.
+    """
 
     kafka: Mapping[str, str] = field(repr=False)
-    """librdkafka properties for every client, passed through untouched. Not shown in the repr: they hold secrets."""
-
     error_kinds: Mapping[int, ErrorKind] = field(repr=False)
-    """The table of publish errors by code; see `error_kinds_from_rows`."""
-
     transactional_prefix: str = "redrive"
     instance: str = "default"
-    """Together with the slot they make the transactional.id: `{prefix}.{instance}.{slot}`."""
-
     generation: int = 0
-    """Number of the loop that these settings belong to. A task that finds a higher one in Kafka sends nothing; see
-    `take_charge`."""
-
     fence_topics: tuple[str, ...] = ()
-    """Where to look for it: the topics that `take_charge` was given. Without any, nothing is looked for."""
-
     transactions: bool = True
-    """Whether the brokers have transactions. Without them each row's outcome is its own report: what got none in time is
-    `unknown`, since it may have been written, and innocent rows of a refused batch come after the rows behind them. An
-    older loop is not fenced: it reads the generation before each load, and may still be sending the one before."""
-
     max_rows: int = 50_000
-    """Rows in one transaction. More rows make fewer commits, and more to send again when one is aborted."""
-
-    max_bytes: int = 64 * _MiB
-    """Bytes in one transaction, as estimated on the wire. A single larger row makes a transaction of its own."""
-
+    max_bytes: int = 64 * 1024 * 1024
     transaction_timeout_ms: int = 60_000
-    """After so long the broker aborts a transaction by itself. A third is for handing rows over, a third for the
-    reports of the last of them, a third for the commit. The broker's transaction.max.timeout.ms (15 minutes) bounds
-    it. Without transactions it bounds the same phases, and how long a row of unknown outcome is not sent again."""
-
     metadata_timeout_ms: int = 10_000
-    """How long to wait for the description of the destinations, before Kafka counts as unreachable."""
-
     metadata_max_age_ms: int = 300_000
-    """How long a process remembers the partitions and the size limit of a destination (librdkafka's own default)."""
-
     max_splits: int = 200
-    """Aborted transactions that a task may spend on finding records that brokers refuse, and on dead letters that go with
-    less in them. One bad record among 50,000 takes 17. When they are spent, the rest stays unsent and its destination is
-    left alone for a while."""
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_bytes", "metadata_timeout_ms", "metadata_max_age_ms", "max_splits"):
@@ -68,7 +68,29 @@ class PublisherSettings:
         # librdkafka refuses less than a second; a third of it must still be worth waiting for.
         if self.transaction_timeout_ms < 3_000:
             raise SettingsError(f"transaction_timeout_ms must be at least 3000, not {self.transaction_timeout_ms}")
-        refuse_contradictions(self.kafka, self.transaction_timeout_ms)
+        needed = self.guarantees
+        for name, value in self.kafka.items():
+            known = ALIASES.get(name, name)
+            given = "all" if known == "acks" and value.strip() == "-1" else value.strip().lower()
+            if known == "transactional.id":
+                wanted = "an id of its own for each slot"
+            elif known in needed and given != needed[known]:
+                wanted = f"{known} = {needed[known]}"
+            else:
+                continue
+            raise ContradictedPropertyError(
+                f"Kafka property {name} has a value that would undo a guarantee of the publisher, which needs {wanted}"
+            )
+
+    @property
+    def guarantees(self) -> dict[str, str]:
+        """The Kafka properties that the publisher's promises rest on. `kafka` may set any other."""
+        return {
+            **_GUARANTEES,
+            "transaction.timeout.ms": str(self.transaction_timeout_ms),
+            # A row without a report in a third of the time fails, so that a third is left for the commit.
+            "message.timeout.ms": str(self.phase_ms),
+        }
 
     @property
     def phase_ms(self) -> int:
@@ -81,5 +103,13 @@ class PublisherSettings:
         return f"{self.transactional_prefix}.{self.instance}"
 
     def transactional_id(self, slot: int | str) -> str:
-        """The transactional.id of a slot: the same for every task that takes the slot's turn."""
+        """The transactional.id of a slot: the same for each task of the slot, one after another."""
         return f"{self.transactional_prefix}.{self.instance}.{slot}"
+
+    def trouble(self, code: int, message: str) -> Trouble:
+        """The reason that an error code gives, its text without secrets."""
+        return Trouble(classify(code, self.error_kinds), redact(message, self.kafka))
+
+    def trouble_of(self, error: KafkaError) -> Trouble:
+        """The reason that an error of the Kafka client gives."""
+        return self.trouble(error.code(), error.str())

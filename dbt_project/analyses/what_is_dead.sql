@@ -1,4 +1,4 @@
--- What is dead, and why? One row per reason and error class.
+-- What is dead, and why? One row per dead letter topic, reason, error class and number of attempts.
 select
     topic,
     reason,

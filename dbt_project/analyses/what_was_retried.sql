@@ -1,4 +1,4 @@
--- What was retried, and how often? One row per error class and number of attempts.
+-- What was retried, and how often? One row per error class, number of the failed attempt, and decision.
 select
     error_class,
     attempt as failed_attempt,

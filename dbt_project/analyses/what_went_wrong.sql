@@ -4,7 +4,7 @@ with
 events as (
 
     select
-        {{ event_cause('events') }} as cause
+        {{ event_input_id('events') }} as input_id
     from {{ ref('events') }} as events
 
 ),
@@ -28,7 +28,7 @@ counted as (
         'events without a decision' as what,
         count(*) as rows
     from events
-    left anti join decisions on events.cause = decisions.cause
+    left anti join decisions on events.input_id = decisions.input_id
 
     union all
 

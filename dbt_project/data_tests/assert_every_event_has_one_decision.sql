@@ -1,11 +1,11 @@
--- Guards against a rule that drops or doubles an input. The fold checks it for what it decides; this looks at all that was ever decided.
--- Does not test events that no fold has seen yet: those above the watermark.
+-- assert_every_event_has_one_decision: fails if a rule dropped or doubled an event. The decide step checks its own inputs; this checks all that were
+-- ever decided. Events after the last decided batch are left out.
 with
 
 events as (
 
     select
-        {{ event_cause('events') }} as cause
+        {{ event_input_id('events') }} as input_id
     from {{ ref('events') }} as events
     where batch <= (select max(batch) from {{ ref('decisions') }})
 
@@ -14,20 +14,20 @@ events as (
 decisions as (
 
     select
-        cause,
+        input_id,
         count(*) as decisions
     from {{ ref('decisions') }}
-    group by cause
+    group by input_id
 
 ),
 
 validation_errors as (
 
     select
-        events.cause,
+        events.input_id,
         coalesce(decisions.decisions, 0) as decisions
     from events
-    left join decisions on events.cause = decisions.cause
+    left join decisions on events.input_id = decisions.input_id
     where coalesce(decisions.decisions, 0) <> 1
 
 )

@@ -1,4 +1,4 @@
--- assert_every_policy_can_be_read: with the first clause that can't be, where one can't. While there is one, no seeds are loaded.
+-- assert_every_policy_can_be_read: fails if a retry policy has a clause that can't be read, and shows that clause. The loop doesn't load such rules.
 select
     policy,
     definition,

@@ -1,5 +1,5 @@
--- Guards against forged or replayed reports that reset or inflate a count: the attempts of a life are 1, 2, 3, ... without a gap.
--- What was turned away for want of room is charged nothing.
+-- assert_no_attempt_is_skipped_or_counted_twice: fails if a forged or replayed report reset or raised a count: the attempts of a life cycle must be
+-- 1, 2, 3, ... Failures of kind backpressure are left out, as they are not counted.
 with
 
 attempts as (
@@ -13,11 +13,11 @@ validation_errors as (
 
     select
         message_id,
-        life,
+        life_cycle,
         count(*) as counted,
         max(attempt) as highest
     from attempts
-    group by message_id, life
+    group by message_id, life_cycle
     having count(*) <> max(attempt) or count(distinct attempt) <> count(*)
 
 )

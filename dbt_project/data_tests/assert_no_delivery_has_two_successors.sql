@@ -1,4 +1,4 @@
--- Guards against one failure being charged twice: what answers a delivery that is answered already must be a duplicate.
+-- assert_no_delivery_has_two_successors: fails if one failure was counted twice: an input that answers an answered delivery must be a duplicate.
 with
 
 decisions as (
@@ -13,7 +13,7 @@ validation_errors as (
         prior_delivery,
         count(*) as successors
     from decisions
-    where prior_delivery is not null and decision in {{ succeeding_decisions() }}
+    where prior_delivery is not null and decision in {{ decisions_where(succeeds='yes') }}
     group by prior_delivery
     having count(*) > 1
 

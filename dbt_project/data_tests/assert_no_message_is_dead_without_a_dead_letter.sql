@@ -1,5 +1,5 @@
--- Guards against counting a message as dead before its copy is acknowledged, but for one that was parked, which has none and lies in the
--- tables. Does not test that the copy is still in its topic.
+-- assert_no_message_is_dead_without_a_dead_letter: fails if a message is dead before its dead letter is acknowledged. Parked messages have none.
+-- Whether the dead letter is still in its topic is not tested.
 with
 
 messages as (

@@ -1,4 +1,4 @@
--- Guards against a send before its due time, whatever the reason. Does not test the clocks of the brokers.
+-- assert_nothing_is_sent_early: fails if a delivery was sent before it was due, by the loop's clock.
 with
 
 results as (

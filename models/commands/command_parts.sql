@@ -1,4 +1,4 @@
--- command_parts: the parts of each list that count: those that lie before the record that closes it. What is added later changes nothing.
+-- command_parts: the parts of each command's list: the records in the partition before the record that closes the command. Later parts don't count.
 {{ config(materialized='ephemeral') }}
 
 with

@@ -1,17 +1,17 @@
--- command_records: each record of the commands topic, read. Whatever it says, it is only a text here: nothing of it is ever run.
+-- command_records: each record of the commands topic, parsed. What it contains is data: no part of it gets into a statement.
 with
 
 records as (
 
     select
         *,
-        {{ event_cause('events') }} as cause,
+        {{ event_input_id('events') }} as input_id,
         from_json(
             {{ utf8_text('value') }},
-            -- everything as text at first: what it may be is checked below
+            -- every field as text: else one value of a wrong type would make the others null. Each is checked and cast below
             'format string, part string, deliveries array<array<string>>, closed string, what string, count string, digest string, '
             || 'who string, reason string, ticket string, rate string, at string, canary string, assume_after string, to string, of string'
-        ) as said
+        ) as stated
     from {{ ref('events') }} as events
     where kind = 'command'
 
@@ -22,42 +22,42 @@ read as (
     select
         ---------- which
         command,
-        cause,
+        input_id,
         topic_id,
         partition,
         offset,
         batch,
         recorded_at,
-        coalesce(said.format = '1' and coalesce(said.closed = 'true', false) <> (said.part is not null), false) as is_readable,
-        coalesce(said.closed = 'true', false) as is_closing,
+        coalesce(stated.format = '1' and coalesce(stated.closed = 'true', false) <> (stated.part is not null), false) as is_readable,
+        coalesce(stated.closed = 'true', false) as is_closing,
 
         ---------- a part of the list
-        {{ whole_number('said.part', 1000000) }} as part,
-        transform(said.deliveries, d -> struct(
+        {{ whole_number('stated.part', 1000000) }} as part,
+        transform(stated.deliveries, d -> struct(
             case when length(get(d, 0)) between 1 and 2048 then get(d, 0) end as delivery_id,
             timestamp_millis({{ whole_number('get(d, 1)', limits('moment_ms')) }}) as due_at
         )) as deliveries,
-        sha2(array_join(transform(said.deliveries, d -> concat_ws(' ', get(d, 0), get(d, 1))), '\n'), 256) as digest,
+        sha2(array_join(transform(stated.deliveries, d -> concat_ws(' ', get(d, 0), get(d, 1))), '\n'), 256) as digest,
 
         ---------- what closes it
-        said.what,
-        {{ whole_number('said.count', 1000000) }} as count,
-        said.digest as digest_of_all,
-        {{ utf8_cut('trim(said.who)', 256) }} as who,
-        {{ utf8_cut('trim(said.reason)', 1024) }} as reason,
-        {{ utf8_cut('trim(said.ticket)', 1024) }} as ticket,
-        said.rate as rate_said,
-        case when said.rate rlike '^[0-9]{1,6}([.][0-9]{1,9})?\\z' then nullif(try_cast(said.rate as double), 0) end as rate,
-        said.at as at_said,
-        timestamp_millis({{ whole_number('said.at', limits('moment_ms')) }}) as start_at,
-        said.canary as canary_said,
-        nullif({{ whole_number('said.canary', 1000000) }}, 0) as canary,
-        said.assume_after as assume_after_said,
-        {{ whole_number('said.assume_after', 31536000000) }} as assume_after_ms,
-        said.to as to_said,
-        {{ kafka_topic('said.to') }} as destination,
-        said.of as of_said,
-        case when said.of rlike '^[0-9a-f-]{36}\\z' then said.of end as of_command
+        stated.what,
+        {{ whole_number('stated.count', 1000000) }} as count,
+        stated.digest as digest_of_all,
+        {{ utf8_cut('trim(stated.who)', 256) }} as who,
+        {{ utf8_cut('trim(stated.reason)', 1024) }} as reason,
+        {{ utf8_cut('trim(stated.ticket)', 1024) }} as ticket,
+        stated.rate as rate_stated,
+        case when stated.rate rlike '^[0-9]{1,6}([.][0-9]{1,9})?\\z' then nullif(try_cast(stated.rate as double), 0) end as rate,
+        stated.at as at_stated,
+        timestamp_millis({{ whole_number('stated.at', limits('moment_ms')) }}) as start_at,
+        stated.canary as canary_stated,
+        nullif({{ whole_number('stated.canary', 1000000) }}, 0) as canary,
+        stated.assume_after as assume_after_stated,
+        {{ whole_number('stated.assume_after', 31536000000) }} as assume_after_ms,
+        stated.to as to_stated,
+        {{ kafka_topic('stated.to') }} as destination,
+        stated.of as of_stated,
+        case when stated.of rlike '^[0-9a-f-]{36}\\z' then stated.of end as of_command
     from records
 
 )

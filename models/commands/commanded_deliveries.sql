@@ -1,4 +1,4 @@
--- commanded_deliveries: the list of each command: which deliveries it is about, in their order. Whether the command holds is in operator_commands.
+-- commanded_deliveries: the list of each command, complete or not: the deliveries that it is about, in order. operator_commands has its status.
 with
 
 parts as (

@@ -1,4 +1,4 @@
--- operator_commands: every command that an operator gave, whole or not: the audit. Only a complete one is ever acted upon.
+-- operator_commands: every command that operators gave, complete or not: the audit log. Only complete ones are executed.
 with
 
 records as (
@@ -7,96 +7,9 @@ records as (
 
 ),
 
-parts as (
+checked as (
 
-    select * from {{ ref('command_parts') }}
-
-),
-
-closings as (
-
-    select
-        *,
-        row_number() over (partition by command order by batch, partition, offset) as turn
-    from records
-    where is_closing and command is not null
-
-),
-
-commands as (
-
-    select
-        command,
-        min(batch) as first_batch,
-        min(recorded_at) as recorded_at
-    from records
-    where command is not null
-    group by command
-
-),
-
-lists as (
-
-    select
-        command,
-        count(*) as parts,
-        count(distinct part) as different_parts,
-        max(part) as last_part,
-        sum(size(deliveries)) as listed,
-        every(is_readable and is_list_readable) as is_readable,
-        sha2(array_join(transform(array_sort(collect_list(struct(part, digest))), p -> p.digest), '\n'), 256) as digest
-    from parts
-    group by command
-
-),
-
-gathered as (
-
-    select
-        commands.command,
-        commands.first_batch,
-        commands.recorded_at,
-        closings.command is not null as is_closed,
-        closings.batch as closed_batch,
-        closings.partition,
-        closings.offset,
-        closings.what,
-        closings.who,
-        closings.reason,
-        closings.ticket,
-        closings.rate,
-        closings.start_at,
-        closings.canary,
-        closings.assume_after_ms,
-        closings.to_said,
-        closings.of_command,
-        coalesce(lists.listed, 0) as listed,
-        case
-            when closings.command is null then 'no record closes it'
-            when not closings.is_readable then 'the closing record can not be read'
-            when not coalesce(lists.is_readable, true) then 'a part of the list can not be read'
-            when closings.what is null or closings.what not in {{ command_kinds() }} then 'nobody knows what is to be done'
-            when coalesce(closings.reason, '') = '' then 'it says no reason'
-            when coalesce(closings.who, '') = '' then 'it does not say who'
-            when closings.what in {{ command_kinds('about_commands') }} and closings.of_command is null
-                then 'it does not say which command it is about'
-            when closings.count is null then 'it does not say how many messages, 1,000,000 at most'
-            when closings.count <> coalesce(lists.listed, 0) or lists.parts <> lists.different_parts or lists.last_part <> lists.parts - 1
-                then 'the list is not as long as it should be'
-            when closings.what not in {{ command_kinds('about_commands') }} and closings.count = 0 then 'the list is empty'
-            when closings.count > 0 and not coalesce(closings.digest_of_all = lists.digest, false) then 'the list is not the one that was closed'
-            when closings.rate_said is not null and closings.rate is null then 'the rate can not be read'
-            when closings.at_said is not null and closings.start_at is null then 'the time of the start can not be read'
-            when closings.canary_said is not null and closings.canary is null then 'the number of canaries can not be read'
-            when closings.assume_after_said is not null and closings.assume_after_ms is null then 'how long to wait for canaries can not be read'
-            when closings.to_said is not null and closings.destination is null then 'the destination is no topic'
-        end as problem
-    from commands
-    left join closings
-        on
-            commands.command = closings.command
-            and closings.turn = 1
-    left join lists on commands.command = lists.command
+    select * from {{ ref('commands_checked') }}
 
 ),
 
@@ -120,7 +33,7 @@ judged as (
         start_at,
         canary,
         assume_after_ms,
-        to_said as destination,
+        to_stated as destination,
         of_command,
 
         ---------- where it came from
@@ -129,7 +42,7 @@ judged as (
         closed_batch,
         partition,
         offset
-    from gathered
+    from checked
 
     union all
 
@@ -151,7 +64,7 @@ judged as (
         start_at,
         canary,
         assume_after_ms,
-        to_said as destination,
+        to_stated as destination,
         of_command,
 
         ---------- where it came from

@@ -1,4 +1,4 @@
--- stg_failed_sends: sends that Kafka refused for the record's or its topic's sake. Each is an input to decide about, like a report.
+-- stg_failed_sends: sends that failed because of the record or its topic. Something is decided about each, as about a report.
 with
 
 publish_results as (
@@ -11,7 +11,7 @@ failed as (
 
     select
         ---------- which
-        {{ result_cause('publish_results') }} as cause,
+        {{ result_input_id('publish_results') }} as input_id,
         batch,
         recorded_at,
         'failed_send' as input_kind,

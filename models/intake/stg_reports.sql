@@ -1,4 +1,5 @@
--- stg_reports: each event, decoded as its source's dialect says. Narrow: payloads are joined at the very end of the fold.
+-- stg_reports: each event, its headers decoded by the dialect of its source. It has no payloads: they are joined at the end of the decide step.
+-- Longer than other models, as a dbt unit test covers one model: those of this one go from a report's bytes to the values that are used.
 {%- set fields = dialect('redrive').fields.keys() %}
 
 with
@@ -38,8 +39,8 @@ attributed as (
         declared.speaks_for,
         nullif(declared.consumer_group, '') as declared_group,
         coalesce(declared.states_kind, false) as states_kind,
-        -- told again for an operator, as nothing came of it the first time: about that delivery in name only
-        kind = 'report' and delivery_id is not null as is_told_again,
+        -- a report that was refused, and is decided anew for an operator. Its delivery_id names the refusal, and is no delivery that it answers
+        kind = 'report' and delivery_id is not null as is_reread,
         kind = 'report' and coalesce(declared.adopt = 'dead', false) as adopts
     from declared
 
@@ -53,7 +54,7 @@ extracted as (
             {%- for field in fields %}
             {{ dialect_field(field, 'headers') }} as {{ field }}{{ ',' if not loop.last }}
             {%- endfor %}
-        ) as said,
+        ) as reported,
         case when kind = 'report' then {{ utf8_text(header_bytes('headers', 'redrive-delivery')) }} end as header_delivery,
         case when kind = 'report' then {{ utf8_text(header_bytes('headers', 'redrive-due')) }} end as header_due,
         case when kind = 'report' then {{ content_hash('key', 'value') }} end as content_hash
@@ -63,37 +64,37 @@ extracted as (
 
 decoded as (
 
-    -- foreign bytes become values only after a check of their form and range; what fails is null, and named among the problems
+    -- bytes of others become values only after a check of form and range; what fails it is null, and named in `problems`
     select
         *,
         struct(
             {%- for hop in ['named', 'origin'] %}
-            {{ kafka_topic(utf8_text('said.' ~ hop ~ '_topic')) }} as {{ hop }}_topic,
-            cast({{ dialect_number('said.' ~ hop ~ '_partition', 'partition') }} as int) as {{ hop }}_partition,
-            {{ dialect_number('said.' ~ hop ~ '_offset', 'offset') }} as {{ hop }}_offset,
+            {{ kafka_topic(utf8_text('reported.' ~ hop ~ '_topic')) }} as {{ hop }}_topic,
+            cast({{ dialect_number('reported.' ~ hop ~ '_partition', 'partition') }} as int) as {{ hop }}_partition,
+            {{ dialect_number('reported.' ~ hop ~ '_offset', 'offset') }} as {{ hop }}_offset,
             {%- endfor %}
-            timestamp_millis({{ dialect_number('said.origin_timestamp', 'moment_ms') }}) as origin_timestamp,
-            {{ known_group(utf8_text('said.consumer_group')) }} as consumer_group,
-            {{ point_in_time(utf8_text('said.failed_at')) }} as failed_at
+            timestamp_millis({{ dialect_number('reported.origin_timestamp', 'moment_ms') }}) as origin_timestamp,
+            {{ known_group(utf8_text('reported.consumer_group')) }} as consumer_group,
+            {{ point_in_time(utf8_text('reported.failed_at')) }} as failed_at
         ) as read,
-        {{ utf8_repaired('said.error_class', 512) }} as error_class,
-        {{ utf8_repaired('said.error_wrapper', 512) }} as error_wrapper,
-        {{ utf8_repaired('said.error_message', var('max_error_message_bytes')) }} as error_message,
-        -- causes stand at the end of a stack trace: more of it is read than kept
-        make_valid_utf8(cast(substring(said.error_stack, 1, {{ var('max_read_stack_bytes') }}) as string)) as whole_stack,
-        upper({{ utf8_text('said.error_code') }}) as stated_code
+        {{ utf8_repaired('reported.error_class', 512) }} as error_class,
+        {{ utf8_repaired('reported.error_wrapper', 512) }} as error_wrapper,
+        {{ utf8_repaired('reported.error_message', var('max_error_message_bytes')) }} as error_message,
+        -- the causes are at the end of a stack trace: more of it is read for them than is kept
+        make_valid_utf8(cast(substring(reported.error_stack, 1, {{ var('max_read_stack_bytes') }}) as string)) as whole_stack,
+        upper({{ utf8_text('reported.error_code') }}) as stated_code
     from extracted
 
 ),
 
 believed as (
 
-    -- a clock that is wrong by years (seconds taken for milliseconds, a device that was switched on just now) says nothing. Of what waits for
-    -- nothing any more, any time will do
+    -- A stated time that is too old comes from a wrong clock (seconds taken for milliseconds, a device without a battery): it is ignored. Not so for
+    -- adopted dead letters and reports that are decided anew, whose delays don't count from it: they may be old.
     select
         *,
         case
-            when adopts or is_told_again or read.failed_at >= recorded_at - interval {{ var('max_stated_age_days') }} days then read.failed_at
+            when adopts or is_reread or read.failed_at >= recorded_at - interval {{ var('max_stated_age_days') }} days then read.failed_at
         end as stated_at
     from decoded
 
@@ -103,7 +104,7 @@ reports as (
 
     select
         ---------- which
-        {{ event_cause('believed') }} as cause,
+        {{ event_input_id('believed') }} as input_id,
         batch,
         recorded_at,
         kind as input_kind,
@@ -112,9 +113,9 @@ reports as (
         speaks_for,
         adopts,
         topic as report_topic,
-        -- where it lay when it was told first
-        case when is_told_again then try_cast(split_part(detail, '/', -3) as int) else partition end as report_partition,
-        case when is_told_again then try_cast(split_part(detail, '/', -2) as bigint) else offset end as report_offset,
+        -- of a report that is decided anew, detail is the id of its first event, which has the coordinates of the record
+        case when is_reread then try_cast(split_part(detail, '/', -3) as int) else partition end as report_partition,
+        case when is_reread then try_cast(split_part(detail, '/', -2) as bigint) else offset end as report_offset,
         index as report_index,
         detail as order_detail,
 
@@ -139,25 +140,25 @@ reports as (
         ---------- why it failed, and when
         error_class,
         error_message,
-        {{ stack_text('said.error_stack') }} as error_stack,
+        {{ stack_text('reported.error_stack') }} as error_stack,
         {{ cause_chain('error_wrapper', 'error_class', 'error_message', 'whole_stack') }} as causes,
         -- confluent-kafka writes the code of an error into its text
         coalesce(stated_code, nullif(regexp_extract(error_message, 'KafkaError[{]code=([A-Z_]+)', 1), '')) as error_code,
-        case when states_kind then {{ error_kind(utf8_text('said.error_kind')) }} end as stated_kind,
-        -- what rules look at, in the order of their names
+        case when states_kind then {{ error_kind(utf8_text('reported.error_kind')) }} end as stated_kind,
+        -- the headers that error rules look at, in the order of header_names
         transform(header_names, n -> make_valid_utf8(cast(substring(try_element_at(filter(headers, h -> h.key = n), -1).value, 1, 256) as string))) as rule_headers,
         array_compact(array(
-            -- a time that no clock tells, or headers that can't be read: the rest is taken in all the same
-            case when kind = 'report' and not is_told_again and detail is not null then 'record' end,
+            -- intake could not read the record's timestamp or headers: the rest of the report is used all the same
+            case when kind = 'report' and not is_reread and detail is not null then 'record' end,
             {%- for field in fields if not field.startswith('error_') %}
-            case when said.{{ field }} is not null and {{ 'stated_at' if field == 'failed_at' else 'read.' ~ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}
+            case when reported.{{ field }} is not null and {{ 'stated_at' if field == 'failed_at' else 'read.' ~ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}
             {%- endfor %}
         )) as problems,
         stated_at,
-        -- of what is told again, the delay and the time that the policy gives it count from then; by the time of what was adopted nothing
-        -- waits: any clock will do
+        -- The delay and max_elapsed count from here; of a report that is decided anew, from recorded_at. The producer's clock is not believed,
+        -- except for adopted dead letters, which wait for nothing.
         case
-            when is_told_again then recorded_at
+            when is_reread then recorded_at
             else coalesce(stated_at, case when stamped_by_broker or adopts then record_timestamp end, recorded_at)
         end as failed_at,
         coalesce(stated_at, record_timestamp, recorded_at) as happened_at

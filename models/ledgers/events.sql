@@ -1,4 +1,4 @@
--- events: every input as it came, with its coordinates. Written by the loop; declared, and created empty, here.
+-- events: every event (report, order, record of a command, gap, start), as it came. The loop writes it; dbt creates the empty table.
 {{ config(
     appends=false,
     partition_by=['truncate(1000, batch)'],

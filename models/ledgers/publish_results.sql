@@ -1,4 +1,4 @@
--- publish_results: what became of every send. Written by the loop from what the publisher gives back; declared, and created empty, here.
+-- publish_results: the outcome of every send. The loop writes it from what the publisher returns; dbt creates the empty table.
 {{ config(
     appends=false,
     partition_by=['hours(due_at)'],

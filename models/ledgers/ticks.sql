@@ -1,4 +1,5 @@
--- ticks: the log of the loop, and what must not be guessed from data that maintenance may drop. Written by the loop.
+-- ticks: the log of the loop, with the state that a start goes on from: it can't be derived from the other tables, of which maintenance removes rows.
+-- The loop writes it; dbt creates the empty table.
 {{ config(
     appends=false,
     partition_by=['truncate(10000, batch)'],

@@ -1,9 +1,9 @@
--- attempts: every failed attempt, what was decided about it, and what became of that.
+-- attempts: every failed attempt at processing, what was decided about it, and what became of the delivery that followed.
 with
 
 failures as (
 
-    -- what could not be sent, or was held by a gate, and is sent again without a report is no new attempt, nor is a redrive
+    -- only reports are failed attempts: a decision that follows a failed send, a circuit breaker or an operator's order has no report_topic
     select * from {{ ref('decisions') }}
     where (kind is not null or decision in ('adopted', 'parked', 'dropped')) and report_topic is not null
 
@@ -20,7 +20,7 @@ attempts as (
     select
         ---------- which
         failures.message_id,
-        failures.life,
+        failures.life_cycle,
         failures.attempt,
         failures.max_attempts,
 

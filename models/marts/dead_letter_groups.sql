@@ -1,4 +1,4 @@
--- dead_letter_groups: dead letters that died of the same, counted.
+-- dead_letter_groups: dead letters, grouped by their cause and counted.
 with
 
 dead_letters as (
@@ -17,7 +17,8 @@ groups as (
 
         ---------- how many, and since when
         count_if(state = 'open') as open,
-        count_if(state in ('open', 'discarded')) as dead,
+        -- one that was redriven and then discarded is on its way, until it dies again
+        count_if(state = 'open' or (state = 'discarded' and life_cycle = life_cycles)) as dead,
         count(*) as died,
         min(dead_at) as first_seen,
         max(dead_at) as last_seen,

@@ -1,4 +1,4 @@
--- dead_letter_rate: how many of a topic's messages died in each hour, against what is usual: a change is news, a count is not.
+-- dead_letter_rate: how many of a topic's messages died in each hour, compared with what is usual for it: an alert on a change, not on a count.
 with
 
 by_class as (
@@ -9,7 +9,7 @@ by_class as (
 
 begun as (
 
-    -- the row of the first start of a loop is a decision, too; the least due time of a table is known from its files
+    -- the hour of the first start of a loop: its note is the first row of `deliveries`. Iceberg knows the minimum from file statistics
     select date_trunc('hour', min(due_at)) as first_hour from {{ ref('deliveries') }}
 
 ),
@@ -28,7 +28,7 @@ by_hour as (
 
 remembered as (
 
-    -- hours in which nothing died have no row: `median_of` counts them in
+    -- hours in which nothing died have no row; `median_of` counts them as 0
     select
         *,
         collect_list(struct(hour_number, died)) over (
@@ -59,7 +59,7 @@ dead_letter_rate as (
         compared.median_of_last_24_hours,
         compared.median_at_this_hour_of_last_7_days,
         greatest(compared.median_of_last_24_hours, compared.median_at_this_hour_of_last_7_days) as usual,
-        -- in the first hour ever there is nothing to compare with
+        -- in the hour of the first start there is nothing to compare with
         compared.hour > begun.first_hour
             and compared.died >= {{ var('unusual_dead_letters_from') }}
             and compared.died > {{ var('unusual_dead_letters_factor') }}

@@ -1,5 +1,6 @@
--- dead_letters: what died, why, where its dead letter lies, and what has been done about it. Never here before the copy is acknowledged, where
--- there is to be one.
+-- dead_letters: messages that died, why, where the dead letter lies, and what has been done about it. A message is here once Kafka has acknowledged
+-- its dead letter; at once, if it was adopted or parked.
+-- stranded_messages.yml describes it and its columns.
 with
 
 stranded_messages as (

@@ -1,9 +1,9 @@
--- dead_letters_by_hour: how many messages died in each hour: decided in it, whenever their dead letter was acknowledged.
+-- dead_letters_by_hour: how many messages died in each hour, by when that was decided, not by when the dead letter was acknowledged.
 with
 
 died as (
 
-    -- a dead letter that is written again is no new death
+    -- a dead letter that is written again, as Kafka refused it, is not counted again
     {{ decisions_once("((deliveries.kind = 'dead_letter' and deliveries.reason <> 'dead_letter_failed') or deliveries.decision = 'parked')") }}
 
 ),
@@ -17,7 +17,7 @@ adopted as (
 deaths as (
 
     select
-        -- a column of the file statistics: hours that aren't asked for aren't read
+        -- due_hour has file statistics, so that a condition on hour skips the files of other hours
         due_hour as hour,
         original_topic,
         error_class,
@@ -26,7 +26,7 @@ deaths as (
 
     union all
 
-    -- old ones that are adopted today are no news of today
+    -- adopted dead letters count in the hour of their failure: old ones must not look like a burst of today
     select
         date_trunc('hour', failed_at) as hour,
         original_topic,

@@ -1,4 +1,4 @@
--- dead_letters_to_redrive: open dead letters that a redrive rule wants sent again by now. Nothing is sent before somebody runs the triage.
+-- dead_letters_to_redrive: open dead letters that a redrive rule asks to send again now. Nothing is sent before somebody runs the triage.
 with
 
 dead_letters as (
@@ -23,7 +23,7 @@ stopped as (
 
 commanded as (
 
-    -- what a command is still to do something about is on its way, however long that is paused; what may go nowhere is left to people
+    -- not asked for again: what a command lists and has not decided, even if it is paused, and what was refused, which is left to people
     select distinct messages.delivery_id
     from {{ ref('commanded_messages') }} as messages
     left join stopped on messages.command = stopped.command
@@ -57,8 +57,8 @@ dead_letters_to_redrive as (
         ---------- who wants it
         matched.wanted.rule,
         matched.wanted.why,
-        matched.lives,
-        matched.wanted.max_lives,
+        matched.life_cycles,
+        matched.wanted.max_life_cycles,
 
         ---------- what it died of
         matched.dead_at,
@@ -69,7 +69,7 @@ dead_letters_to_redrive as (
     from matched
     left anti join commanded on matched.delivery_id = commanded.delivery_id
     where
-        matched.lives < matched.wanted.max_lives
+        matched.life_cycles < matched.wanted.max_life_cycles
         and matched.dead_at + make_dt_interval(0, 0, 0, matched.wanted.delay_ms / 1000.0) <= current_timestamp()
 
 )

@@ -1,9 +1,10 @@
--- gaps: what is away of report topics: removed by retention before it was read, or cut off. Reports that lay there unread are lost, and nobody can say whose.
+-- gaps: ranges of offsets of report topics that are missing: retention removed them before they were read, or the partition was cut short. Unread
+-- reports there are lost, and it is unknown which messages they were about.
 with
 
 events as (
 
-    -- detail is the loop's own text: `topic/partition first-last`
+    -- the loop writes `topic/partition first-last` into detail
     select * from {{ ref('events') }}
     where kind = 'gap'
 

@@ -1,6 +1,4 @@
--- held_deliveries: what a gate holds: due, not sent, and not released yet.
-{{ config(materialized='view') }}
-
+-- held_deliveries: the retries that circuit breakers hold back: due, not sent, and not released yet.
 with
 
 decisions as (
@@ -28,7 +26,7 @@ answered as (
 
 refused as (
 
-    -- asked for under the rules of today, in vain: under the same rules it would be refused again
+    -- deliveries whose release was refused under the present rules: under these it would be refused again
     select
         prior_delivery as delivery_id,
         prior_due as due_at,
@@ -44,7 +42,7 @@ refused as (
 held_deliveries as (
 
     select
-        decisions.gate,
+        decisions.breaker_key,
         decisions.delivery_id,
         decisions.due_at,
         decisions.due_hour,

@@ -1,4 +1,4 @@
--- messages: where every message stands, by its last decision that did something.
+-- messages: the state of every message, by its last decision that changed it (last_decisions) and the result of that decision's delivery.
 with
 
 last_decisions as (
@@ -38,7 +38,7 @@ messages as (
             else 'waiting'
         end as state,
         last_decisions.reason,
-        last_decisions.life,
+        last_decisions.life_cycle,
         last_decisions.attempt as attempts,
         last_decisions.max_attempts,
         last_decisions.first_failed_at,

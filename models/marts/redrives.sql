@@ -1,4 +1,4 @@
--- redrives: every complete command that does something about messages: how far it is, and what came of it. A note does nothing.
+-- redrives: every complete command of operators other than a note: how far it is carried out, and what came of it.
 with
 
 commands as (
@@ -33,9 +33,9 @@ counted as (
 
 ),
 
-told as (
+later_commands as (
 
-    -- what operators said about commands later; a resume of what isn't paused is about its canaries
+    -- what later commands (pause, resume, stop) ask of a command; a resume of one that isn't paused says that its canaries may be followed
     select
         of_command as command,
         max(what = 'stop') as is_stopped,
@@ -62,8 +62,8 @@ redrives as (
         ---------- how far it is
         case
             when counted.issued >= commands.listed then 'done'
-            when told.is_stopped then 'stopped'
-            when told.is_paused then 'paused'
+            when later_commands.is_stopped then 'stopped'
+            when later_commands.is_paused then 'paused'
             when commands.start_at > clock.now then 'waiting'
             when commands.what = 'redrive' and counted.issued = commands.canary then 'canary'
             else 'running'
@@ -95,7 +95,7 @@ redrives as (
         commands.destination
     from commands
     inner join counted on commands.command = counted.command
-    left join told on commands.command = told.command
+    left join later_commands on commands.command = later_commands.command
     cross join clock
     where commands.what <> 'note'
 

@@ -1,4 +1,4 @@
--- related_messages: which dead letters may have to do with which. Ask for one message: all pairs of a bad day are more than anybody reads.
+-- related_messages: pairs of dead letters that may have the same cause. Ask for one message_id: the number of all pairs grows with the square.
 with
 
 dead_letters as (
@@ -21,7 +21,7 @@ dead_letters as (
 
 asked as (
 
-    -- narrowed to one message before anything is joined. What is near in time lies in the same minute or the next to it
+    -- a condition on message_id reaches this side before the join. Messages at most a minute apart are in the same or in neighbouring minutes
     select
         message_id,
         original_offset,

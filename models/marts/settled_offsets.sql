@@ -1,6 +1,4 @@
--- settled_offsets: how far each group is known to have got with what was sent to it: processed, and not reported as failed since.
-{{ config(materialized='view') }}
-
+-- settled_offsets: up to which offset each group has processed the retries that were sent to it, without reporting a failure since.
 with
 
 settled as (
@@ -11,7 +9,7 @@ settled as (
 
 settled_offsets as (
 
-    -- the last word, not the highest: a topic that was created again begins anew
+    -- the last offset, not the highest: a topic that was deleted and created again begins at 0
     select
         consumer_group,
         topic,

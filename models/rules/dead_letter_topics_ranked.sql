@@ -1,4 +1,4 @@
--- dead_letter_topics_ranked: the dead letter topics of error classes in one row, the most specific first: the first that matches is the one.
+-- dead_letter_topics_ranked: the dead letter topics of error classes in one row, the most specific first: the first that matches counts.
 with
 
 topics as (

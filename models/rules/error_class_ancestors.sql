@@ -1,4 +1,4 @@
--- error_class_ancestors: what each known class descends from, itself included, the nearest first.
+-- error_class_ancestors: the ancestors of each class in the seed `error_classes`, with the distance: 0 for the class itself, 1 for its parent.
 with
 
 error_classes as (
@@ -24,7 +24,7 @@ classes as (
 
 lines as (
 
-    -- bounded, should the classes go round in a circle
+    -- at most 20 steps: a cycle in the seed would have no end
     select
         classes.error_class,
         aggregate(

@@ -1,4 +1,4 @@
--- error_rules_ranked: all error rules in one row: those that name a class by the classes that they match, the others as they are.
+-- error_rules_ranked: all error rules in one row: a map from each class to the rules that name it or an ancestor, and an array of all other rules.
 with
 
 rules as (
@@ -44,7 +44,7 @@ matched as (
 
     union all
 
-    -- whatever is known to descend from the class, and the class itself though nothing is known about it
+    -- the known descendants of the class, and the class itself, even if error_classes doesn't have it
     select
         coalesce(ancestors.error_class, rules.class_name) as error_class,
         coalesce(ancestors.distance, 0) as distance,

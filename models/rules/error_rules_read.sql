@@ -1,73 +1,11 @@
--- error_rules_read: each rule, taken apart: what it matches, where it holds, and how specific it is.
+-- error_rules_read: each error rule, parsed: its conditions, its scope, and what it is sorted by.
 {{ config(materialized='table') }}
 
 with
 
-rules_and_sets as (
-
-    select
-        *,
-        case when startswith(error_class, '@') then substring(error_class, 2) end as error_set
-    from {{ ref('error_rules') }}
-
-),
-
-error_sets as (
-
-    select * from {{ ref('error_sets') }}
-
-),
-
-said as (
-
-    select
-        error_class,
-        message,
-        code,
-        header,
-        kind,
-        source,
-        topic,
-        consumer_group,
-        why,
-        error_set
-    from rules_and_sets
-    where error_set is null
-
-    union all
-
-    -- a row that names a set stands for all its errors, in its own scope and of its own kind; a set that nobody knows has none
-    select
-        error_sets.error_class,
-        error_sets.message,
-        error_sets.code,
-        error_sets.header,
-        rules_and_sets.kind,
-        rules_and_sets.source,
-        rules_and_sets.topic,
-        rules_and_sets.consumer_group,
-        coalesce(rules_and_sets.why, error_sets.why) as why,
-        rules_and_sets.error_set
-    from rules_and_sets
-    inner join error_sets on rules_and_sets.error_set = error_sets.error_set
-
-),
-
 rules as (
 
-    select
-        -- what is empty in the file means any, and is null here
-        {{ regular_expression("nullif(error_class, '')") }} as error_class,
-        {{ regular_expression("nullif(message, '')") }} as message,
-        nullif(code, '') as code,
-        nullif(header, '') as header,
-        {{ error_kind('kind') }} as kind,
-        source,
-        topic,
-        consumer_group,
-        why,
-        error_set
-    from said
+    select * from {{ ref('error_rules_gathered') }}
 
 ),
 
@@ -93,7 +31,7 @@ read as (
         ) as conditions,
         {{ class_match('rules.error_class') }} as matches,
         {{ class_named('rules.error_class') }} as class_name,
-        -- Kafka's errors have a number, and a name in each client
+        -- a rule may give a Kafka error by its number, or by its name in any client: it matches all of them
         case
             when rules.code is not null
                 then array_distinct(array_compact(concat(
@@ -119,7 +57,7 @@ ranked as (
         message is not null or code is not null or header is not null as looks_beyond_the_class,
         {{ rule_scope('source', 'topic', 'consumer_group') }} as scope,
         {{ scope_text('topic', 'consumer_group', 'source') }} as scope_text,
-        array_position(array('{{ error_kinds().keys() | join("', '") }}'), kind) as kind_order
+        array_position(array('{{ var('error_kind_precedence') | join("', '") }}'), kind) as kind_order
     from read
 
 )

@@ -1,4 +1,4 @@
--- privacy_read: what each privacy keeps, that of keeping everything included.
+-- privacy_read: each row of the seed `privacy`, with its denied headers as an array, and the privacy `everything`, which the seed doesn't have.
 with
 
 privacy as (

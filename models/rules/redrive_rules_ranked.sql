@@ -1,4 +1,4 @@
--- redrive_rules_ranked: the redrive rules in one row, the most specific first: the first that matches is the one.
+-- redrive_rules_ranked: the redrive rules in one row, the most specific first: the first that matches counts.
 with
 
 rules as (
@@ -7,7 +7,7 @@ rules as (
         {{ regular_expression("nullif(error_class, '')") }} as error_class,
         topic,
         consumer_group,
-        max_lives,
+        max_life_cycles,
         cast({{ duration_ms('delay') }} as bigint) as delay_ms,
         concat_ws(' for ', coalesce(nullif(error_class, ''), 'any error'), {{ scope_text('topic', 'consumer_group') }}) as rule,
         why
@@ -23,7 +23,7 @@ ancestors as (
 
 ranked as (
 
-    {{ ranked_by_class('rules', 'ancestors', ['max_lives', 'delay_ms', 'rule', 'why']) }}
+    {{ ranked_by_class('rules', 'ancestors', ['max_life_cycles', 'delay_ms', 'rule', 'why']) }}
 
 ),
 

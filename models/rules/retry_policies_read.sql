@@ -1,4 +1,4 @@
--- retry_policies_read: each policy, taken apart. Whatever can't be read is named; nothing is decided until it can.
+-- retry_policies_read: each policy, parsed. If a clause can't be read, `not_understood` has it, and the model `rules` stops.
 {{ config(materialized='table') }}
 
 {{ read_policies(ref('retry_policies')) }}

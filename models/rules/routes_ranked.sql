@@ -1,9 +1,12 @@
--- routes_ranked: all routes in one row, the most specific first, each with its policies: the first that matches is the one.
+-- routes_ranked: all routes in one row, the most specific first, each with its policies and its privacy: the first that matches counts.
 with
 
 routes as (
 
-    select * from {{ ref('routes') }}
+    {{ ranked_routes(ref('routes'), [
+        'retry_topic', 'dead_letter_topic', 'publish_charge', 'circuit_breaker_per', 'dead_letter_headers as header_profile', 'privacy as privacy_name',
+        'retry_policy', 'publish_policy'
+    ]) }}
 
 ),
 
@@ -22,24 +25,15 @@ privacy as (
 ranked as (
 
     select
-        {{ route_rank('routes.topic', 'routes.consumer_group') }} as rank,
-        case when routes.error_kind = '*' then 1 else 0 end as by_kind,
-        routes.topic,
-        routes.consumer_group,
-        routes.error_kind,
-        routes.retry_topic,
-        routes.dead_letter_topic,
-        routes.publish_charge,
-        routes.gate,
-        routes.dead_letter_headers as header_profile,
+        routes.* except (privacy_name, retry_policy, publish_policy),
         struct(privacy.*) as privacy,
         struct(processing.*) as processing,
         struct(publishing.*) as publishing
     from routes
     inner join policies as processing on routes.retry_policy = processing.policy
     inner join policies as publishing on routes.publish_policy = publishing.policy
-    -- a route whose privacy nobody knows must not be replaced by one that keeps more: `rules` stops there
-    left join privacy on routes.privacy = privacy.name
+    -- a left join keeps a route whose privacy doesn't exist, on which `rules` stops: without it, another route would match, which may keep more
+    left join privacy on routes.privacy_name = privacy.name
 
 ),
 

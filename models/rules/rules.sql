@@ -1,4 +1,4 @@
--- rules: what the seeds say, put together once when they are loaded, so that a fold reads one row. It can't see half of a seed, either.
+-- rules: the seeds that decide something, in one row, made when they are loaded. A decide run reads this row alone: it never sees half-loaded seeds.
 {{ config(materialized='table', pre_hook=interpreted(true), post_hook=interpreted(false)) }}
 
 with
@@ -69,14 +69,7 @@ rules as (
         sources.sources,
         routes.routes,
         dead_letter_topics.dead_letter_topics,
-        -- of everything that we may send to
-        array_sort(array_except(
-            concat(
-                flatten(transform(routes.routes, r -> array(r.retry_topic, r.dead_letter_topic))),
-                transform(dead_letter_topics.dead_letter_topics, t -> t.dead_letter_topic)
-            ),
-            array('{{ no_topic() }}')
-        )) as topic_templates,
+        {{ topic_templates('routes.routes', 'dead_letter_topics.dead_letter_topics') }} as topic_templates,
         error_rules.class_rules,
         error_rules.other_rules,
         error_rules.header_names,

@@ -1,5 +1,5 @@
-"""Dagster's view of the loop: what there is, what depends on what, what must hold, and what may start by itself.
+"""The Dagster project: assets with their dependencies, checks, jobs and schedules.
 
-Nothing here is needed to run redrive, and no rule of it is here: `redrive run` is the loop, this shows it and can run it in shifts. What
-starts Spark or asks Kafka is imported where it is used, so that the definitions load in seconds and without either.
+redrive doesn't need it, and it holds no rule: `redrive run` is the loop, which Dagster shows, and can run in shifts. Modules that start
+Spark or use Kafka are imported where they are used, so that the definitions load in seconds and without either.
 """

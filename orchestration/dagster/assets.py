@@ -1,4 +1,4 @@
-"""The assets that something here makes: rules, what a tick writes, marts, and the report on dead letters."""
+"""The assets that Dagster can materialize: rules, the tables that a tick writes, marts, and the report on dead letters."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -6,31 +6,32 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from orchestration.dagster.graph import WRITTEN_BY_A_TICK, Graph
-from orchestration.dagster.resource import Redrive, forwarded, told
+from orchestration.dagster.resource import Redrive, forwarded, our_errors
+from orchestration.loop.health import Entry
 
 if TYPE_CHECKING:
-    from orchestration.loop import Tick
+    from orchestration.loop.loop import Tick
 
-# Whatever turns the loop takes this pool, so that a deployment can say: one at a time.
+# The pool of all ops that run the loop: with a limit of 1, only one of them runs at a time.
 LOOP = "loop"
 
 
 class TickConfig(dg.Config):
-    """How one tick is turned."""
+    """The config of one tick."""
 
     take_over: bool = False
-    """Turn it though another loop is running: that one then stops."""
+    """Run it even if another loop is running, which then stops."""
 
 
 def rules_asset(graph: Graph) -> dg.AssetsDefinition:
-    """The seeds, loaded from their files, and what a fold reads of them, put together."""
+    """The seeds, loaded from their files, and the models that a decide run reads of them."""
 
     @dg.multi_asset(name="load_rules", specs=graph.rules, can_subset=True)
     def load_rules(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
-        from orchestration.seeds import read_seeds
+        from orchestration.rules.seeds import read_seeds
 
-        with told():
-            # dbt would load what the loop would refuse
+        with our_errors():
+            # checks the seeds as the loop does: dbt alone would load wrong ones
             seeds = read_seeds(redrive.settings.seeds).rows
             names = _selected(context, graph.rules)
             for command, nodes in (
@@ -46,9 +47,9 @@ def rules_asset(graph: Graph) -> dg.AssetsDefinition:
 
 
 def tick_asset(graph: Graph) -> dg.AssetsDefinition:
-    """What the loop writes, in one tick, and the views between: one step, as a tick can't be divided.
+    """The tables that a tick writes, and the views between them: one step, as a tick can't be divided.
 
-    If one of the tables is wanted, all of them are written; those that weren't asked for are told all the same.
+    If one of the tables is selected, all of them are written, and those that were not selected are recorded, too.
     """
 
     @dg.multi_asset(name="turn_once", specs=graph.loop, can_subset=True, pool=LOOP)
@@ -56,12 +57,12 @@ def tick_asset(graph: Graph) -> dg.AssetsDefinition:
         selected = _selected(context, graph.loop)
         views = [name for name in selected if name not in WRITTEN_BY_A_TICK]
         written: dict[str, Mapping[str, float]] = {}
-        with told(), forwarded(context.log):
+        with our_errors(), forwarded(context.log):
             if set(selected) & set(WRITTEN_BY_A_TICK):
                 with redrive.started(redrive.new_loop(take_over=config.take_over)) as loop:
                     written = what_a_tick_wrote(loop.tick())
-                trouble = what_hinders(redrive.trouble())
-                # what was done is told, also if the rest could not be
+                trouble = what_hinders(redrive.health())
+                # what was written is recorded, even if the rest failed
                 for name in written if trouble else written.keys() - set(selected):
                     if written[name]["rows"]:
                         context.log_event(dg.AssetMaterialization(name, metadata=dict(written[name])))
@@ -77,33 +78,34 @@ def tick_asset(graph: Graph) -> dg.AssetsDefinition:
 
 
 def what_a_tick_wrote(tick: "Tick") -> dict[str, Mapping[str, float]]:
-    """Rows by table, and how long that took, in the order in which they were written."""
+    """The rows of each table and the time they took, in the order in which they were written."""
     counts, step_ms = tick.counts, tick.step_ms
     late = dict(zip(("late_p50_ms", "late_p99_ms"), tick.lateness_ms or (), strict=False))
     sent = {name: counts.get(name, 0) for name in ("delivered", "dead_letters", "failed", "unknown")}
     results = sent["delivered"] + sent["failed"] + sent["unknown"]
     return {
         "events": {"rows": counts.get("events", 0), "ms": step_ms.get("intake", 0)},
-        "deliveries": {"rows": counts.get("decisions", 0), "ms": step_ms.get("fold", 0)},
+        "deliveries": {"rows": counts.get("decisions", 0), "ms": step_ms.get("decide", 0)},
         "publish_results": {"rows": results, **sent, **late, "ms": step_ms.get("publish", 0)},
         "ticks": {"rows": int(tick.did_something), "ms": sum(step_ms.values())},
     }
 
 
-def what_hinders(trouble: Mapping[str, str]) -> str:
-    """Why the loop can't do all of its work; empty if it can. A destination that takes nothing is no reason: its messages wait."""
-    return "\n".join(f"{what}: {why}" for what, why in trouble.items() if not what.startswith("destination "))
+def what_hinders(health: Iterable[Entry]) -> str:
+    """Why the loop can't do all of its work; empty if it can. A paused destination doesn't count: its messages wait."""
+    return "\n".join(f"{entry.what}: {entry.why}" for entry in health if entry.kind != "destination")
 
 
 def marts_asset(graph: Graph) -> dg.AssetsDefinition:
-    """What people query. Views: they are always current; to materialise one makes it anew from the project's SQL. Nothing is counted: that
-    would read all that was ever decided, mart by mart.
+    """The marts: views, which are always current. To materialize one makes it anew from the project's SQL.
+
+    Rows are not counted, as this would read all decisions, mart by mart.
     """
 
     @dg.multi_asset(name="make_marts", specs=graph.marts, can_subset=True)
     def make_marts(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
         names = _selected(context, graph.marts)
-        with told():
+        with our_errors():
             redrive.require_tables()
             redrive.dbt.run("run", select=names)
         for name in names:
@@ -117,7 +119,7 @@ def marts_asset(graph: Graph) -> dg.AssetsDefinition:
     group_name="report",
     kinds={"markdown", "matplotlib"},
     description=(
-        "What is dead, and why: what died of the same, by class, topic, age, over time; and how many retries were sent, how late, and how "
+        "What is dead, and why: grouped by cause, by class, topic, age, over time; and how many retries were sent, how late, and how "
         "many messages recovered. A page in each materialization's metadata."
     ),
 )
@@ -125,7 +127,7 @@ def dead_letter_report(redrive: Redrive) -> dg.MaterializeResult[None]:
     from orchestration.clock import wall_clock
     from orchestration.dagster.report import page, read_report
 
-    with told():
+    with our_errors():
         redrive.require_tables()
     found = read_report(redrive.sql, wall_clock())
     return dg.MaterializeResult(
@@ -143,7 +145,7 @@ def dead_letter_report(redrive: Redrive) -> dg.MaterializeResult[None]:
 
 
 def _selected(context: dg.AssetExecutionContext, specs: Iterable[dg.AssetSpec]) -> list[str]:
-    """The names that a run asks for, in the order of the graph: what is yielded must come after what it depends on."""
+    """The selected names in the order of the graph, as results must be yielded after those that they depend on."""
     return [spec.key.to_user_string() for spec in specs if spec.key in context.selected_asset_keys]
 
 

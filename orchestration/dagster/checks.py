@@ -1,37 +1,40 @@
-"""What must hold, as checks on assets: each promise of redrive's as a question to its tables.
+"""Asset checks: each promise of redrive's as a query of its tables.
 
-They look at tables, so they hold for any loop, whoever runs it, and may run beside it.
+They query tables, so they work for any loop, whoever runs it, and may run beside it.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import dagster as dg
 
 from orchestration.clock import literal, wall_clock
+from orchestration.dagster.loop_signs import last_sign, overdue, undecided, watermark_of
 from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
-from orchestration.status import read_status
+from orchestration.loop.status import read_status
 
-# A dead letter is due at once, and tried again after 60 s at most: after this long Kafka refuses it, or nobody sends.
+# A dead letter is due at once, and tried again after 60 s at most. If it is still pending after this time, Kafka refuses it, or no loop
+# runs.
 PENDING_WARNS = timedelta(minutes=5)
 PENDING_FAILS = timedelta(hours=1)
 
-# A loop with work to do writes something down at least each minute: its longest pause is 60 s. Twice that, and a start of a minute.
+# A loop with work to do writes a row at least every minute, as its longest pause is 60 s; a start takes a minute. Five minutes leave a
+# margin.
 STALLED_AFTER = timedelta(minutes=5)
 
-# A loop that has nothing to do says so with each turn. Between shifts nobody does.
+# An idle loop writes its status file with each tick; between shifts there is no loop.
 FRESH_FOR = timedelta(minutes=30)
 
 # How many lines the table of open dead letters has at most.
 _OPEN_SHOWN = 50
 _OPEN_COLUMNS = (("topic", "string"), ("owner", "string"), ("open", "int"), ("oldest", "string"))
 
-# A gap can't be mended, only noticed: it fails the check for this long, and stays in the mart.
+# A gap can't be repaired: it fails the check for this long, and stays in the mart.
 GAPS_FAIL_FOR = timedelta(days=7)
 
 
-# What the loop calls it when something is not read.
-UNREAD = ("source ", "partitions", "kafka")
+# The kinds of parts in the status file that mean that something is not read.
+UNREAD = ("source", "partitions", "kafka")
 
 
 def _minutes(span: timedelta) -> str:
@@ -44,8 +47,8 @@ def _minutes(span: timedelta) -> str:
     description="Every event and every failed send has one decision: both are counted, batch by batch, up to the watermark.",
 )
 def nothing_is_lost(redrive: Redrive) -> dg.AssetCheckResult:
-    # read first, as a literal: what is up to there is settled, whatever a loop appends meanwhile
-    watermark = _watermark(redrive)
+    # read first, as a literal: the batches up to it don't change, whatever a loop appends meanwhile
+    watermark = watermark_of(redrive)
     rows = redrive.sql(
         f"""
         with
@@ -62,7 +65,7 @@ def nothing_is_lost(redrive: Redrive) -> dg.AssetCheckResult:
         ),
 
         decided as (
-            select batch, count(distinct cause) as decisions
+            select batch, count(distinct input_id) as decisions
             from deliveries
             where batch <= {watermark}
             group by batch
@@ -130,7 +133,7 @@ def nothing_is_early(redrive: Redrive) -> dg.AssetCheckResult:
     ),
 )
 def no_dead_message_is_without_its_copy(redrive: Redrive) -> dg.AssetCheckResult:
-    # since the first dead letter was decided: each one that fails is followed by another, which is young
+    # counted from the first dead letter, as each one that fails is followed by a new one
     (row,) = redrive.sql(
         """
         with
@@ -139,7 +142,8 @@ def no_dead_message_is_without_its_copy(redrive: Redrive) -> dg.AssetCheckResult
             select messages.message_id, min(decisions.recorded_at) as since
             from messages
             inner join decisions
-                on messages.message_id = decisions.message_id and messages.life <=> decisions.life and decisions.kind = 'dead_letter'
+                on messages.message_id = decisions.message_id and messages.life_cycle <=> decisions.life_cycle
+                and decisions.kind = 'dead_letter'
             where messages.state = 'dead_letter_pending'
             group by messages.message_id
         )
@@ -196,14 +200,14 @@ def no_report_was_missed(redrive: Redrive) -> dg.AssetCheckResult:
 )
 def the_loop_is_not_stalled(redrive: Redrive) -> dg.AssetCheckResult:
     now = wall_clock()
-    seen = _last_sign(redrive)
-    undecided, overdue = _undecided(redrive), _overdue(redrive, now - STALLED_AFTER)
+    seen = last_sign(redrive)
+    undecided_inputs, overdue_deliveries = undecided(redrive), overdue(redrive, now - STALLED_AFTER)
     silent = seen is None or now - seen > STALLED_AFTER
     return dg.AssetCheckResult(
-        passed=not (silent and (undecided or overdue)),
+        passed=not (silent and (undecided_inputs or overdue_deliveries)),
         metadata={
-            "undecided": undecided,
-            f"overdue by {_minutes(STALLED_AFTER)}": overdue,
+            "undecided": undecided_inputs,
+            f"overdue by {_minutes(STALLED_AFTER)}": overdue_deliveries,
             **({"last sign of the loop": dg.MetadataValue.timestamp(seen)} if seen else {}),
         },
     )
@@ -217,7 +221,7 @@ def the_loop_is_not_stalled(redrive: Redrive) -> dg.AssetCheckResult:
     ),
 )
 def ticks_are_fresh(redrive: Redrive) -> dg.AssetCheckResult:
-    seen = _last_sign(redrive)
+    seen = last_sign(redrive)
     return dg.AssetCheckResult(
         passed=seen is not None and wall_clock() - seen <= FRESH_FOR,
         severity=dg.AssetCheckSeverity.WARN,
@@ -254,7 +258,7 @@ def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResu
 )
 def every_source_is_read(redrive: Redrive) -> dg.AssetCheckResult:
     status = read_status(redrive.settings.status_file)
-    unread = {what: why for what, why in status.trouble.items() if what.startswith(UNREAD)} if status else {}
+    unread = {entry.what: entry.why for entry in status.health if entry.kind in UNREAD} if status else {}
     return dg.AssetCheckResult(passed=not unread, metadata={"unread": len(unread), **unread})
 
 
@@ -310,48 +314,3 @@ CHECKS = (
     the_loop_is_not_stalled,
     ticks_are_fresh,
 )
-
-
-def _watermark(redrive: Redrive) -> int:
-    """The last batch that is decided, by whoever decided it: the loop, or a bare `dbt run`."""
-    (row,) = redrive.sql(
-        """
-        select greatest((select coalesce(max(batch), 0) from deliveries), (select coalesce(max(watermark), 0) from ticks)) as watermark
-        """
-    )
-    return int(row["watermark"])
-
-
-def _undecided(redrive: Redrive) -> int:
-    watermark = _watermark(redrive)
-    (row,) = redrive.sql(
-        f"""
-        select
-            (select count(*) from events where batch > {watermark} and kind is distinct from 'start')
-            + (select count(*) from publish_results where batch > {watermark} and outcome = 'failed') as undecided
-        """
-    )
-    return int(row["undecided"])
-
-
-def _overdue(redrive: Redrive, before: datetime) -> int:
-    """Open deliveries that were due before a moment. Read from the floor up: nothing below it is open."""
-    floors = redrive.sql(
-        "select least(floor, array_min(transform(map_values(set_aside), s -> s.floor))) as floor from ticks order by batch desc limit 1"
-    )
-    floor = f"and due_at >= {literal(floors[0]['floor'])}" if floors else ""
-    (row,) = redrive.sql(
-        f"""
-        select count(*) as overdue from ready
-        where due_at < {literal(before)} and coalesce(not_before, due_at) < {literal(before)} {floor}
-        """
-    )
-    return int(row["overdue"])
-
-
-def _last_sign(redrive: Redrive) -> datetime | None:
-    """When the loop last said something: the last row of `ticks`, or the status file, which an idle loop writes, too."""
-    (row,) = redrive.sql("select max(recorded_at) as at from ticks")
-    status = read_status(redrive.settings.status_file)
-    signs = [row["at"], datetime.fromisoformat(status.at) if status and status.at else None]
-    return max((sign for sign in signs if sign), default=None)

@@ -1,4 +1,4 @@
-"""dbt's tests of the project as asset checks: each is run by dbt, in the process of the run, on the tables that are there."""
+"""The project's dbt tests as asset checks: dbt runs them in the process of the run, on the existing tables."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 
 from orchestration.dagster.manifest import Manifest
-from orchestration.dagster.resource import Redrive, told
+from orchestration.dagster.resource import Redrive, our_errors
 
 
 def dbt_tests(manifest: Manifest, assets: Iterable[dg.AssetKey]) -> dg.AssetChecksDefinition:
-    """One check for each test: on the model or seed that the test belongs to, or, of one that reads several, on the first of them."""
+    """One check for each test, on the model or seed that the test belongs to; if it reads several, on the first of them."""
     known = {key.to_user_string() for key in assets}
     tests = [node for node in manifest["nodes"].values() if node["resource_type"] == "test"]
     specs = [
@@ -22,7 +22,7 @@ def dbt_tests(manifest: Manifest, assets: Iterable[dg.AssetKey]) -> dg.AssetChec
     @dg.multi_asset_check(name="test_with_dbt", specs=specs, can_subset=True)
     def test_with_dbt(context: dg.AssetCheckExecutionContext, redrive: Redrive) -> Iterator[dg.AssetCheckResult]:
         selected = sorted(context.selected_asset_check_keys, key=lambda key: key.name)
-        with told():
+        with our_errors():
             redrive.require_tables()
             found = redrive.dbt.test([key.name for key in selected])
         for key in selected:
@@ -39,7 +39,7 @@ def dbt_tests(manifest: Manifest, assets: Iterable[dg.AssetKey]) -> dg.AssetChec
 
 
 def _asset_of(test: Mapping[str, Any], known: set[str]) -> str:
-    """Raises LookupError for a test of nothing that is an asset."""
+    """The asset of a test. Raises LookupError if there is none."""
     nodes = [test["attached_node"]] if test.get("attached_node") else test["depends_on"]["nodes"]
     names = [str(node).rpartition(".")[2] for node in nodes]
     for name in names:
@@ -49,7 +49,7 @@ def _asset_of(test: Mapping[str, Any], known: set[str]) -> str:
 
 
 def _description(test: Mapping[str, Any]) -> str:
-    """What the test says of itself; of one in a file of its own, the file's header; else its name in words."""
+    """The test's description, or the header of its file, or its name in words."""
     header = re.match(r"(?:--[^\n]*\n)+", test["raw_code"])
     if test["description"]:
         return str(test["description"]).strip()

@@ -1,4 +1,4 @@
-"""`redrive dagster`: `dagster dev` with an instance that keeps what happened, and asks and tells nobody anything."""
+"""`redrive dagster`: `dagster dev` with an instance that keeps its history, and has no telemetry."""
 
 from __future__ import annotations
 
@@ -12,20 +12,30 @@ from orchestration.settings import Settings
 
 _INSTANCE = Path(__file__).with_name("dagster.yaml")
 
+# the options of `dagster dev` that choose what to load
+_CHOOSING = frozenset(
+    [
+        *("-m", "--module-name", "-f", "--python-file", "--package-name", "-w", "--workspace", "--empty-workspace"),
+        *("--grpc-port", "--grpc-socket"),
+    ]
+)
+
 
 def serve(settings: Settings, arguments: Sequence[str]) -> None:
-    """Becomes `dagster dev`, so that signals and the exit code are its own."""
+    """Replaces this process by `dagster dev`, so that signals and the exit code are its own."""
     environment = environment_of(settings)
     print(f"DAGSTER_HOME is {environment['DAGSTER_HOME']}", file=sys.stderr, flush=True)
-    # where pyproject.toml says what to load
+    # in a clone, pyproject.toml names what to load; an installed project has no such file
     os.chdir(settings.project)
-    os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *arguments], environment)
+    chosen = any(argument.partition("=")[0] in _CHOOSING for argument in arguments)
+    what = () if chosen or Path("pyproject.toml").is_file() else ("--module-name", "orchestration.definitions")
+    os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *what, *arguments], environment)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
-    """What Dagster needs to know: the settings that paths depend on, as it starts elsewhere, and where it keeps its own state.
+    """The environment for Dagster: the settings that depend on the current directory, which changes, and DAGSTER_HOME.
 
-    A home of the user's own is left as it is. Ours gets the project's dagster.yaml, once: a copy that was changed stays.
+    If DAGSTER_HOME is set, it stays. Otherwise it is a directory in the home, which gets a copy of dagster.yaml if it has none.
     """
     paths = {"REDRIVE_HOME": settings.home, "REDRIVE_PROJECT": settings.project, "REDRIVE_SEEDS": settings.seeds}
     environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}

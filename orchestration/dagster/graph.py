@@ -1,7 +1,7 @@
 """The graph: dbt's models and seeds as assets, with the dependencies that a tick really has.
 
-A tick reads what earlier ticks wrote: a failed send is decided by the next fold, and `ready` leaves out what is sent. The loop closes
-there, in the ledgers, and nowhere else. A graph of assets has no cycles, so those edges are not drawn; the assets say them.
+A tick reads what earlier ticks wrote: a failed send is decided by the next decide run, and `ready` leaves out what is sent. So the ledgers,
+and only they, close a cycle. A graph of assets has no cycles, so these edges are not drawn; the descriptions of the assets name them.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ import dagster as dg
 from dagster_dbt import DagsterDbtTranslator, build_dbt_asset_specs
 
 from orchestration.dagster.manifest import Manifest
-from orchestration.seeds import SeedError, read_seeds
+from orchestration.rules.seeds import SeedError, read_seeds
 
-# What a tick writes, in its order: intake, fold, publish, and the loop's log.
+# The tables that a tick writes, in their order: intake, decide, publish, and the loop's state.
 WRITTEN_BY_A_TICK = ("events", "deliveries", "publish_results", "ticks")
 
-# What a tick does beside dbt: who else is read before a table is written.
+# Dependencies that dbt doesn't know: what else the loop reads before it writes a table.
 _READ_BY_THE_LOOP = {
     "events": ("report_topics",),
     "publish_results": ("ready", "named_deliveries"),
     "ticks": ("events", "deliveries", "publish_results"),
 }
 
-# The ledgers that a later tick reads again, above where they are written.
+# The ledgers that a later tick reads upstream of where they are written.
 _CLOSES_THE_LOOP = ("publish_results", "ticks")
 
-# What the owners of routes own: whatever of theirs has died.
+# The assets that belong to the owners of routes.
 _OWNED = ("dead_letters", "dead_letter_groups", "dead_letter_rate")
 
-# What Dagster takes for an address.
+# What Dagster accepts as an e-mail address.
 _ADDRESS = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 
-# The step of a model by its name, or of those in its folder: a view belongs to the step that reads it.
+# The step of a model, by its name or by its folder. A view belongs to the step that reads it.
 _GROUPS = {
     "events": "intake",
-    "intake": "fold",
-    "retry": "fold",
+    "intake": "decide",
+    "retry": "decide",
     **dict.fromkeys(("ready", "named_deliveries", "publish_results", "ticks"), "publish"),
 }
 
@@ -56,14 +56,14 @@ _KINDS_BY_MATERIALIZATION = {
 
 
 class Translator(DagsterDbtTranslator):
-    """How a node of dbt's shows as an asset: its name, what its description says, and the step of the loop it belongs to."""
+    """How a dbt node becomes an asset: its name, its description, and the step of the loop it belongs to."""
 
     def get_asset_key(self, dbt_resource_props: Mapping[str, Any]) -> dg.AssetKey:
         """The model's name, as `redrive sql` knows it."""
         return dg.AssetKey(dbt_resource_props["name"])
 
     def get_description(self, dbt_resource_props: Mapping[str, Any]) -> str:
-        """The model's own description; the SQL is a click away."""
+        """The model's description, without its SQL."""
         return str(dbt_resource_props["description"]).strip()
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
@@ -89,9 +89,9 @@ class Graph:
 
 
 def owners_of(seeds: Path) -> tuple[str, ...]:
-    """Who is asked about dead letters, as the seed `routes` says, in Dagster's form: an address, or `team:` and a name.
+    """The owners in the seed `routes`, in Dagster's form: an e-mail address, or `team:` and a name.
 
-    Of a file that can't be read there are none: what is wrong with it `redrive check` says, and the graph is shown all the same.
+    Empty if the seeds can't be read: the graph is shown all the same, and `redrive check` says what is wrong.
     """
     try:
         rows = read_seeds(seeds).rows["routes"]
@@ -102,7 +102,7 @@ def owners_of(seeds: Path) -> tuple[str, ...]:
 
 
 def read_graph(manifest: Manifest, owners: Sequence[str] = ()) -> Graph:
-    """Makes specs of a manifest. owners: of what is about dead letters."""
+    """Makes the specs from a manifest. owners: those of the assets about dead letters."""
     specs = {_name(spec.key): spec for spec in build_dbt_asset_specs(manifest=manifest, dagster_dbt_translator=Translator())}
     kinds = {node["name"]: node["config"].get("materialized") for node in manifest["nodes"].values()}
     reads = {name: {_name(dep.asset_key) for dep in spec.deps} for name, spec in specs.items()}
@@ -119,10 +119,9 @@ def read_graph(manifest: Manifest, owners: Sequence[str] = ()) -> Graph:
 
 
 def without_cycles(reads: Mapping[str, Iterable[str]]) -> tuple[dict[str, set[str]], dict[str, tuple[str, ...]]]:
-    """What each asset depends on in one tick, and which ledgers it also reads as earlier ticks left them.
+    """What each asset depends on within one tick, and which ledgers it also reads from earlier ticks.
 
-    reads: what each model reads, by name, as dbt has it. A ledger that is read upstream of where the loop writes it is a read of what
-    earlier ticks wrote.
+    reads: what each model reads, by name, from dbt. If a model is upstream of a ledger and reads it, it reads what earlier ticks wrote.
     """
     before = {name: {*upstream, *_READ_BY_THE_LOOP.get(name, ())} for name, upstream in reads.items()}
     forward = {name: {up for up in upstream if up not in _CLOSES_THE_LOOP} for name, upstream in before.items()}
@@ -139,7 +138,7 @@ def without_cycles(reads: Mapping[str, Iterable[str]]) -> tuple[dict[str, set[st
 
 
 def topological(before: Mapping[str, Iterable[str]]) -> Sequence[str]:
-    """Names so that each comes after what it depends on; the same order every time."""
+    """The names in topological order, the same every time."""
     sorter = TopologicalSorter({name: sorted(upstream) for name, upstream in sorted(before.items())})
     return tuple(sorter.static_order())
 
@@ -156,7 +155,7 @@ def _ancestors(names: Iterable[str], before: Mapping[str, Iterable[str]]) -> set
 
 
 def _finished(spec: dg.AssetSpec, before: Iterable[str], earlier: Iterable[str], kinds: set[str]) -> dg.AssetSpec:
-    """A spec with its true dependencies; what can't be drawn is said in words."""
+    """A spec with its dependencies within a tick; its description names the reads of earlier ticks."""
     ledgers = [f"`{ledger}`" for ledger in earlier]
     said = f"\n\nAlso reads {' and '.join(ledgers)} as earlier ticks left them: there the loop closes." if ledgers else ""
     return spec.replace_attributes(
@@ -171,8 +170,8 @@ def _name(key: dg.AssetKey) -> str:
     return key.to_user_string()
 
 
-# What lies in Kafka: written and read by others, shown so that the graph has its two ends. Two groups: with one for both
-# ends the groups form a cycle, and an arrow runs back across all of them.
+# Topics, which others write and read, shown as the two ends of the graph. They are in two groups: a single group would form a cycle with
+# the others, with an arrow back across all of them.
 KAFKA = (
     dg.AssetSpec(
         "report_topics",
@@ -188,7 +187,7 @@ KAFKA = (
         description="Messages that are sent again, each when it was due. Their consumers fail again, and report, or succeed.",
     ),
     dg.AssetSpec(
-        # the seed is called dead_letter_topics
+        # not dead_letter_topics, which is a seed
         "dlq_topics",
         deps=["publish_results"],
         group_name="kafka_out",

@@ -1,4 +1,4 @@
-"""Jobs: what can be run.
+"""The jobs.
 
 Every job runs in one process: Spark and dbt take half a minute to start, so no step gets a process of its own.
 """
@@ -14,43 +14,43 @@ from pydantic import Field
 
 from orchestration.dagster.assets import LOOP, what_a_tick_wrote, what_hinders
 from orchestration.dagster.graph import WRITTEN_BY_A_TICK
-from orchestration.dagster.resource import Redrive, forwarded, told
+from orchestration.dagster.resource import Redrive, forwarded, our_errors
 
 if TYPE_CHECKING:
-    from orchestration.loop import Loop, Tick
-    from orchestration.operators import Listed, Wish
-    from orchestration.seeds import Seeds
+    from orchestration.loop.loop import Loop, Tick
+    from orchestration.operators.commands import CommandRequest
+    from orchestration.operators.lists import Target
 
-# How long a shift turns if nobody says otherwise.
+# How long a shift runs the loop by default.
 SHIFT_MINUTES = 14.0
 
 tick = dg.define_asset_job(
     "tick",
     selection=dg.AssetSelection.assets(*WRITTEN_BY_A_TICK).without_checks(),
-    description="Turns the loop once: intake, fold, publish.",
+    description="Turns the loop once: intake, decide, publish.",
 )
 
 report = dg.define_asset_job(
     "report",
     selection=dg.AssetSelection.groups("marts", "report") | dg.AssetSelection.all_asset_checks(),
-    description="Makes the marts anew, writes the report on dead letters, and looks whether everything that must hold holds.",
+    description="Makes the marts anew, writes the report on dead letters, and runs all checks.",
 )
 
 
 class ShiftConfig(dg.Config):
-    """How long a shift turns the loop."""
+    """The config of a shift."""
 
-    minutes: float = Field(default=SHIFT_MINUTES, gt=0, description="How long it turns. Starting Spark comes before that.")
-    take_over: bool = Field(default=False, description="Turn though another loop is running: that one then stops.")
+    minutes: float = Field(default=SHIFT_MINUTES, gt=0, description="How long the loop runs, after Spark has started.")
+    take_over: bool = Field(default=False, description="Run even if another loop is running, which then stops.")
 
 
 @dg.op(pool=LOOP, description="Turns the loop for some minutes in one warm process, and records what each tick wrote as materializations.")
 def turn(context: dg.OpExecutionContext, config: ShiftConfig, redrive: Redrive) -> None:
     ticks: queue.SimpleQueue[Tick] = queue.SimpleQueue()
-    with told(), forwarded(context.log):
+    with our_errors(), forwarded(context.log):
         loop = redrive.new_loop(take_over=config.take_over, on_tick=ticks.put)
-        # The loop turns in a thread of its own: it never waits for Dagster to write an event, and a run that is cancelled raises here,
-        # between two events, while the loop ends its step as it does on SIGTERM.
+        # The loop runs in its own thread: it never waits for Dagster to write an event, and if the run is cancelled, the exception is
+        # raised here, between two events, while the loop ends its step as it does on SIGTERM.
         with ThreadPoolExecutor(1, thread_name_prefix="loop") as threads:
             try:
                 turning = threads.submit(_turn_for, redrive, loop, config.minutes * 60)
@@ -59,7 +59,7 @@ def turn(context: dg.OpExecutionContext, config: ShiftConfig, redrive: Redrive) 
             finally:
                 loop.stopping.set()
         turning.result()
-    if trouble := what_hinders(redrive.trouble()):
+    if trouble := what_hinders(redrive.health()):
         raise dg.Failure(trouble, allow_retries=False)
 
 
@@ -75,7 +75,7 @@ def _turn_for(redrive: Redrive, loop: "Loop", seconds: float) -> None:
 
 
 def _record(context: dg.OpExecutionContext, ticks: "queue.SimpleQueue[Tick]") -> None:
-    """Records the next tick, if one comes soon, as materializations of what it wrote. One that did nothing is no news."""
+    """Records the next tick, if one ends soon, as materializations of the tables that it wrote. An idle tick records nothing."""
     try:
         done = ticks.get(timeout=0.5)
     except queue.Empty:
@@ -95,9 +95,9 @@ def shift() -> None:
 
 @dg.op(description="Compacts the tables, expires snapshots, removes orphaned files. Changes no row, and may run beside the loop.")
 def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
-    from orchestration.maintenance import maintain
+    from orchestration.tables.maintenance import maintain
 
-    with told(), forwarded(context.log):
+    with our_errors(), forwarded(context.log):
         done = maintain(redrive.settings, redrive.spark)
     for table in done.tables:
         facts = {name: value for name, value in asdict(table).items() if name != "table" and value != ""}
@@ -110,31 +110,33 @@ def maintenance() -> None:
 
 
 class RedriveConfig(dg.Config):
-    """Which dead letters, why, and how: as `redrive dlq redrive` takes it. What is given must all hold."""
+    """Which dead letters, why, and how: the options of `redrive dlq redrive`. All filters must match."""
 
     reason: str = Field(description="Why: it is kept with the command.")
-    who: str = Field(description="Who wants it.")
-    dry_run: bool = Field(default=True, description="Only show what would be sent, and keep the list. What is sent is such a list.")
-    list_name: str = Field(default="", description="The list that a dry run showed. Needed to send; nothing else chooses then.")
+    who: str = Field(description="Who gives the command.")
+    dry_run: bool = Field(default=True, description="Only show what would be sent, and keep the list. To send, give the name of that list.")
+    list_name: str = Field(default="", description="The list that a dry run has shown. Required to send; the filters are then ignored.")
     ids: list[str] = Field(default=[], description="Message ids.")
     where: str = Field(default="", description="One condition in SQL over the columns of the mart stranded_messages.")
     group: str = Field(default="", description="The consumer group; ^ begins a regular expression.")
     topic: str = Field(default="", description="The original topic; or ^...")
     error_class: str = Field(default="", description="The error's class, with or without its package; or ^...")
-    fingerprint: str = Field(default="", description="What died of the same, as dead_letter_groups has it.")
+    fingerprint: str = Field(default="", description="The fingerprint of a group in dead_letter_groups.")
     rate: str = Field(default="", description="50/s, 10/m, 1/h. Empty: as fast as it goes.")
-    canary: int = Field(default=0, description="So many first; the rest when they have succeeded. 0: all.")
+    canary: int = Field(default=0, description="Send this many first; the rest when they have succeeded. 0: all.")
     ticket: str = Field(default="", description="A ticket or an address.")
 
 
 @dg.op(description="Shows which open dead letters would be sent again, and keeps the list; or sends a list that was kept.")
 def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, redrive: Redrive) -> None:
-    from orchestration.dlq import DeadLetters, Selection
-    from orchestration.operators import CommandError, Wish, check_wish, kept, parse_rate, select_deliveries
-    from orchestration.seeds import read_seeds
+    from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_rate
+    from orchestration.operators.dead_letters import DeadLetters
+    from orchestration.operators.lists import kept, select_deliveries
+    from orchestration.operators.selections import Selection
+    from orchestration.rules.seeds import read_seeds
 
-    with told():
-        wish = Wish(
+    with our_errors():
+        request = CommandRequest(
             "redrive",
             config.reason,
             config.who,
@@ -143,11 +145,11 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
             canary=config.canary or None,
         )
         seeds = read_seeds(redrive.settings.seeds)
-        check_wish(redrive.settings, seeds, wish)
+        check_request(redrive.settings, seeds, request)
         if config.list_name:
             listed = kept(redrive.settings.home, config.list_name)
         elif not config.dry_run:
-            raise CommandError("list_name says what is sent: run with dry_run: true first, and look at its list")
+            raise CommandError("list_name is required to send: run with dry_run: true first, look at its list, and give its name")
         else:
             dead = DeadLetters(redrive.settings)
             selection = Selection(
@@ -159,10 +161,10 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
                 config.fingerprint or None,
                 where=dead.checked(config.where or None),
             )
-            listed = select_deliveries(dead, wish.what, selection, None)
+            listed = select_deliveries(dead, request.what, selection, None)
         if not listed:
-            raise CommandError("no open dead letter is like that: nothing is done")
-        _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+            raise CommandError("no open dead letter matches: nothing is done")
+        _carry_out(context, redrive, request, listed, dry_run=config.dry_run)
 
 
 @dg.job(
@@ -174,42 +176,44 @@ def redrive_by_hand() -> None:
 
 
 class TriageConfig(dg.Config):
-    """Whether the triage sends."""
+    """The config of the triage."""
 
     dry_run: bool = Field(default=False, description="Only show what would be sent, and keep the lists.")
 
 
-@dg.op(description="Sends again what the seed redrive_rules says, with one command for each rule. Without rules it does nothing.")
+@dg.op(description="Sends dead letters again by the seed redrive_rules, with one command for each rule. Without rules it does nothing.")
 def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
-    from orchestration import operators
-    from orchestration.dlq import DeadLetters
-    from orchestration.seeds import read_seeds
+    from orchestration.operators.commands import check_request
+    from orchestration.operators.dead_letters import DeadLetters
+    from orchestration.operators.lists import triage
+    from orchestration.rules.seeds import read_seeds
 
-    with told():
+    with our_errors():
         seeds = read_seeds(redrive.settings.seeds)
-        for wish, listed in operators.triage(DeadLetters(redrive.settings)):
-            operators.check_wish(redrive.settings, seeds, wish)
-            _carry_out(context, redrive, seeds, wish, listed, dry_run=config.dry_run)
+        for request, listed in triage(DeadLetters(redrive.settings)):
+            check_request(redrive.settings, seeds, request)
+            _carry_out(context, redrive, request, listed, dry_run=config.dry_run)
 
 
-@dg.job(description="Dead letters that redrive_rules sends again by themselves.", executor_def=dg.in_process_executor)
+@dg.job(description="Sends dead letters again by the seed redrive_rules.", executor_def=dg.in_process_executor)
 def triage() -> None:
     triage_dead_letters()
 
 
 def _carry_out(
-    context: dg.OpExecutionContext, redrive: Redrive, seeds: "Seeds", wish: "Wish", listed: "list[Listed]", *, dry_run: bool
+    context: dg.OpExecutionContext, redrive: Redrive, request: "CommandRequest", listed: "list[Target]", *, dry_run: bool
 ) -> None:
-    """Sends a command, or keeps its list; what it is about is an observation of the dead letters."""
+    """Sends a command, or keeps its list, and records a summary of the list as an observation of dead_letters."""
     from orchestration.clock import wall_clock
-    from orchestration.operators import keep, send, shown
+    from orchestration.operators.lists import keep, shown
+    from orchestration.operators.sending import send
 
-    counted = [(by, name, count) for by, counts in shown(redrive.settings, seeds, wish, listed, wall_clock()) for name, count in counts]
+    counted = [(by, name, count) for by, counts in shown(redrive.settings, request, listed, wall_clock()) for name, count in counts]
     metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),
-        "reason": wish.reason,
-        **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, wish, listed)}),
+        "reason": request.reason,
+        **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, request, listed)}),
     }
     context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description="would be redriven" if dry_run else "redriven"))
 

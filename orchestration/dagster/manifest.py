@@ -17,13 +17,13 @@ from orchestration.settings import Settings
 
 Manifest = Mapping[str, Any]
 
-# Whatever a manifest is made from, relative to the project.
+# The files that a manifest is made from, relative to the project.
 _PARSED = ("dbt_project.yml", "profiles.yml", "models/**/*", "macros/**/*", "dbt_project/**/*")
 _SECONDS = 120
 
 
 class ManifestError(Exception):
-    """dbt can't parse the project: its message is what dbt said."""
+    """dbt can't parse the project. The message is dbt's."""
 
 
 def load_manifest(settings: Settings) -> Manifest:
@@ -44,16 +44,16 @@ def _parse(settings: Settings, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as target:
         arguments = [
             *(sys.executable, "-m", "dbt.cli.main", "parse", "--quiet", "--no-use-colors", "--log-level-file", "none"),
-            *("--project-dir", str(settings.project), "--profiles-dir", str(settings.project)),
+            *("--project-dir", str(settings.dbt_directory), "--profiles-dir", str(settings.project)),
             *("--target-path", target, "--log-path", target),
         ]
         environment = {**os.environ, **settings.dbt_environment}
         done = subprocess.run(
-            arguments, cwd=settings.project, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+            arguments, cwd=settings.dbt_directory, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
         if done.returncode != 0:
-            raise ManifestError(f"dbt can't parse {settings.project}:\n{(done.stdout + done.stderr).strip()}")
-        # several processes may be here at once: each puts a whole file in place, and they are the same
+            raise ManifestError(f"dbt can't parse {settings.dbt_directory}:\n{(done.stdout + done.stderr).strip()}")
+        # several processes may do this at once: each moves a complete file into place, and the files are equal
         os.replace(Path(target) / "manifest.json", path)
     for old in path.parent.glob("*.json"):
         if old != path:
@@ -61,7 +61,7 @@ def _parse(settings: Settings, path: Path) -> None:
 
 
 def _digest(settings: Settings) -> str:
-    """Another digest, another manifest: of the project's files, of the settings that they read, and of dbt."""
+    """A hash of all that the manifest depends on: the project's files, the settings that they read, and dbt's version."""
     digest = hashlib.sha256(version("dbt-core").encode())
     for name, content in _parsed(settings):
         digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
@@ -70,9 +70,9 @@ def _digest(settings: Settings) -> str:
 
 def _parsed(settings: Settings) -> Iterator[tuple[str, bytes]]:
     for pattern in _PARSED:
-        for path in sorted(settings.project.glob(pattern)):
+        for path in sorted(settings.dbt_directory.glob(pattern)):
             if path.is_file():
-                yield path.relative_to(settings.project).as_posix(), path.read_bytes()
+                yield path.relative_to(settings.dbt_directory).as_posix(), path.read_bytes()
     for path in sorted(settings.seeds.glob("*")):
         yield str(path), path.read_bytes()
     for name in ("REDRIVE_SCHEMA", "REDRIVE_TARGET"):

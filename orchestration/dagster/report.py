@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from orchestration.cli.output import one_line
 from orchestration.clock import literal
-from orchestration.output import one_line
-from orchestration.query import first_of
+from orchestration.tables.query import first_of
 
 # What the report is about.
 _OPEN = "dead_letters where state = 'open'"
 # How many error classes and topics are shown by name.
 _SHOWN = 12
-# How much of a name fits beside a bar.
+# The longest name beside a bar, in characters.
 _LETTERS = 44
 # For how long an unusual hour stays on the page.
 _UNUSUAL_SINCE = timedelta(days=1)
-# Of how much time it is told how retries went.
+# The period that the summary of retries covers.
 _RETRIES_SINCE = timedelta(days=1)
-# For how many bars there is room at least: a single one would fill its plot.
+# A plot has room for at least this many bars: otherwise a single bar would fill it.
 _ROOM = 6
 
 _AGES = (
@@ -42,7 +42,7 @@ Query = Callable[[str], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Group:
-    """Open dead letters that died alike: pattern is the top frame of their stack, or what their messages have in common."""
+    """Open dead letters with the same cause. pattern: the top frame of their stack, or what their error messages have in common."""
 
     topics: tuple[str, ...]
     error_class: str
@@ -64,7 +64,7 @@ class Unusual:
 
 @dataclass(frozen=True)
 class Retries:
-    """How retries went lately: what was sent again, and how late; how many messages recovered, and how long after they failed first."""
+    """The retries of the period: how many were sent, and how late; how many messages recovered, and how long after their first failure."""
 
     sent: int
     late_p50_ms: int | None
@@ -76,8 +76,9 @@ class Retries:
 
 @dataclass(frozen=True)
 class Report:
-    """What is open, dead, and ever died at a moment. The rest is of open dead letters: by_age since less than that; over_time by the
-    beginning of each `step`.
+    """How many dead letters are open, dead, or ever died, at a time.
+
+    The other counts are of open ones; over_time has the beginning of each `step`.
     """
 
     at: datetime
@@ -97,11 +98,12 @@ class Report:
 
 
 def read_report(query: Query, now: datetime) -> Report:
-    """Reads the marts about dead letters, `attempts` and `messages`. now: what ages are counted to."""
+    """Reads the marts about dead letters, `attempts` and `messages`. now: the time that ages are counted to."""
     (total,) = query(
         """
         select
-            count_if(state = 'open') as open, count_if(state in ('open', 'discarded')) as dead, count(*) as died,
+            count_if(state = 'open') as open, count_if(state = 'open' or (state = 'discarded' and life_cycle = life_cycles)) as dead,
+            count(*) as died,
             min(case when state = 'open' then dead_at end) as oldest, max(case when state = 'open' then dead_at end) as newest
         from dead_letters
         """
@@ -204,13 +206,13 @@ def _by_age(query: Query, now: datetime) -> tuple[tuple[str, int], ...]:
 
 
 def _step(span: timedelta) -> str:
-    """The step that makes a span some dozens of bars."""
+    """The step that divides a span into some dozens of bars."""
     steps = (("second", timedelta(minutes=2)), ("minute", timedelta(hours=2)), ("hour", timedelta(days=5)))
     return next((step for step, upto in steps if span <= upto), "day")
 
 
 def page(found: Report) -> str:
-    """The report as markdown. Names come from reports, that is, from anybody: they are shown as text, whatever is in them."""
+    """The report as markdown. Names come from reports, so they are escaped: any markup in them is shown as text."""
     waiting = f" {found.pending} more are decided, and wait for their dead letter to be acknowledged." if found.pending else ""
     title = f"{found.open} dead letters are open" if found.open else "No dead letter is open"
     counted = f"{found.at:%Y-%m-%d %H:%M} UTC. {found.dead} messages are dead, {found.died} died ever.{waiting}"
@@ -268,7 +270,7 @@ def _unusual(hours: Sequence[Unusual]) -> str:
 def plots(found: Report) -> bytes:
     """A picture as PNG, of open dead letters by error class, topic, age and over time, and of what was sent again by hour.
 
-    Of what there is nothing, no plot is drawn; empty where there is nothing at all.
+    Plots without data are left out; empty if there is no data at all.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -296,7 +298,7 @@ def plots(found: Report) -> bytes:
     FigureCanvasAgg(figure)
     image = io.BytesIO()
     with warnings.catch_warnings():
-        # a letter that the font doesn't have is drawn as a box, and is in the table
+        # a letter that the font doesn't have is drawn as a box; the table shows it
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.savefig(image, format="png")
     return image.getvalue()

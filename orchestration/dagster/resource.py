@@ -1,4 +1,4 @@
-"""What the steps of a run share: settings, one Spark session, one dbt, and a loop. Each is started by the first step that needs it."""
+"""What the steps of a run share: settings, one Spark session, one dbt, and a loop. The first step that needs one starts it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import PrivateAttr
 
+from orchestration.cli.output import one_line, printable, redacted
 from orchestration.errors import is_ours
-from orchestration.output import one_line, printable, redacted
+from orchestration.logs import Event
+from orchestration.loop.health import Entry
+from orchestration.loop.status import is_alive, read_status
 from orchestration.settings import Settings, load_settings
-from orchestration.status import is_alive, read_status
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from orchestration.dbt import Dbt
-    from orchestration.loop import Loop, Tick
+    from orchestration.loop.loop import Loop, Tick
+    from orchestration.tables.dbt import Dbt
 
 
 class BusyError(Exception):
-    """Another loop is running with this home, and nobody asked to take over from it."""
+    """Another loop is running with this home, and take_over is not set."""
 
 
 class NothingYetError(Exception):
-    """No loop has run with this home: there is nothing to make views of."""
+    """No loop has run with this home, so there are no tables."""
 
 
 class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -47,25 +49,25 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
     @property
     def spark(self) -> SparkSession:
         """The session of this process; dbt takes the same if it is there first."""
-        from orchestration.spark import start_session
+        from orchestration.tables.spark import start_session
 
         return start_session(self.settings)
 
     @property
     def dbt(self) -> Dbt:
         """dbt in this process: a subprocess would start another JVM each time."""
-        from orchestration.dbt import Dbt
+        from orchestration.tables.dbt import Dbt
 
         if self._dbt is None:
-            # the session first: Python workers of one that dbt starts don't find what is installed here, and a tick may follow
+            # our session first: in one that dbt starts, Python workers would not find our packages, which a later tick needs
             assert self.spark is not None
             self._dbt = Dbt(self.settings)
         return self._dbt
 
     def sql(self, statement: str) -> list[Row]:
-        """Asks the tables, which need no schema in the statement."""
-        from orchestration.rows import collected
-        from orchestration.spark import schema, session_to_ask
+        """Runs a query, with the tables under their own names."""
+        from orchestration.tables.rows import collected
+        from orchestration.tables.spark import schema, session_to_ask
 
         spark = session_to_ask(self.settings)
         spark.sql(f"use {schema(self.settings.project)}")
@@ -76,17 +78,20 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         return int(self.sql(f"select count(*) as n from {table}")[0]["n"])
 
     def require_tables(self) -> None:
-        """Raises NothingYetError where no loop has made the tables."""
-        from orchestration.catalog import missing_tables
-        from orchestration.spark import schema
+        """Raises NothingYetError if no loop has made the tables."""
+        from orchestration.tables.catalog import missing_tables
+        from orchestration.tables.migration import unreadable_tables
+        from orchestration.tables.spark import schema
 
         name = f"{schema(self.settings.project)}.deliveries"
         if not self.spark.catalog.tableExists(name):
             raise NothingYetError(f"{missing_tables(self.settings)}. In Dagster: materialise `events`, which is a tick")
+        if objection := unreadable_tables(self.settings, self.spark, schema(self.settings.project)):
+            raise NothingYetError(objection)
 
     def new_loop(self, *, take_over: bool, on_tick: Callable[[Tick], None] | None = None) -> Loop:
         """A loop that has not started yet. Raises BusyError, SettingsError."""
-        from orchestration.loop import Loop
+        from orchestration.loop.loop import Loop
 
         self.settings.require_brokers()
         if not take_over:
@@ -95,7 +100,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @contextmanager
     def started(self, loop: Loop) -> Iterator[Loop]:
-        """Starts a loop, and closes it in the end. Its dbt has parsed the project: the steps that follow use it, too."""
+        """Starts a loop, and closes it in the end. Later steps use its dbt, which has parsed the project."""
         loop.start()
         self._dbt = loop.dbt
         try:
@@ -103,10 +108,10 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         finally:
             loop.close()
 
-    def trouble(self) -> dict[str, str]:
-        """What the loop says doesn't work, and why."""
+    def health(self) -> tuple[Entry, ...]:
+        """What doesn't work, and why, by the status file."""
         status = read_status(self.settings.status_file)
-        return status.trouble if status else {}
+        return status.health if status else ()
 
     def _require_no_other_loop(self) -> None:
         status = read_status(self.settings.status_file)
@@ -118,22 +123,22 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turns our own errors, which say what to do, into failures with that text alone; anything else keeps its traceback."""
+def our_errors() -> Iterator[None]:
+    """Turns errors of this project, whose text says what to do, into failures without a traceback. Others keep theirs."""
     try:
         yield
     except Exception as error:
         if is_ours(error):
             raise dg.Failure(description=printable(redacted(str(error))), allow_retries=False) from None
         if redacted(str(error)) != str(error):
-            # Dagster keeps an error's text and those of its causes
+            # replaced, as Dagster stores the texts of an error and of its causes, secrets included
             raise dg.Failure(description=f"{type(error).__name__}: {printable(redacted(str(error)))}") from None
         raise
 
 
 @contextmanager
 def forwarded(log: logging.Logger) -> Iterator[None]:
-    """Shows the loop's log lines in the run's log. A tick's own line is left out: its materializations say the same."""
+    """Shows the loop's log lines in the run's log. The line of a tick is left out, as its materializations have the same content."""
     handler = _Forwarding(log)
     ours = logging.getLogger("orchestration")
     level = ours.level
@@ -152,5 +157,5 @@ class _Forwarding(logging.Handler):
         self._to = to
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not hasattr(record, "fields"):
+        if not (isinstance(record.msg, Event) and record.msg.name == "tick_completed"):
             self._to.log(record.levelno, "%s", one_line(record.getMessage()))

@@ -1,10 +1,10 @@
-"""What may start by itself. All of it is off until somebody switches it on: whoever runs `redrive run` needs no shifts."""
+"""The schedules. All are off until a user turns them on: beside `redrive run`, no shifts are needed."""
 
 import dagster as dg
 
 from orchestration.dagster.jobs import SHIFT_MINUTES, maintenance, report, shift, triage
 
-# What runs or is about to.
+# The states of runs that have not ended.
 _IN_PROGRESS = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -13,7 +13,7 @@ _IN_PROGRESS = (
     dg.DagsterRunStatus.CANCELING,
 )
 
-# A shift begins a minute after the one before has ended: that is what its start may take.
+# A shift begins a minute after the one before has ended, which is the time that its start may take.
 _SHIFT_INTERVAL = round(SHIFT_MINUTES) + 1
 
 
@@ -23,11 +23,11 @@ _SHIFT_INTERVAL = round(SHIFT_MINUTES) + 1
     cron_schedule=f"*/{_SHIFT_INTERVAL} * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description=f"A shift of {SHIFT_MINUTES:g} minutes each {_SHIFT_INTERVAL}. Left out while the one before is still at it.",
+    description=f"A shift of {SHIFT_MINUTES:g} minutes each {_SHIFT_INTERVAL}. Skipped while the one before is still running.",
 )
 def shifts(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
     if context.instance.get_runs(dg.RunsFilter(job_name=shift.name, statuses=_IN_PROGRESS), limit=1):
-        # they would pile up, and turn the loop for hours after somebody stopped it
+        # without this, runs would pile up, and run the loop for hours after the schedule was turned off
         return dg.SkipReason("the shift before has not ended")
     return dg.RunRequest()
 
@@ -56,7 +56,7 @@ hourly_triage = dg.ScheduleDefinition(
     cron_schedule="20 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="What redrive_rules sends again by itself, each hour. Without rules it does nothing.",
+    description="Sends dead letters again by the seed redrive_rules, each hour. Without rules it does nothing.",
 )
 
 SCHEDULES = (shifts, hourly_report, nightly_maintenance, hourly_triage)

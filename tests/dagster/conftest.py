@@ -1,4 +1,4 @@
-"""A real broker, a home, and Dagster in this process over both. Everything here shares them: Spark and the tables take half a minute."""
+"""A real broker, a home, and Dagster in this process. All tests of this folder share them: Spark and the tables take half a minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from orchestration.dagster.resource import Redrive as Resource
 from orchestration.definitions import definitions
-from orchestration.loop import Loop
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 from tests.loop.conftest import broker
 from tests.loop.harness import Redrive, write_seeds
@@ -26,7 +26,7 @@ PROJECT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Deployment:
-    """The definitions with an instance that keeps what happened, and Kafka beside it."""
+    """The definitions, an instance that records events, and access to Kafka."""
 
     definitions: dg.Definitions
     instance: dg.DagsterInstance
@@ -34,7 +34,7 @@ class Deployment:
     resource: Resource
 
     def run(self, job: str, config: dict[str, Any] | None = None, *, raises: bool = True) -> dg.ExecuteInProcessResult:
-        """Runs a job, or with `all` everything there is."""
+        """Runs a job; `all` materializes all assets."""
         found = self.definitions.resolve_implicit_global_asset_job_def() if job == "all" else self.definitions.resolve_job_def(job)
         return found.execute_in_process(instance=self.instance, run_config=config, raise_on_error=raises)
 
@@ -47,7 +47,7 @@ class Deployment:
 
 @pytest.fixture(scope="module")
 def deployment(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A home of its own, with the settings in the environment, as a deployment has them."""
+    """A new home, with the settings in the environment, as in a deployment."""
     path = tmp_path_factory.mktemp("dagster")
     seeds = write_seeds(path / "seeds", PROJECT)
     environment = {
@@ -56,7 +56,7 @@ def deployment(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "REDRIVE_PROJECT": str(PROJECT),
         "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
     }
-    # a session of other tests in this process has their catalog: it would be taken over as it is, and ours by those that follow
+    # an existing Spark session has the catalog of other tests, and would be used as it is; later tests would use ours
     _stop_spark()
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         for name, value in environment.items():

@@ -1,4 +1,4 @@
-"""One home for all tests of a session: starting Spark, dbt and the tables takes 20 s."""
+"""One home for all tests of a session: Spark, dbt and the tables take 20 s to start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROUTES = [
     {"topic": "routed-eu-1", "consumer_group": "billing", "error_kind": "quota", "retry_policy": "bounded", "retry_topic": "{topic}.kind"},
 ]
 
-# each for the topics of a few tests, and none for others
+# each for the topics of a few tests
 ROUTES += [
     *(
         {
@@ -165,7 +165,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture
 def seeds(home: Home) -> Iterator[Path]:
-    """The seeds, which lie outside of the project; put back, and loaded as they were, after the test."""
+    """The directory of the seeds, outside of the project. After the test they are restored and loaded again."""
     directory = home.path / "seeds"
     before = {path: path.read_bytes() for path in directory.iterdir()}
     yield directory

@@ -1,7 +1,7 @@
-"""A home with real tables, so that tests of the SQL read as prose: report, fold, look at what was decided.
+"""A home with real tables for tests of the SQL: report, decide, read the decisions.
 
-One Spark session and one dbt serve all tests of a session (they start in 20 s). Tests keep out of each other's way by their topics: each
-has its own, and a clock that only goes forward is shared.
+One Spark session and one dbt serve all tests of a session (they start in 20 s). Each test has its own topics, so tests don't see each
+other's messages. They share a clock that only goes forward.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from orchestration.dbt import Dbt
-from orchestration.ledgers import Ledgers
-from orchestration.rows import collected
 from orchestration.settings import load_settings
-from orchestration.spark import schema, start_session
+from orchestration.tables.dbt import Dbt
+from orchestration.tables.ledgers import Ledgers
+from orchestration.tables.rows import collected
+from orchestration.tables.spark import schema, start_session
 
 PROJECT = Path(__file__).parents[2]
 
@@ -30,14 +30,14 @@ TOPICS = {
     "gates_topic": "guarded-gates",
     "protected_topics": "other-commands staging-* by.group.forbidden",
 }
-"""The topics that a home's settings name: no message is sent to them."""
+"""The settings of a home that name internal topics, to which no message is sent."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True)
 class Report:
-    """A record of a report topic, byte for byte, and the source that it comes through."""
+    """A record of a report topic, byte for byte, with its source; or another event."""
 
     headers: Headers | None
     key: bytes | None = b"key"
@@ -45,22 +45,22 @@ class Report:
     source: str | None = "failures"
     kind: str = "report"
     about: Row | None = None
-    """The delivery that it is about, where the loop says it."""
+    """The delivery that an order is about."""
     detail: str | None = None
     command: str | None = None
 
     def but(self, **changes: Any) -> Report:
-        """The same report with something else in it."""
+        """A copy with other values."""
         return dataclasses.replace(self, **changes)
 
     def with_headers(self, *headers: tuple[str, bytes | None]) -> Report:
-        """The same report with these headers in front, as a message that was sent before carries them."""
+        """A copy with these headers in front, as in a message that was sent before."""
         return dataclasses.replace(self, headers=(*headers, *(self.headers or ())))
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a send."""
+    """The result of a send."""
 
     delivery: Row
     outcome: str = "delivered"
@@ -119,7 +119,7 @@ def spring_report(
 
 
 def failed_again(delivery: Row, offset: int, *, error: str | None = "TimeoutError") -> Report:
-    """The report of a consumer that failed on a retry, from a framework that drops the headers it doesn't know."""
+    """The report of a consumer that failed on a retry, by a framework that drops headers that it doesn't know."""
     return report(
         delivery["topic"],
         offset,
@@ -131,12 +131,12 @@ def failed_again(delivery: Row, offset: int, *, error: str | None = "TimeoutErro
 
 
 def order(kind: str, delivery: Row, detail: str | None = None) -> Report:
-    """What the loop asks of a delivery, of itself or for an operator."""
+    """An order about a delivery, of the loop or of an operator."""
     return Report(None, None, None, source=None, kind=kind, about=delivery, detail=detail)
 
 
 def pointer(delivery: Row) -> Headers:
-    """The headers by which a retry says which delivery it is."""
+    """The headers of a retry that name its delivery."""
     return (
         ("redrive-delivery", delivery["delivery_id"].encode()),
         ("redrive-due", str(round(delivery["due_at"].timestamp() * 1000)).encode()),
@@ -145,11 +145,11 @@ def pointer(delivery: Row) -> Headers:
 
 @dataclass
 class Home:
-    """Tables of their own under a directory, with dbt and the ledgers to fill them."""
+    """Tables in a new directory, with dbt and the ledgers to fill them."""
 
     path: Path
     seeds: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
-    """Rows by seed, instead of those of the project."""
+    """Rows by seed, which replace those of the project."""
     now: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
     def __post_init__(self) -> None:
@@ -175,8 +175,8 @@ class Home:
         self.now += timedelta(**time)
 
     def append_reports(self, *reports: Report) -> list[str]:
-        """Takes reports in, in one batch. Returns what each is called as the cause of a decision."""
-        rows = [
+        """Appends reports to `events`, in one batch. Returns their input ids."""
+        rows: list[tuple[Any, ...]] = [
             (
                 *(
                     "topic-id" if taken.about is None else "loop",
@@ -206,7 +206,7 @@ class Home:
         return [f"{row[0]}/0/{row[2]}/0" for row in rows]
 
     def append_results(self, *results: Result) -> list[str]:
-        """Writes down what became of sends, in one batch. Returns what each is called as the cause of a decision."""
+        """Appends results to `publish_results`, in one batch. Returns their input ids."""
         rows = [
             (
                 *(result.delivery[name] for name in ("delivery_id", "due_at", "kind", "message_id", "topic")),
@@ -225,7 +225,7 @@ class Home:
         return [f"{row[0]}@{batch}" for row in rows]
 
     def append_tick(self, watermark: int) -> None:
-        """Writes down a turn of the loop that had decided everything up to a batch."""
+        """Appends a row of `ticks` with this watermark."""
         self._append("ticks", [(1, "tick", watermark)], "tick bigint, kind string, watermark bigint")
 
     @property
@@ -233,10 +233,10 @@ class Home:
         """The last batch that was appended."""
         return self._ledgers.batch
 
-    def fold(self, *, project: Path = PROJECT, upto: int | None = None, **variables: object) -> None:
-        """Decides what is not decided yet, by as many folds as it takes. Raises DbtError. Another project is another version of the rules.
+    def decide(self, *, project: Path = PROJECT, upto: int | None = None, **variables: object) -> None:
+        """Decides all undecided inputs, in as many decide runs as it takes. Raises DbtError. project: another copy, with other SQL.
 
-        upto: the last batch that is decided; None: all of them.
+        upto: the last batch to decide; None: all.
         """
         dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
         while True:
@@ -246,7 +246,7 @@ class Home:
                 break
 
     def forget(self, after: int) -> None:
-        """Undoes what was decided about later batches: they can be folded again."""
+        """Deletes the decisions of later batches, which can then be decided again."""
         self.spark.sql(f"delete from {self.schema}.deliveries where batch > {after:d}")
 
     def _watermark(self) -> int:
@@ -265,11 +265,11 @@ class Home:
         self._dbt.run(command, select=select)
 
     def compiled(self, inline: str) -> str:
-        """The SQL that a piece of Jinja becomes: the macros, without a model around them."""
+        """The SQL of a piece of Jinja, to test macros without a model."""
         return self._dbt.compiled(inline)
 
     def load_rules(self) -> None:
-        """Loads the seeds and puts them together, as the loop does when their files have changed."""
+        """Loads the seeds and makes the table `rules`, as the loop does when the files have changed."""
         self._dbt.run("seed")
         self._dbt.run("run", select=["rules"])
 
@@ -278,8 +278,8 @@ class Home:
         return collected(self.spark.table(f"{self.schema}.{table}"))
 
     def decisions(self) -> dict[str, Row]:
-        """All decisions by their cause."""
-        return {row["cause"]: row for row in self.read("decisions")}
+        """All decisions by their input_id."""
+        return {row["input_id"]: row for row in self.read("decisions")}
 
     def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str) -> int:
         return self._ledgers.append(ledger, self.spark.createDataFrame(rows, columns), self.now)

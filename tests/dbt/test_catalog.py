@@ -17,15 +17,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from orchestration import catalog
-from orchestration.catalog import CatalogError, default_catalog, left_behind, missing_tables, move_tables
-from orchestration.check import _catalog
-from orchestration.cli import app
-from orchestration.dbt import DbtError
+from orchestration.cli.main import app
+from orchestration.loop.status import Status
+from orchestration.rules.check import _catalog
 from orchestration.settings import Settings, load_settings
-from orchestration.spark import schema
-from orchestration.status import Status
+from orchestration.tables import catalog
+from orchestration.tables.catalog import CatalogError, default_catalog, left_behind, missing_tables, move_tables
+from orchestration.tables.dbt import DbtError
+from orchestration.tables.spark import schema
 from tests.dbt.harness import PROJECT, Home, report
+from tests.log_events import logged
 
 
 @pytest.fixture
@@ -102,6 +103,7 @@ def test_tables_of_before_are_moved_whole_and_programs_of_before_write_no_more(
 
 
 def test_an_append_that_has_begun_before_the_move_fails_after_it(settings: Settings, before: SparkSession) -> None:
+    # a session has a JVM
     table = before._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(before._jsparkSession, "redrive.events")  # type: ignore[union-attr]
     append = table.newAppend()
     assert move_tables(settings)
@@ -152,7 +154,7 @@ def test_tables_that_nothing_was_written_to_give_way_and_others_do_not(
     before.sql("insert into redrive.ticks values (7)")
     assert not left_behind(settings)
     assert not move_tables(settings)
-    assert "0.1.0" in caplog.text
+    assert [said["version"] for said in logged(caplog, "older_tables_ignored")][-1] == "0.1.0"
     assert [row["batch"] for row in again.table("redrive.ticks").collect()] == [1]
 
 
@@ -179,7 +181,7 @@ def test_check_warns_of_a_catalog_that_is_called_like_the_schema(home: Home, mon
 
 def test_what_the_page_about_tables_shows_works(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.append_reports(report("read-by-others", error="KeyError"))
-    home.fold()
+    home.decide()
     monkeypatch.setenv("REDRIVE_HOME", str(home.path))
     page = (PROJECT / "docs" / "tables.md").read_text(encoding="utf-8")
     shown = re.findall(r"(?ms)^```python\n(.*?)^```", page)
@@ -241,7 +243,7 @@ def test_where_dbt_can_do_nothing_it_says_in_a_line_what_comes_first(
 ASKING = """
 import sys
 from typer.testing import CliRunner
-from orchestration.cli import app
+from orchestration.cli.main import app
 home, message = sys.argv[1:]
 for asked in (
     ["sql", "select count(*) from messages"],
@@ -264,7 +266,7 @@ def test_a_home_that_can_only_be_read_can_be_asked_and_is_left_as_it_is(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.append_reports(report("asked-only", error="KeyError"))
-    home.fold()
+    home.decide()
     (message,) = (row["message_id"] for row in home.decisions().values() if row["original_topic"] == "asked-only")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     before = _state(home.path)

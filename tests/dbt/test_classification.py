@@ -1,4 +1,4 @@
-"""Classification: which rule decides about an error, as a table of cases through the whole fold, with the project's rules and others."""
+"""Classification: which rule decides about an error, as a table of cases through all models, with the project's rules and others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import Row
 
-from orchestration.seeds import ERROR_KINDS, KIND_PRECEDENCE, OTHER_KIND_WORDS
 from tests.dbt.harness import PROJECT, Home, Report, report, spring_report
 
 NPE = "java.lang.NullPointerException"
@@ -447,9 +446,9 @@ def _at(reported: Report, place: int) -> Report:
 
 @pytest.fixture(scope="module")
 def decided(home: Home) -> list[Row]:
-    """All cases, in one fold."""
+    """All cases, in one decide run."""
     causes = home.append_reports(*(_at(case.report, place) for place, case in enumerate([*CASES, *KAFKA_CASES])))
-    home.fold()
+    home.decide()
     decisions = home.decisions()
     return [decisions[cause] for cause in causes]
 
@@ -568,11 +567,3 @@ def test_the_time_for_hostile_texts_grows_with_their_length_not_with_its_square(
         return min(taken)
 
     assert seconds(128_000) / seconds(32_000) < 8
-
-
-def test_the_words_for_kinds_are_the_same_in_python(home: Home) -> None:
-    words = home.compiled("{% for kind, words in error_kinds().items() %}{{ kind }} {{ words | join('|') }}\n{% endfor %}")
-    kinds = dict(line.split(" ", 1) for line in words.strip().splitlines())
-    assert set(kinds) == set(ERROR_KINDS)
-    assert tuple(kinds) == KIND_PRECEDENCE
-    assert {word for said in kinds.values() for word in said.split("|") if word} == {word.lower() for word in OTHER_KIND_WORDS}

@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.operators import Listed, Wish, records, select_deliveries
-from orchestration.rows import collected
+from orchestration.operators.commands import CommandRequest
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import Target, select_deliveries
+from orchestration.operators.selections import Selection
+from orchestration.operators.sending import records
+from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, Report, Result, order, report
 
 NULL_POINTER = "java.lang.NullPointerException"
 
 
 def die(home: Home, *reports: Report, offset: int = 1) -> list[Row]:
-    """Lets messages die of their reports, in one fold, their dead letters acknowledged; the decisions."""
-    causes = home.append_reports(*reports)
-    home.fold()
+    """Lets messages die of their reports, in one decide run, their dead letters acknowledged; the decisions."""
+    input_ids = home.append_reports(*reports)
+    home.decide()
     decisions = home.decisions()
-    deaths = [decisions[cause] for cause in causes]
+    deaths = [decisions[input_id] for input_id in input_ids]
     assert {death["kind"] for death in deaths} == {"dead_letter"}
     home.append_results(*(Result(death, offset=offset + place) for place, death in enumerate(deaths)))
     return deaths
@@ -35,7 +38,7 @@ def remember(home: Home, *rows: dict[str, Any]) -> None:
     schema = home.spark.table(f"{home.schema}.deliveries").schema
     values = []
     for place, row in enumerate(rows):
-        said = {"cause": f"remembered/{home.batch}/{place}", "batch": home.batch, "fold": 1, "recorded_at": home.now, **row}
+        said = {"input_id": f"remembered/{home.batch}/{place}", "batch": home.batch, "decide_run": 1, "recorded_at": home.now, **row}
         said["due_hour"] = said["due_at"].replace(minute=0, second=0, microsecond=0)
         values.append(tuple(said.get(name) for name in schema.names))
     home.spark.createDataFrame(values, schema).writeTo(f"{home.schema}.deliveries").append()
@@ -44,7 +47,7 @@ def remember(home: Home, *rows: dict[str, Any]) -> None:
 def ask(home: Home, *orders: tuple[str, Row]) -> None:
     """What operators want of dead letters, decided."""
     home.append_reports(*(order(kind, death) for kind, death in orders))
-    home.fold()
+    home.decide()
 
 
 def of(home: Home, mart: str, **where: Any) -> list[Row]:
@@ -65,7 +68,7 @@ def test_what_was_done_about_a_dead_letter_is_its_state(home: Home) -> None:
 
     def found() -> list[tuple[str, int]]:
         rows = sorted(of(home, "dead_letters", original_topic="states"), key=lambda row: row["original_offset"])
-        return [(row["state"], row["lives"]) for row in rows]
+        return [(row["state"], row["life_cycles"]) for row in rows]
 
     home.later(minutes=1)
     ask(home, ("redrive", sent), ("discard", discarded), ("note", noted))
@@ -85,23 +88,23 @@ def test_a_message_that_failed_anew_by_itself_is_not_open(home: Home) -> None:
     (death,) = die(home, report("revived", error=NULL_POINTER, failed_at=home.now))
     home.later(hours=1)
     home.append_reports(report("revived", error="a.B", failed_at=home.now))
-    home.fold()
+    home.decide()
     row = one(home, death)
-    assert (row["state"], row["life"], row["lives"], row["offset"]) == ("redriven", 1, 2, 1)
+    assert (row["state"], row["life_cycle"], row["life_cycles"], row["offset"]) == ("redriven", 1, 2, 1)
     (retry,) = (row for row in home.decisions().values() if row["original_topic"] == "revived" and row["kind"] == "retry")
     home.append_results(Result(retry, offset=7))
     home.later(hours=1)
     again = report("revived", error=NULL_POINTER, failed_at=home.now)
     (death,) = die(home, again, offset=2)
     row = one(home, death)
-    assert (row["state"], row["life"], row["lives"], row["offset"]) == ("open", 2, 2, 2)
+    assert (row["state"], row["life_cycle"], row["life_cycles"], row["offset"]) == ("open", 2, 2, 2)
 
 
 def test_a_dead_letter_that_was_not_acknowledged_is_not_here(home: Home) -> None:
-    (cause,) = home.append_reports(report("pending", error=NULL_POINTER))
-    home.fold()
-    home.append_results(Result(home.decisions()[cause], "failed", error_name="X", error_kind="retriable"))
-    home.fold()
+    (input_id,) = home.append_reports(report("pending", error=NULL_POINTER))
+    home.decide()
+    home.append_results(Result(home.decisions()[input_id], "failed", error_name="X", error_kind="retriable"))
+    home.decide()
     assert of(home, "dead_letters", original_topic="pending") == []
     # which is counted as it was decided, and once
     assert [row["died"] for row in of(home, "dead_letters_by_hour", original_topic="pending")] == [1]
@@ -130,13 +133,13 @@ def test_what_is_purged_is_shown_nowhere_and_stays_a_dead_letter(home: Home) -> 
     # open again, without its payload; and what was not purged is as it was
     ask(home, ("restore", purged), ("redrive", purged))
     restored, untouched = sorted(of(home, "dead_letters", original_topic="purged-mart"), key=lambda row: row["original_offset"])
-    assert (restored["state"], restored["value"], restored["lives"]) == ("open", None, 1)
+    assert (restored["state"], restored["value"], restored["life_cycles"]) == ("open", None, 1)
     assert (untouched["state"], bytes_(untouched["value"]), untouched["purged_at"]) == ("discarded", b"s3cret", None)
-    # it fails anew by itself: another life, which was not purged
+    # it fails anew by itself: another life_cycle, which was not purged
     home.later(hours=1)
     (again,) = die(home, report("purged-mart", 0, error=NULL_POINTER, key=b"s3cret", value=b"s3cret", failed_at=home.now), offset=3)
     row = one(home, again)
-    assert (row["life"], bytes_(row["value"]), row["purged_at"], row["error_message"]) == (2, b"s3cret", None, "boo")
+    assert (row["life_cycle"], bytes_(row["value"]), row["purged_at"], row["error_message"]) == (2, b"s3cret", None, "boo")
 
 
 def words(home: Home, death: Row) -> tuple[str | None, str | None]:
@@ -147,11 +150,11 @@ def words(home: Home, death: Row) -> tuple[str | None, str | None]:
 def said(home: Home, what: str, reason: str, ticket: str | None, death: Row) -> None:
     """A whole command about a dead letter, as the loop writes it down and issues it."""
     command = str(uuid.uuid4())
-    one = Listed(death["message_id"], death["delivery_id"], round(death["due_at"].timestamp() * 1000))
-    for value in records(Wish(what, reason, "ada", ticket), [one]):
+    one = Target(death["message_id"], death["delivery_id"], round(death["due_at"].timestamp() * 1000))
+    for value in records(CommandRequest(what, reason, "ada", ticket), [one]):
         home.append_reports(Report(None, None, value, source="@commands", kind="command", command=command))
     home.append_reports(order(what, death).but(command=command))
-    home.fold()
+    home.decide()
 
 
 @pytest.mark.slow
@@ -171,11 +174,11 @@ def test_what_was_said_last_about_a_dead_letter_stands_beside_it(home: Home) -> 
 def test_an_adopted_letter_is_a_dead_letter_like_ours_and_lies_where_it_was_read(home: Home) -> None:
     dead_at = home.now - timedelta(hours=3)
     (ours,) = die(home, report("adopted-mart", 1, error=NULL_POINTER, failed_at=home.now))
-    (cause,) = home.append_reports(report("adopted-mart", 2, error=NULL_POINTER, failed_at=dead_at).but(source="graves"))
-    home.fold()
-    adopted = home.decisions()[cause]
+    (input_id,) = home.append_reports(report("adopted-mart", 2, error=NULL_POINTER, failed_at=dead_at).but(source="graves"))
+    home.decide()
+    adopted = home.decisions()[input_id]
     row = one(home, adopted)
-    assert (row["state"], row["life"], row["lives"], row["reason"], row["error_kind"]) == ("open", 1, 1, "adopted", "fatal")
+    assert (row["state"], row["life_cycle"], row["life_cycles"], row["reason"], row["error_kind"]) == ("open", 1, 1, "adopted", "fatal")
     assert (row["topic"], row["partition"], row["offset"]) == ("graves-topic", 0, adopted["report_offset"])
     assert row["dead_at"].astimezone(UTC) == dead_at
     assert (bytes_(row["key"]), bytes_(row["value"])) == (b"key", b"value")
@@ -190,10 +193,10 @@ def test_an_adopted_letter_is_a_dead_letter_like_ours_and_lies_where_it_was_read
     # a command finds it as it finds ours
     listed = select_deliveries(DeadLetters(home._settings), "redrive", Selection(topic="adopted-mart"), None)
     assert {one.delivery_id for one in listed} == {ours["delivery_id"], adopted["delivery_id"]}
-    for kind, state, lives in (("discard", "discarded", 1), ("restore", "open", 1), ("redrive", "redriven", 2)):
+    for kind, state, life_cycles in (("discard", "discarded", 1), ("restore", "open", 1), ("redrive", "redriven", 2)):
         ask(home, (kind, adopted))
         row = one(home, adopted)
-        assert (row["state"], row["lives"], row["topic"]) == (state, lives, "graves-topic")
+        assert (row["state"], row["life_cycles"], row["topic"]) == (state, life_cycles, "graves-topic")
 
 
 HOSTILE: list[tuple[bytes | None, bytes | None]] = [
@@ -288,7 +291,7 @@ def test_a_change_is_unusual_and_a_level_is_not(home: Home) -> None:
                 "decision": "dead_letter",
                 "kind": "dead_letter",
                 "reason": "fatal",
-                "life": 1,
+                "life_cycle": 1,
                 "message_id": f"rate:{topic}/{hour}/{n}",
                 "original_topic": topic,
                 "due_at": hour,
@@ -314,6 +317,6 @@ def test_payloads_are_not_read_unless_they_are_asked_for(home: Home) -> None:
         return " ".join(line for line in scans if "RelationV2" in line and "deliveries" in line)
 
     assert "value#" in plan("dead_letters", "value")
-    narrow = plan("dead_letters", "message_id, state, lives, dead_at, error_class, error_message, attempts, owner, runbook")
+    narrow = plan("dead_letters", "message_id, state, life_cycles, dead_at, error_class, error_message, attempts, owner, runbook")
     assert "message_id#" in narrow
     assert not any(f"{column}#" in narrow for column in ("value", "key", "headers", "error_stack"))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from orchestration.dbt import DbtError
-from orchestration.publish import Due
-from orchestration.rows import collected
+from orchestration.loop.due import Due
+from orchestration.tables.dbt import DbtError
+from orchestration.tables.rows import collected
 from publisher import READY
 from tests.dbt.harness import PROJECT, Headers, Home, Report, Result, order, report
 from tests.dbt.test_publish_step import step
@@ -66,7 +66,7 @@ def metadata(headers: list[dict[str, Any]], topic: str, group: str, timestamp: s
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-OWN_IN_JSON = [
+OWN_IN_JSON: list[dict[str, Any]] = [
     {"key": "trace", "value": base64.b64encode(b"\x00\xff" * 40).decode(), "encoding": "base64"},
     {"key": "a", "value": "1"},
     {"key": "a", "value": None},
@@ -172,10 +172,10 @@ def decided(home: Home, *inputs: Report | Result) -> list[Row]:
     """What is decided about reports, or about the results of sends, as it lies in the wheel."""
     home.later(seconds=1)
     reports = [one for one in inputs if isinstance(one, Report)]
-    causes = home.append_reports(*reports) if reports else home.append_results(*(one for one in inputs if isinstance(one, Result)))
-    home.fold()
-    kept = {row["cause"]: row for row in home.read("deliveries")}
-    return [kept[cause] for cause in causes]
+    input_ids = home.append_reports(*reports) if reports else home.append_results(*(one for one in inputs if isinstance(one, Result)))
+    home.decide()
+    kept = {row["input_id"]: row for row in home.read("deliveries")}
+    return [kept[input_id] for input_id in input_ids]
 
 
 # ---------- header profiles
@@ -252,15 +252,15 @@ def test_a_message_without_a_dead_letter_topic_is_parked_found_and_redriven(home
     home.append_results(Result(redriven, offset=3))
     home.later(seconds=5)
     (second,) = decided(home, report("parked-orders-retry", 3, error="KeyError"))
-    assert (second["decision"], second["life"], second["message_id"]) == ("parked", 2, parked["message_id"])
-    assert (mart("dead_letters")["state"], mart("dead_letters")["life"], mart("messages")["state"]) == ("open", 2, "dead")
+    assert (second["decision"], second["life_cycle"], second["message_id"]) == ("parked", 2, parked["message_id"])
+    assert (mart("dead_letters")["state"], mart("dead_letters")["life_cycle"], mart("messages")["state"]) == ("open", 2, "dead")
 
 
 def test_a_retry_that_kafka_refuses_is_parked_too_with_what_it_was_to_carry(home: Home) -> None:
     (retry,) = decided(home, report("parked-retries", value=b"too much"))
-    (cause,) = home.append_results(Result(retry, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison"))
-    home.fold()
-    parked = home.decisions()[cause]
+    (input_id,) = home.append_results(Result(retry, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison"))
+    home.decide()
+    parked = home.decisions()[input_id]
     assert (parked["decision"], parked["reason"], parked["error_class"]) == ("parked", "send_failed", "MSG_SIZE_TOO_LARGE")
     assert (parked["key"], parked["value"], pairs(parked["headers"])) == (b"key", b"too much", [("trace", b"\x00\xff")])
 
@@ -385,9 +385,9 @@ def test_a_dead_letter_that_was_written_at_last_is_shown_and_redriven_with_its_p
     assert (shown["value"], shown["error_stack"]) == (first["value"], first["error_stack"])
     assert shown["error_stack"]
     home.later(hours=3)
-    (cause,) = home.append_reports(order("redrive", last))
-    home.fold()
-    (retry,) = (row for row in home.read("deliveries") if row["cause"] == cause)
+    (input_id,) = home.append_reports(order("redrive", last))
+    home.decide()
+    (retry,) = (row for row in home.read("deliveries") if row["input_id"] == input_id)
     assert (retry["decision"], retry["payload_delivery"], retry["payload_due"]) == ("redrive", None, None)
     assert (retry["key"], retry["value"], pairs(retry["headers"])) == (first["key"], first["value"], list(OWN))
     assert to_send(home, retry)[retry["delivery_id"]]["value"] == bytes(first["value"])
@@ -396,7 +396,7 @@ def test_a_dead_letter_that_was_written_at_last_is_shown_and_redriven_with_its_p
 # ---------- topics
 
 
-TOPICS = [
+TOPICS: list[tuple[str, dict[str, Any], str | None]] = [
     ("template-group", {}, "template-group-billing-dlt"),
     ("template-group", {"group": None}, "template-group.dlq"),
     ("template-shared", {}, "dead.letters"),
@@ -418,10 +418,7 @@ TOPICS = [
 
 @pytest.fixture(scope="module")
 def addressed(home: Home) -> list[Row]:
-    reports = [
-        report(topic, 900 + place, **{"error": "KeyError", **how})  # type: ignore[arg-type]
-        for place, (topic, how, _) in enumerate(TOPICS)
-    ]
+    reports = [report(topic, 900 + place, **{"error": "KeyError", **how}) for place, (topic, how, _) in enumerate(TOPICS)]
     # dead at once, whatever the class
     return decided(home, *(one.but(headers=(*(one.headers or ()), ("redrive-error-kind", b"fatal"))) for one in reports))
 
@@ -450,7 +447,7 @@ def test_the_topic_of_a_class_is_ours(home: Home) -> None:
 # ---------- privacy
 
 SECRETS = ("s3cret-message", "s3cret-stack", "s3cret-key", "s3cret-value", "s3cret-header", "s3cret-name")
-VIEWS = ("decisions", "announcements", "attempts", "dead_letters", "message_history", "messages")
+VIEWS = ("decisions", "decision_feed", "attempts", "dead_letters", "message_history", "messages")
 
 
 def personal(topic: str, offset: int, error: str) -> Report:
@@ -521,7 +518,7 @@ def test_what_is_not_private_is_shown(kept: dict[str, tuple[Row, Row]], shown: d
     messages = {row["message_id"] for row in kept["everything"]}
     assert {view: told([row for row in rows if row["message_id"] in messages]) for view, rows in shown.items()} == {
         "decisions": set(SECRETS),
-        "announcements": {"s3cret-message"},
+        "decision_feed": {"s3cret-message"},
         "attempts": {"s3cret-message"},
         "dead_letters": set(SECRETS),
         "message_history": {"s3cret-message"},

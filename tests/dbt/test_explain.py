@@ -1,4 +1,4 @@
-"""What people ask the rules: the life of a message, which rule would match, what a policy means. The answers are those of the fold."""
+"""What people ask the rules: the history of a message, which rule would match, what a policy means. The answers are those of the loop."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.check import run_checks
-from orchestration.dbt import DbtError
-from orchestration.explain import Error, ExplainError, Rulebook, told
+from orchestration.rules.check import run_checks
+from orchestration.rules.explain import Error, ExplainError, Rulebook, in_words
 from orchestration.settings import Settings, load_settings
+from orchestration.tables.dbt import DbtError
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, report
 
 
@@ -24,10 +24,10 @@ def rulebook(settings: Settings) -> Rulebook:
 
 
 def _decided(home: Home, reported: Report) -> str:
-    """Folds a report; returns the id of its message."""
-    (cause,) = home.append_reports(reported)
-    home.fold()
-    return str(home.decisions()[cause]["message_id"])
+    """Decides about a report; returns the id of its message."""
+    (input_id,) = home.append_reports(reported)
+    home.decide()
+    return str(home.decisions()[input_id]["message_id"])
 
 
 def test_a_message_s_life_is_told_in_order(home: Home, rulebook: Rulebook) -> None:
@@ -43,7 +43,7 @@ def test_a_message_s_life_is_told_in_order(home: Home, rulebook: Rulebook) -> No
         ("decided", "dead_letter", 2),
     ]
     assert rows[0]["base_delay_ms"] == 1000
-    text = "\n".join(what for _, what in told(rows))
+    text = "\n".join(what for _, what in in_words(rows))
     assert "attempt 1 of 5: a.B: boo" in text
     assert "retriable, by default: retriable" in text
     assert f"= {first['delay_ms']} ms by default: exponential(initial=1s, factor=2, max=60s, jitter=0.3, attempts=5)" in text
@@ -55,23 +55,23 @@ def test_a_message_s_life_is_told_in_order(home: Home, rulebook: Rulebook) -> No
 
 def test_what_was_passed_over_is_told(home: Home, rulebook: Rulebook) -> None:
     message = _decided(home, report("order", 4711, error="a.B"))
-    text = [what for _, what in told(rulebook.history_of(message))]
+    text = [what for _, what in in_words(rulebook.history_of(message))]
     assert "fatal, by error_rules: a.B for topic order, which matched a.B" in text
-    assert "not by error_rules: a.B, message late for topic order: its message, code or header is another" in text
+    assert "not by error_rules: a.B, message late for topic order: its message, code or header doesn't match" in text
 
 
 @pytest.mark.slow
 def test_rules_that_changed_since_are_told(home: Home, rulebook: Rulebook, seeds: Path) -> None:
     message = _decided(home, report("since", 1))
-    assert not any("the rules have changed since" in what for _, what in told(rulebook.history_of(message)))
+    assert not any("the rules have changed since" in what for _, what in in_words(rulebook.history_of(message)))
     path = seeds / "retry_policies.csv"
     before = path.read_bytes()
     path.write_bytes(before + b"another,none\n")
     home.load_rules()
-    assert any("the rules have changed since" in what for _, what in told(rulebook.history_of(message)))
+    assert any("the rules have changed since" in what for _, what in in_words(rulebook.history_of(message)))
     path.write_bytes(before)
     home.load_rules()
-    assert not any("the rules have changed since" in what for _, what in told(rulebook.history_of(message)))
+    assert not any("the rules have changed since" in what for _, what in in_words(rulebook.history_of(message)))
 
 
 def test_a_message_that_nobody_knows(rulebook: Rulebook) -> None:
@@ -79,7 +79,7 @@ def test_a_message_that_nobody_knows(rulebook: Rulebook) -> None:
         rulebook.history_of("it's; --")
 
 
-def test_the_rules_say_of_an_error_what_the_fold_would_say(rulebook: Rulebook) -> None:
+def test_the_rules_say_of_an_error_what_the_decide_step_would_say(rulebook: Rulebook) -> None:
     verdict = rulebook.classify(Error("a.B", "was late", topic="order", group="billing"))
     assert (verdict.kind, verdict.rule) == ("quota", "error_rules: a.B, message late for topic order")
     verdict = rulebook.classify(Error("a.B", "x", topic="order", group="billing"))

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pyspark.sql import Row
 
-from orchestration.cluster import Partition
-from orchestration.intake import Intake, _measures
-from orchestration.positions import Range
-from orchestration.records import RECORDS
-from orchestration.settings import load_settings
+from orchestration.kafka.cluster import Partition
+from orchestration.kafka.records import RECORDS
+from orchestration.loop.event_rows import as_events, measures
+from orchestration.loop.positions import Range
 from tests.dbt.harness import Home, report
 
 
 def events(home: Home, *records: tuple[Any, ...]) -> Any:
     """Records of two partitions of a topic, the second of which was cut short before, as events."""
-    nothing = cast(Any, None)
-    intake = Intake(home.spark, load_settings(), nothing, nothing, (), {})
     parts = [Range("a", Partition("things", "id", 0), 0, 9), Range("a", Partition("things", "id~7", 1), 0, 9)]
     parts.append(Range("b", Partition("others", "other-id", 0), 0, 9))
-    return intake._as_events(home.spark.createDataFrame(list(records), RECORDS), parts)
+    return as_events(home.spark.createDataFrame(list(records), RECORDS), parts)
 
 
 def record(
@@ -63,16 +60,16 @@ def test_each_partition_has_the_id_under_which_it_is_read(home: Home) -> None:
 
 def test_what_could_not_be_read_of_a_record_is_a_problem_of_its_report_and_nothing_more(home: Home) -> None:
     odd = report("odd-things").but(detail="timestamp 1700000000000000000")
-    (cause,) = home.append_reports(odd)
-    home.fold()
-    decision = home.decisions()[cause]
+    (input_id,) = home.append_reports(odd)
+    home.decide()
+    decision = home.decisions()[input_id]
     assert (decision["decision"], decision["attempt"], decision["problems"]) == ("retry", 1, ["record"])
 
 
 def test_the_weight_of_records_is_counted_by_source_with_their_headers(home: Home) -> None:
     stack = [Row(key="stack", value=b"x" * 20_000), Row(key="none", value=None)]
     taken = events(home, record(1), record(2, headers=stack), record(1, topic="others"))
-    (seen,) = taken.agg(*_measures(["a", "b"])).collect()
+    (seen,) = taken.agg(*measures(["a", "b"])).collect()
     light = 1 + 100 + 512
     assert (seen["rows0"], seen["bytes0"]) == (2, 2 * light + 20_000 + len("stack") + len("none") + 2 * 48)
     assert (seen["rows1"], seen["bytes1"]) == (1, light)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 
-from orchestration.ledgers import LEDGERS, AppendError, Ledgers, TakenOverError
-from orchestration.loop import Loop
-from orchestration.settings import load_settings
+from orchestration.clock import LoopClock
+from orchestration.loop.stored import Stored
+from orchestration.tables.ledgers import LEDGERS, AppendError, Ledgers, TakenOverError
 from tests.dbt.harness import Home
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -272,20 +272,18 @@ def test_the_last_row_of_ticks_is_found_without_reading_the_others(spark: SparkS
     for number in range(4):
         ledgers.append("ticks", row(spark, number), NOW)
         ledgers.append("events", row(spark, number), NOW)
-    starting = Loop(load_settings())
-    starting.spark, starting.schema, starting.ledgers = spark, schema, loop(spark, schema, 1)
+    starting = Stored(spark, schema, loop(spark, schema, 1), LoopClock(None))
     # what is not there can't be read
     files = spark.sql(f"select file_path, readable_metrics.batch.upper_bound as batch from {schema}.ticks.files").collect()
     assert len(files) == 4
     for file in files:
         if file["batch"] < 7:
             Path(file["file_path"].removeprefix("file:")).unlink()
-    last = starting._last_tick()
+    last = starting.last_row()
     assert last is not None
     assert (last["id"], last["batch"]) == (3, 7)
 
 
 def test_ticks_without_a_row_have_no_last_one(spark: SparkSession, schema: str) -> None:
-    starting = Loop(load_settings())
-    starting.spark, starting.schema, starting.ledgers = spark, schema, loop(spark, schema, 1)
-    assert starting._last_tick() is None
+    starting = Stored(spark, schema, loop(spark, schema, 1), LoopClock(None))
+    assert starting.last_row() is None

@@ -1,6 +1,6 @@
 """The macros as expressions: tables of cases, each a value that goes in and what must come out, in one statement.
 
-What a macro does to whole tables is tested where it is used, in test_fold.py.
+What a macro does to whole tables is tested where it is used, in test_decide.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.seeds import topic_matches
+from orchestration.rules.topic_patterns import topic_matches
 from tests.dbt.harness import Home
 
 BETWEEN = "\n/* next */\n"
@@ -421,7 +421,7 @@ ROUTES = [
     ),
 ]
 
-# ---------- what a fold looks up
+# ---------- what a decide run looks up
 
 
 def span(topic: str, partition: int, first: int, last: int) -> dict[str, object]:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from orchestration import maintenance
-from orchestration.maintenance import TABLES, MaintenanceError, MaintenanceReport, TableReport, maintain
 from orchestration.settings import Settings, load_settings
+from orchestration.tables import maintenance
+from orchestration.tables.maintenance import TABLES, MaintenanceError, MaintenanceReport, TableReport, maintain
 from tests.dbt.harness import PROJECT, Home, Report, Result, report
 from tests.dbt.test_dead_letter_marts import ask, die, one
 
@@ -42,27 +42,27 @@ def append_tick(home: Home) -> None:
 
 
 def make_past(home: Home) -> None:
-    """Six appends to each table in hours that are past by now; then one more fold, and a report that nobody has decided."""
+    """Six appends to each table in hours that are past by now; then one more decide run, and a report that nobody has decided."""
     topic = f"maintained-{home.batch}"
     home.later(hours=1)
     # into the last batches of a thousand
     home._ledgers.batch = home.batch // 1000 * 1000 + 970
-    causes = [cause for offset in range(6) for cause in home.append_reports(report(topic, offset, failed_at=home.now))]
-    home.fold()
+    input_ids = [input_id for offset in range(6) for input_id in home.append_reports(report(topic, offset, failed_at=home.now))]
+    home.decide()
     decisions = home.decisions()
-    for offset, cause in enumerate(causes):
-        home.append_results(Result(decisions[cause], offset=offset))
+    for offset, input_id in enumerate(input_ids):
+        home.append_results(Result(decisions[input_id], offset=offset))
         append_tick(home)
-    for fold in reversed(range(1, 6)):
-        # what other folds of that hour wrote, made from this one for speed
+    for run in reversed(range(1, 6)):
+        # what other decide runs of that hour wrote, made from this one for speed
         home.spark.sql(
             f"""
             insert into {home.schema}.deliveries by name
             select
-                * except (cause, delivery_id, original_offset),
-                concat(cause, '/{fold}') as cause,
-                concat(delivery_id, '/{fold}') as delivery_id,
-                original_offset + {fold * 1000} as original_offset
+                * except (input_id, delivery_id, original_offset),
+                concat(input_id, '/{run}') as input_id,
+                concat(delivery_id, '/{run}') as delivery_id,
+                original_offset + {run * 1000} as original_offset
             from {home.schema}.deliveries
             where original_topic = '{topic}' and original_offset < 1000
             """
@@ -70,7 +70,7 @@ def make_past(home: Home) -> None:
     home._ledgers.batch = home.batch // 1000 * 1000 + 1000
     home.later(hours=2)
     home.append_reports(report(topic, 6, failed_at=home.now))
-    home.fold()
+    home.decide()
     append_tick(home)
     home.append_reports(report(topic, 7, failed_at=home.now))
 
@@ -175,7 +175,7 @@ def test_a_destination_that_has_been_missing_for_days_holds_nothing_up(home: Hom
     days_ago = home.now - timedelta(days=9)
     row = (1, "tick", home.batch, home.now, home.now, {"missing-retry": (home.now, 60_000, days_ago, "missing")})
     aside = "map<string, struct<until: timestamp, pause_ms: bigint, floor: timestamp, why: string>>"
-    columns = f"tick bigint, kind string, watermark bigint, floor timestamp, loop_time timestamp, set_aside {aside}"
+    columns = f"tick bigint, kind string, watermark bigint, floor timestamp, loop_time timestamp, paused_destinations {aside}"
     home._ledgers.append("ticks", home.spark.createDataFrame([row], columns), home.now)
     settled = maintenance._settled(home.spark, home.schema)
     assert settled
@@ -229,10 +229,10 @@ def test_what_is_purged_is_removed_once_it_is_settled_and_nothing_else(home: Hom
     again = maintain(settings, home.spark, LATER)
     assert {table.rows_purged for table in again.tables} == {0}
     assert {table: versions(home, table) for table in TABLES} == unchanged
-    # the loop goes on: its guarded appends, and its folds
+    # the loop goes on: its guarded appends, and its decide runs
     append_tick(home)
     home.append_reports(failed(2))
-    home.fold()
+    home.decide()
     assert one(home, purged)["purged_at"] is not None
 
 
@@ -253,7 +253,7 @@ def test_files_that_nothing_refers_to_are_removed_when_they_are_old(home: Home, 
 def running(home: Home) -> Iterator[subprocess.Popen[str]]:
     """`redrive maintain` in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from orchestration.cli import main; main()", "maintain", "--format", "json", "--home", str(home.path)],
+        [sys.executable, "-c", "from orchestration.cli.main import main; main()", "maintain", "--format", "json", "--home", str(home.path)],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import Row
 
-from orchestration.policies import TAKES, objections
+from orchestration.rules.policies import TAKES, objections
 from tests.dbt.harness import Home
 from tests.dbt.policy_model import NotUnderstood, Policy, broken_policy, delay_ms, random_policy, read_policy
 

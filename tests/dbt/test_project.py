@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.seeds import read_seeds
+from orchestration.rules.seeds import read_seeds
 from tests.dbt.harness import PROJECT, Home, report
 
 # tables that nothing replaces
@@ -88,7 +88,7 @@ def test_a_run_with_nothing_to_decide_leaves_the_records_alone(
     home: Home, monkeypatch: pytest.MonkeyPatch, full_refresh: str, models: tuple[str, ...]
 ) -> None:
     home.append_reports(report("left-alone", home.batch))
-    home.fold()
+    home.decide()
     home.append_tick(home.batch)
     commits = _commits(home)
     rows = {table: len(home.read(table)) for table in RECORDS}
@@ -103,7 +103,7 @@ def test_a_run_with_nothing_to_decide_leaves_the_records_alone(
 @pytest.mark.slow
 def test_columns_that_a_table_of_before_lacks_are_added(home: Home) -> None:
     home.append_reports(report("before-an-update", error="KeyError"))
-    home.fold()
+    home.decide()
     columns = set(home.spark.table(f"{home.schema}.deliveries").columns)
     (message, *_) = (row["message_id"] for row in home.read("deliveries"))
     home.spark.sql(f"alter table {home.schema}.deliveries drop columns passed_over, header_profile, privacy")
@@ -111,7 +111,7 @@ def test_columns_that_a_table_of_before_lacks_are_added(home: Home) -> None:
     home.run("run")
     assert set(home.spark.table(f"{home.schema}.deliveries").columns) == columns
     home.append_reports(report("after-an-update"))
-    home.fold()
+    home.decide()
     assert message in {row["message_id"] for row in home.decisions().values()}
     assert "after-an-update" in {row["original_topic"] for row in home.decisions().values()}
     # what was decided before there was a choice goes as it went then, and shows all
@@ -181,7 +181,7 @@ OTHER_PROCESS = """
 import sys
 from pathlib import Path
 from orchestration.settings import load_settings
-from orchestration.spark import start_session
+from orchestration.tables.spark import start_session
 home, project = map(Path, sys.argv[1:])
 start_session(load_settings(home=home, seeds=home / "seeds", project=project)).sql("insert into scratch.seen values (2)")
 """

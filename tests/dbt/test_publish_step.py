@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestration.ledgers import Ledgers
-from orchestration.publish import Due, PublishStep, Waiting, Window
+from orchestration.loop.due import Due, Waiting, Window
+from orchestration.loop.sending import PublishStep
+from orchestration.tables.ledgers import Ledgers
 from publisher import READY, PublisherSettings
 from publisher.ready import complete
 from tests.dbt.harness import Home, Result, order, pointer, report
@@ -26,13 +27,13 @@ def weight(record: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("listed", [200, 1], ids=["each batch is named", "too many batches to be named"])
 def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: pytest.MonkeyPatch, listed: int) -> None:
-    monkeypatch.setattr("orchestration.publish._LISTED", listed)
+    monkeypatch.setattr("orchestration.loop.due._LISTED", listed)
     home.later(hours=24)
     topic = f"step-{listed}"
     batches = []
     for offset in range(4):
         home.append_reports(report(topic, offset))
-        home.fold()
+        home.decide()
         batches.append(home.batch)
         home.later(minutes=5)
     made = sorted((row for row in home.read("deliveries") if row["original_topic"] == topic), key=lambda row: row["batch"])
@@ -44,7 +45,7 @@ def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: 
     assert (waiting.rows, waiting.batches) == (2, tuple(batches[1:3]))
     due = publish.due(Due(first, last, home.now), waiting)
     assert {row["message_id"] for row in due.select("message_id").collect()} == {f"billing:{topic}/0/{offset}" for offset in (1, 2)}
-    # the wheel is read for the rows, for which fold they count of, and, by other columns, for what answers them
+    # the wheel is read for the rows, for which decide run they count of, and, by other columns, for what answers them
     plan = due._jdf.queryExecution().executedPlan().toString()
     scans = [line for line in plan.splitlines() if "BatchScan" in line and ".deliveries" in line and "prior_due" not in line]
     named = f"batch IN ({', '.join(map(str, batches[1:3]))})" if listed > 1 else f"batch >= {batches[1]}, batch <= {batches[2]}"
@@ -55,10 +56,10 @@ def test_a_step_for_some_destinations_reads_each_in_its_own_time(home: Home) -> 
     home.later(hours=24)
     made = []
     for hour in range(3):
-        causes = home.append_reports(*(report(f"aside-{name}", hour) for name in "ab"))
-        home.fold()
+        input_ids = home.append_reports(*(report(f"aside-{name}", hour) for name in "ab"))
+        home.decide()
         decisions = home.decisions()
-        made.append([decisions[cause] for cause in causes])
+        made.append([decisions[input_id] for input_id in input_ids])
         home.later(hours=5)
     (a0, _), _, (a2, b2) = made
     what = Due.within([Window(row["topic"], row["due_at"], row["due_at"]) for row in (a0, b2)], home.now)
@@ -77,10 +78,10 @@ def test_a_step_for_some_destinations_reads_each_in_its_own_time(home: Home) -> 
 
 def test_a_step_finds_when_the_next_is_due(home: Home) -> None:
     home.later(hours=24)
-    causes = home.append_reports(report("step-next", 0), report("step-next", 1))
-    home.fold()
+    input_ids = home.append_reports(report("step-next", 0), report("step-next", 1))
+    home.decide()
     decided = home.decisions()
-    earlier, later = sorted(decided[cause]["due_at"] for cause in causes)
+    earlier, later = sorted(decided[input_id]["due_at"] for input_id in input_ids)
     waiting = step(home).waiting(Due(earlier, earlier, home.now))
     assert (waiting.rows, waiting.next_due, waiting.batches) == (1, later, (home.batch,))
     assert waiting.size == waiting.largest > 0
@@ -97,16 +98,16 @@ def test_a_step_with_nothing_due_reads_nothing(home: Home) -> None:
 def test_what_is_added_to_a_message_counts_in_a_step(home: Home) -> None:
     home.later(hours=24)
     stack = ("redrive-error-stack", b"at a line of code\n" * 1000)
-    causes = home.append_reports(
+    input_ids = home.append_reports(
         *(report(topic, 700, error="KeyError").with_headers(stack) for topic in ("letter-dlq", "letter-dlq-stack", "letter-safi-stack")),
     )
-    home.fold()
+    home.decide()
     # that of the dead letter's own report is counted with what came; one that is written again has a result for its input
-    failed = [Result(home.decisions()[cause], "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison") for cause in causes]
+    failed = [Result(home.decisions()[input_id], "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison") for input_id in input_ids]
     home.later(minutes=1)
-    causes = [*home.append_results(*failed), *home.append_reports(report("step-added", 700))]
-    home.fold()
-    rows = [home.decisions()[cause] for cause in causes]
+    input_ids = [*home.append_results(*failed), *home.append_reports(report("step-added", 700))]
+    home.decide()
+    rows = [home.decisions()[input_id] for input_id in input_ids]
     assert [row["kind"] for row in rows] == ["dead_letter"] * 3 + ["retry"]
     publish = step(home)
     for row in rows:
@@ -122,9 +123,9 @@ def test_a_step_is_cut_where_what_is_added_would_be_too_much(home: Home) -> None
     home.later(hours=24)
     due = []
     for offset in (710, 711, 712):
-        (cause,) = home.append_reports(report("letter-dlq-stack", offset, error="KeyError"))
-        home.fold()
-        due.append(home.decisions()[cause]["due_at"])
+        (input_id,) = home.append_reports(report("letter-dlq-stack", offset, error="KeyError"))
+        home.decide()
+        due.append(home.decisions()[input_id]["due_at"])
         home.later(minutes=1)
     publish = step(home, max_bytes=25_000)
     waiting = publish.waiting(Due(due[0], due[-1], home.now))
@@ -134,9 +135,9 @@ def test_a_step_is_cut_where_what_is_added_would_be_too_much(home: Home) -> None
 
 def test_a_task_that_cannot_send_is_told_as_a_stop_of_everything(home: Home) -> None:
     home.later(hours=24)
-    (cause,) = home.append_reports(report("step-rejected"))
-    home.fold()
-    due = home.decisions()[cause]["due_at"]
+    (input_id,) = home.append_reports(report("step-rejected"))
+    home.decide()
+    due = home.decisions()[input_id]["due_at"]
     publish = step(home, kafka={"no.such.property": "x"})
     published = publish.run(Due(due, due, due), lambda: home.now, publish.waiting(Due(due, due, due)))
     assert published.sent == 0
@@ -150,7 +151,7 @@ def test_a_step_leaves_out_what_an_undecided_event_names(home: Home) -> None:
     home.later(hours=24)
     topic = "step-named"
     home.append_reports(*(report(topic, offset) for offset in range(6)))
-    home.fold()
+    home.decide()
     rows = sorted((row for row in home.read("deliveries") if row["original_topic"] == topic), key=lambda row: row["original_offset"])
     ordered, cancelled, reported, forged, answered, waits = rows
     # an order decided long ago names a delivery, too

@@ -9,10 +9,12 @@ import pytest
 from pyspark.sql import Row
 from typer.testing import CliRunner
 
-from orchestration.cli import app
-from orchestration.commands import Commands, _Open
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.operators import Listed, select_deliveries
+from orchestration.cli.main import app
+from orchestration.loop.commands import Commands, _Open
+from orchestration.loop.issued import IssuedCommands
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import Target, select_deliveries
+from orchestration.operators.selections import Selection
 from orchestration.settings import load_settings
 from tests.dbt.harness import PROJECT, Home, report
 from tests.dbt.test_dead_letter_marts import ask, of
@@ -30,10 +32,10 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def refused(home: Home) -> dict[str, Row]:
     """Four messages that were refused, and one that waits."""
-    causes = home.append_reports(*REFUSED.values(), report("refused", 9))
-    home.fold()
+    input_ids = home.append_reports(*REFUSED.values(), report("refused", 9))
+    home.decide()
     decisions = home.decisions()
-    rows = dict(zip(REFUSED, (decisions[cause] for cause in causes), strict=False))
+    rows = dict(zip(REFUSED, (decisions[input_id] for input_id in input_ids), strict=False))
     assert {row["decision"] for row in rows.values()} == {"refused"}
     home.later(minutes=1)
     return rows
@@ -41,18 +43,18 @@ def refused(home: Home) -> dict[str, Row]:
 
 def redrive(home: Home, *refused: Row, to: str | None = None) -> list[Row]:
     """What the loop makes of a redrive of these; the decisions."""
-    commands = Commands(home.spark, home.schema, home._ledgers, {}, most=1000)
+    commands = Commands(home.spark, home.schema, home._ledgers, IssuedCommands(), most=1000)
     each = _Open("command", "redrive", len(refused), 1, 1, to, None, None, None, timedelta())
     each.page = [(row["delivery_id"], row["due_at"], place) for place, row in enumerate(refused)]
     commands._append(each, 0, len(refused), home.now)
-    home.fold()
+    home.decide()
     decisions = home.decisions()
     return [decisions[f"loop/2/{home.batch}/{place}"] for place in range(len(refused))]
 
 
-def listed(home: Home, state: str) -> list[Listed]:
+def listed(home: Home, state: str) -> list[Target]:
     dead = DeadLetters(load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT))
-    return select_deliveries(dead, "redrive", Selection(state=state), None)  # type: ignore[arg-type]
+    return select_deliveries(dead, "redrive", Selection(state=state), None)  # type: ignore[arg-type]  # one of the states, as text
 
 
 def test_it_is_found_and_shown_like_a_dead_letter(home: Home, refused: dict[str, Row]) -> None:
@@ -64,7 +66,7 @@ def test_it_is_found_and_shown_like_a_dead_letter(home: Home, refused: dict[str,
     assert of(home, "dead_letters", message_id=row["message_id"]) == []
     shown = CliRunner().invoke(app, ["dlq", "show", row["message_id"], "--home", str(home.path)])
     assert shown.exception is None
-    assert "refused, life 1 of 1" in shown.stdout
+    assert "refused, life cycle 1 of 1" in shown.stdout
 
 
 @pytest.mark.slow
@@ -100,7 +102,7 @@ def test_under_rules_that_have_a_place_it_is_decided_like_the_first_time(home: H
     (seeds / "sources.csv").write_text(sources, encoding="utf-8")
     home.load_rules()
     decided = dict(zip(refused, redrive(home, *refused.values()), strict=True))
-    assert {name: (row["decision"], row["reason"], row["attempt"], row["life"]) for name, row in decided.items()} == {
+    assert {name: (row["decision"], row["reason"], row["attempt"], row["life_cycle"]) for name, row in decided.items()} == {
         "no source of that name": ("retry", "retriable", 1, 1),
         "not spoken for": ("retry", "retriable", 1, 1),
         "a source reads it": ("retry", "retriable", 1, 1),

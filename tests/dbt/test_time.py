@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
-from orchestration.dlq import DeadLetters, Selection, facts
-from orchestration.explain import told
-from orchestration.gates import Gates
-from orchestration.publish import Due
-from orchestration.query import print_rows, select
-from orchestration.rows import as_dicts, collected, iterated
+from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.due import Due
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.export import export
+from orchestration.operators.rendering import facts
+from orchestration.operators.selections import Selection
+from orchestration.rules.explain import in_words
 from orchestration.settings import load_settings
+from orchestration.tables.query import print_rows, select
+from orchestration.tables.rows import as_dicts, collected, iterated
 from tests.dbt.harness import PROJECT, Home, Result, failed_again, pointer, report
 from tests.dbt.test_dead_letter_marts import die
 from tests.dbt.test_publish_step import step
@@ -38,15 +41,15 @@ def zone(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_what_answers_a_delivery_is_recognised_on_a_host_in_any_zone(home: Home, zone: str) -> None:
     topic = f"zoned-{zone.replace('/', '-')}"
     home.later(hours=24)
-    causes = home.append_reports(*(report(topic, offset) for offset in range(3)))
-    home.fold()
-    lies, points, refused = (home.decisions()[cause] for cause in causes)
+    input_ids = home.append_reports(*(report(topic, offset) for offset in range(3)))
+    home.decide()
+    lies, points, refused = (home.decisions()[input_id] for input_id in input_ids)
     home.append_results(Result(lies, offset=70), Result(points, offset=71))
     home.later(minutes=2)
     again = home.append_reports(failed_again(lies, 70), failed_again(points, 71).with_headers(*pointer(points)))
     again += home.append_results(Result(refused, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison"))
-    home.fold()
-    decided = [home.decisions()[cause] for cause in again]
+    home.decide()
+    decided = [home.decisions()[input_id] for input_id in again]
     assert [(row["decision"], row["attempt"]) for row in decided] == [("retry", 2), ("retry", 2), ("dead_letter", 1)]
     assert [row["message_id"] for row in decided] == [f"billing:{topic}/0/{offset}" for offset in range(3)]
 
@@ -101,9 +104,9 @@ def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_p
     said = (("redrive-failed-at", b"0001-01-01T00:00:00Z"), ("redrive-error-kind", b"blocking"))
     failed = [report("long-ago", offset) for offset in range(2)]
     before = home.batch
-    causes = home.append_reports(*(one.but(headers=(*(one.headers or ()), *said)) for one in failed))
-    home.fold()
-    decided = [home.decisions()[cause] for cause in causes]
+    input_ids = home.append_reports(*(one.but(headers=(*(one.headers or ()), *said)) for one in failed))
+    home.decide()
+    decided = [home.decisions()[input_id] for input_id in input_ids]
     assert [(row["reason"], row["failed_at"], row["problems"]) for row in decided] == [("blocking", home.now, ["failed_at"])] * 2
     (death,) = die(home, report("long-ago", 2, error="java.lang.NullPointerException"))
     # as versions before have written it
@@ -116,12 +119,12 @@ def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_p
     first = datetime.min.replace(tzinfo=UTC)
 
     later = max(row["due_at"] for row in decided)
-    gates = Gates(home.spark, home.schema, home._ledgers, timedelta(seconds=1), 100)
-    gates.decided(before, home.batch, later, home.now)
+    breakers = CircuitBreakers(home.spark, home.schema, home._ledgers, timedelta(seconds=1), 100)
+    breakers.decided(before, home.batch, later, home.now)
     publish = step(home)
     # one is let out, as a probe: the one that failed first
     due = Due(home.now, later, later)
-    assert gates.hold(publish, due, publish.waiting(due, gates=gates.closed)) == (1, 0)
+    assert breakers.hold(publish, due, publish.waiting(due, breakers=breakers.open)) == (1, 0)
 
     settings = load_settings(home=home.path, seeds=home.path / "seeds", project=PROJECT)
     dead = DeadLetters(settings)
@@ -131,9 +134,9 @@ def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_p
     assert (letter["first_failed_at"], letter["failed_at"]) == (first, first)
     assert dict(facts(letter))["died"].endswith("the first at 1-01-01 00:00:00")
     for name in ("letters.jsonl", "letters.parquet"):
-        assert dead.export(selection, tmp_path / name) == 1
+        assert export(dead, selection, tmp_path / name) == 1
     found = select(settings, "select failed_at, first_failed_at from deliveries where original_topic = 'long-ago'", 10)
     print_rows(found, "json")
     assert capsys.readouterr().out.count("0001-01-01T00:00:00.000+00:00") == 6
-    failed_at, decided_at = [at for at, _ in told(dead.history_of(death["message_id"])) if at][:2]
+    failed_at, decided_at = [at for at, _ in in_words(dead.history_of(death["message_id"])) if at][:2]
     assert (failed_at, decided_at) == ("0001-01-01 00:00:00.000", f"{home.now:%Y-%m-%d %H:%M:%S}.000")

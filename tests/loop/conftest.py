@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from orchestration.broker import Broker, BrokerSettings
+from orchestration.demo.broker import Broker, BrokerSettings
 from tests.loop.harness import Redrive
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A running broker, which everybody may do everything on until a test says otherwise. A test that stops it starts it again."""
+    """A running broker. Without ACLs, every user may do everything. A test that stops the broker starts it again."""
     authorizer = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
@@ -26,13 +26,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(broker: Broker) -> dict[str, str]:
-    """Properties for a Kafka client: start from these."""
+    """The base properties for Kafka clients."""
     return {"bootstrap.servers": broker.bootstrap_servers}
 
 
 @pytest.fixture
 def topic_prefix() -> str:
-    """What the topics and groups of this test begin with: no other test has the same."""
+    """A unique prefix for the topics and groups of this test."""
     return f"t{uuid.uuid4().hex[:8]}-"
 
 

@@ -1,10 +1,10 @@
-"""The whole loop on a real broker, so that tests read as prose: report a failure, turn until something happened, look at the topics."""
+"""The whole loop on a real broker, for tests that report a failure, run ticks until something has happened, and read the topics."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,14 +14,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from orchestration.loop import Loop
-from orchestration.rows import collected
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.rows import collected
 
 Headers = Sequence[tuple[str, bytes | None]]
 T = TypeVar("T")
 
-# Every test has a domain of its own, `ladder.orders` and so on; one source reads the reports of them all.
+# Every test has its own domain, a prefix of topics: `ladder.orders` and so on. One source reads the reports of all domains.
 SEEDS = {
     "sources": """source,topic,dialect,consumer_group,speaks_for,start,states_kind,adopt
 reports,"^[a-z]+[.]reports$",redrive,,"^[a-z]+[.]orders$",earliest,true,
@@ -39,7 +39,7 @@ lettersprivate.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,sec
     "dead_letter_topics": """error_class,topic,consumer_group,dead_letter_topic
 letters.PoisonError,^letters,billing,letters.{topic}.bad
 """,
-    "redrive_rules": """error_class,topic,consumer_group,max_lives,delay,why
+    "redrive_rules": """error_class,topic,consumer_group,max_life_cycles,delay,why
 KeyError,"^(triage|dagster)[.]orders$",*,2,1ms,it helped before
 ,*,*,2,365d,whatever it was is gone after a year
 """,
@@ -55,7 +55,7 @@ publish,"exponential(initial=1s, factor=2, max=60s, jitter=0)"
 
 @dataclass(frozen=True)
 class Record:
-    """A record as it lies in Kafka."""
+    """A record in Kafka."""
 
     topic: str
     partition: int
@@ -72,7 +72,7 @@ class Record:
 
     @property
     def own_headers(self) -> tuple[tuple[str, bytes | None], ...]:
-        """The message's own headers: without ours."""
+        """The message's own headers, without ours."""
         return tuple((key, value) for key, value in self.headers if not key.startswith(("redrive-", "dlq-")))
 
 
@@ -90,20 +90,20 @@ def deliveries(records: Iterable[Record]) -> Counter[str | None]:
 
 
 class Topics:
-    """Topics on a broker, and what the producers and consumers beside the loop do with them."""
+    """Topics on a broker, with actions of producers and consumers beside the loop."""
 
     def __init__(self, kafka: dict[str, str]) -> None:
         self.kafka = kafka
         self._producer = Producer({**kafka, "message.max.bytes": 8_000_000, "enable.idempotence": True})
 
     def close(self) -> None:
-        """Leaves Kafka."""
+        """Flushes the producer."""
         self._producer.flush(10)
 
-    def topics(self, *names: str, partitions: int = 1, **config: str) -> None:
-        """Makes topics, large enough for records of a megabyte unless the test says otherwise."""
+    def topics(self, *names: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Creates topics. By default they take records of four megabytes."""
         admin = AdminClient({**self.kafka})
-        settings = {"max.message.bytes": "4000000", **config}
+        settings = {"max.message.bytes": "4000000", **(config or {})}
         for made in admin.create_topics([NewTopic(name, partitions, 1, config=settings) for name in names]).values():
             made.result()
 
@@ -160,8 +160,8 @@ class Topics:
                         int(message.partition() or 0),
                         int(message.offset() or 0),
                         message.timestamp()[1],
-                        message.key(),  # type: ignore[arg-type]
-                        message.value(),  # type: ignore[arg-type]
+                        message.key(),
+                        message.value(),
                         tuple(pairs),
                     )
                 )
@@ -172,7 +172,7 @@ class Topics:
     # ---------- a consumer that fails
 
     def report(self, record: Record, *, group: str = "billing", error: str = "TimeoutError", failed_at: int | None = None) -> None:
-        """Reports that a record failed, as a consumer does: its headers as they came, ours behind them."""
+        """Reports that a record failed, as a consumer does: its own headers, then ours."""
         domain = record.topic.split(".")[0]
         said: Headers = [
             ("redrive-error-class", error.encode()),
@@ -195,7 +195,7 @@ class Topics:
 
 
 class Redrive(Topics):
-    """A loop with a state of its own, and what is beside it."""
+    """A loop with its own home, and access to its topics."""
 
     def __init__(self, kafka: dict[str, str], loop: Loop) -> None:
         super().__init__(kafka)
@@ -203,8 +203,8 @@ class Redrive(Topics):
 
     @classmethod
     def start(cls, kafka: dict[str, str], home: Path, project: Path) -> Redrive:
-        """A loop over the test's seeds; rules that the tests don't change are the project's."""
-        # a session of other tests in this process has their catalog: it would be taken over as it is
+        """Starts a loop with the tests' seeds; seeds that are not in SEEDS are the project's."""
+        # an existing Spark session has the catalog of other tests, and would be used as it is
         before = SparkSession.getActiveSession()
         if before is not None:
             before.stop()
@@ -214,20 +214,20 @@ class Redrive(Topics):
         return cls(kafka, loop)
 
     def close(self) -> None:
-        """Ends the loop, and leaves Kafka."""
+        """Closes the loop and the producer."""
         self.loop.close()
         super().close()
 
     # ---------- the loop
 
     def restart(self, **settings: Any) -> None:
-        """Another loop takes over, as after an update: with the same state, and other settings where given."""
+        """Closes the loop and starts another one with the same home, as after an update; settings: changes."""
         self.loop.close()
         self.loop = Loop(self.loop.settings.model_copy(update=settings))
         self.loop.start()
 
     def until(self, condition: Callable[[], T], what: str, seconds: float = 120) -> T:
-        """Turns the loop until a condition holds, and returns what it gave."""
+        """Runs ticks until a condition holds, and returns its value."""
         deadline = time.monotonic() + seconds
         while True:
             found = condition()
@@ -238,12 +238,12 @@ class Redrive(Topics):
                 time.sleep(0.1)
 
     def retries(self, domain: str, count: int) -> list[Record]:
-        """Turns the loop until so many retries have been sent."""
+        """Runs ticks until `count` retries have been sent."""
         topic = f"{domain}.orders-billing-retry"
         return self.until(lambda: (records := self.read(topic)) and len(records) >= count and records, f"{count} retries in {topic}") or []
 
     def dead(self, domain: str, count: int, topic: str = "orders.dlq") -> list[Record]:
-        """Turns the loop until so many dead letters have been sent."""
+        """Runs ticks until `count` dead letters have been sent."""
         topic = f"{domain}.{topic}"
         return (
             self.until(lambda: (records := self.read(topic)) and len(records) >= count and records, f"{count} dead letters in {topic}")
@@ -251,7 +251,7 @@ class Redrive(Topics):
         )
 
     def decided(self, domain: str, count: int) -> list[Any]:
-        """Turns the loop until so many reports of a domain are decided; returns the decisions in the order of the reports."""
+        """Runs ticks until `count` reports of a domain are decided; returns the decisions in the order of the reports."""
         return (
             self.until(
                 lambda: (
@@ -265,11 +265,11 @@ class Redrive(Topics):
         )
 
     def settle(self) -> None:
-        """Turns the loop until it has nothing to do right now."""
+        """Runs ticks until one does nothing."""
         while self.loop.tick().did_something:
             pass
 
     def sql(self, statement: str) -> list[Any]:
-        """Asks the tables."""
+        """Runs a query over the tables."""
         self.loop.spark.sql(f"use {self.loop.schema}")
         return collected(self.loop.spark.sql(statement))

@@ -1,4 +1,4 @@
-"""A loop in a process of its own, which can be killed: `python -m tests.loop.loop_process '{"settings": {...}, "die": "after the fold"}'`.
+"""A loop in its own process, to be killed: `python -m tests.loop.loop_process '{"settings": {...}, "die": "after the decide step"}'`.
 
 Where it is to die it kills, with SIGKILL, every process that belongs to it: itself, Spark, and, unless they are spared, Spark's
 Python workers.
@@ -21,21 +21,22 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-import orchestration.loop
-import orchestration.publish
-from orchestration.cli import SUPERSEDED_EXIT
+import orchestration.loop.sending
+import orchestration.loop.standing
+import orchestration.loop.takeover
+from orchestration.cli.ending import SUPERSEDED_EXIT
 from orchestration.clock import LoopClock, wall_clock
-from orchestration.dbt import Dbt
-from orchestration.intake import Intake
-from orchestration.ledgers import Ledgers
-from orchestration.loop import Loop
+from orchestration.loop.intake import Intake
+from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
+from orchestration.tables.dbt import Dbt
+from orchestration.tables.ledgers import Ledgers
 from publisher import PublisherSettings, publish
 
 POINTS = (
     "after intake",
     "after the offsets' commit",
-    "after the fold",
+    "after the decide step",
     "in the middle of sending",
     "before the results' append",
     "before the ticks row",
@@ -85,7 +86,7 @@ def main(argument: str) -> None:
 
     _arrange(told.get("die"), die, settings.home / "unrecorded")
     # how long it waits for a loop that it takes over from
-    orchestration.loop._LAST_WORDS = told.get("last_words", orchestration.loop._LAST_WORDS)
+    orchestration.loop.takeover._LAST_ROWS = told.get("last_rows", orchestration.loop.takeover._LAST_ROWS)
     if told.get("wall"):
         _set_wall_clock(told["wall"])
     loop = Loop(settings)
@@ -103,7 +104,12 @@ def _set_wall_clock(steps: list[tuple[float, float]]) -> None:
         wrong = [by for since, by in steps if time.monotonic() - began >= since]
         return wall_clock() + timedelta(seconds=wrong[-1] if wrong else 0)
 
-    orchestration.loop.LoopClock = partial(LoopClock, wall=wall)  # type: ignore[misc, assignment]
+    _put(orchestration.loop.standing, "LoopClock", partial(LoopClock, wall=wall))
+
+
+def _put(owner: object, name: str, instead: object) -> None:
+    """Puts something in the place of a part of the program, for as long as this process lives."""
+    setattr(owner, name, instead)
 
 
 def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> None:
@@ -120,7 +126,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                     die()
                 return taken
 
-            Intake.take = take_and_die  # type: ignore[method-assign]
+            _put(Intake, "take", take_and_die)
         case "after the offsets' commit":
             commit = Intake.commit_offsets
 
@@ -128,16 +134,16 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                 commit(self)
                 die()
 
-            Intake.commit_offsets = commit_and_die  # type: ignore[method-assign]
-        case "after the fold":
+            _put(Intake, "commit_offsets", commit_and_die)
+        case "after the decide step":
             run = Dbt.run
 
-            def fold_and_die(self: Dbt, command: str, **how: Any) -> None:
+            def decide_and_die(self: Dbt, command: str, **how: Any) -> None:
                 run(self, command, **how)
                 if how.get("select") == ["deliveries"]:
                     die()
 
-            Dbt.run = fold_and_die  # type: ignore[method-assign]
+            _put(Dbt, "run", decide_and_die)
         case "in the middle of sending":
 
             def send_and_die(
@@ -150,7 +156,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
 
                 return publish(batches, settings, slot, last_time)
 
-            orchestration.publish.publish = send_and_die  # type: ignore[assignment]
+            _put(orchestration.loop.sending, "publish", send_and_die)
         case "before the results' append" | "before the ticks row":
             append = Ledgers.append
             ledger_of = {"before the results' append": "publish_results", "before the ticks row": "ticks"}
@@ -162,7 +168,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                     die()
                 return append(self, ledger, rows, *when)
 
-            Ledgers.append = die_instead  # type: ignore[method-assign]
+            _put(Ledgers, "append", die_instead)
         case "after the orders' append":
             append_orders = Ledgers.append
 
@@ -172,7 +178,7 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
                     die()
                 return batch
 
-            Ledgers.append = append_and_die  # type: ignore[method-assign]
+            _put(Ledgers, "append", append_and_die)
         case _:
             raise ValueError(f"no such point: {point}")
 

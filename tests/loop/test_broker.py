@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from orchestration.broker import Broker, BrokerError, BrokerSettings, find_java, remembered_port
+from orchestration.demo.broker import Broker, BrokerSettings, remembered_port
+from orchestration.demo.kafka_process import BrokerError, find_java
 
 
 def write(bootstrap: str, topic: str, value: bytes) -> None:
@@ -64,7 +65,7 @@ def test_a_topic_is_not_made_by_writing_to_it(kafka: dict[str, str], topic_prefi
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that runs the broker of the test's directory, as `redrive broker` does; up when the test begins."""
-    code = "import sys; from pathlib import Path; from orchestration.broker import serve; serve(Path(sys.argv[1]))"
+    code = "import sys; from pathlib import Path; from orchestration.demo.broker import serve; serve(Path(sys.argv[1]))"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

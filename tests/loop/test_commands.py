@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestration import commands
-from orchestration.check import run_checks
-from orchestration.cli import app
-from orchestration.dbt import Dbt, DbtError
-from orchestration.dlq import DeadLetters, Selection
-from orchestration.loop import Loop
-from orchestration.operators import CommandError, Listed, Wish, kept, records, select_deliveries, send, write
+from orchestration.cli.main import app
+from orchestration.loop import commands
+from orchestration.loop.health import DECIDE
+from orchestration.loop.loop import Loop
+from orchestration.operators.commands import CommandError, CommandRequest
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import Target, kept, select_deliveries
+from orchestration.operators.selections import Selection
+from orchestration.operators.sending import records, send, write
+from orchestration.rules.check import run_checks
+from orchestration.tables.dbt import Dbt, DbtError
 from tests.loop.harness import Record, Redrive
 from tests.loop.test_spring import recovered
 
@@ -26,7 +30,7 @@ COMMANDS = "redrive.commands"
 
 
 @pytest.fixture(scope="module")
-def obeying(redrive: Redrive) -> Redrive:
+def executing(redrive: Redrive) -> Redrive:
     """The loop, with a topic for commands."""
     if COMMANDS not in redrive.loop.cluster.topic_names():
         redrive.topics(COMMANDS)
@@ -41,7 +45,7 @@ def _die(redrive: Redrive, domain: str, count: int) -> list[Record]:
     return failed
 
 
-def _list(redrive: Redrive, what: str, domain: str) -> list[Listed]:
+def _list(redrive: Redrive, what: str, domain: str) -> list[Target]:
     dead = DeadLetters(redrive.loop.settings)
     selection = Selection(state="all" if what in ("send_now", "cancel") else "open", topic=f"{domain}.orders")
     return select_deliveries(dead, what, selection, None)
@@ -60,8 +64,8 @@ def _call(redrive: Redrive, *arguments: str) -> str:
     return result.output
 
 
-def _wish(what: str, **how: Any) -> Wish:
-    return Wish(what, "the bug is fixed", "ada", **how)
+def _request(what: str, **how: Any) -> CommandRequest:
+    return CommandRequest(what, "the bug is fixed", "ada", **how)
 
 
 def _state(redrive: Redrive, command: str) -> Any:
@@ -89,84 +93,84 @@ def _until_done(redrive: Redrive, command: str, state: str = "done") -> Any:
 
 @pytest.mark.long
 def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_neither_loses_nor_doubles(
-    obeying: Redrive, monkeypatch: pytest.MonkeyPatch
+    executing: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a list of six is more than is held of it
     monkeypatch.setattr(commands, "_PAGE", 4)
-    obeying.domain("again")
-    failed = _die(obeying, "again", 6)
-    listed = _list(obeying, "redrive", "again")
+    executing.domain("again")
+    failed = _die(executing, "again", 6)
+    listed = _list(executing, "redrive", "again")
     assert [one.original_topic for one in listed] == ["again.orders"] * 6
     # a dry run tells where they would go, keeps the list, and sends nothing
-    said = _call(obeying, "dlq", "redrive", "--topic", "again.orders", "--reason", "fixed in 4.2", "--dry-run")
+    said = _call(executing, "dlq", "redrive", "--topic", "again.orders", "--reason", "fixed in 4.2", "--dry-run")
     print(said)
     assert re.search(r"would go to +6 +again[.]orders-billing-retry", said)
     (name,) = re.findall("--list ([0-9a-f]{12}) ", said)
-    assert [one.delivery_id for one in kept(obeying.loop.settings.home, name)] == [one.delivery_id for one in listed]
-    obeying.settle()
-    assert obeying.read("again.orders-billing-retry") == []
+    assert [one.delivery_id for one in kept(executing.loop.settings.home, name)] == [one.delivery_id for one in listed]
+    executing.settle()
+    assert executing.read("again.orders-billing-retry") == []
     # what dies later is not in the list
-    later = obeying.fails("again.orders", b"k", b"later", error="KeyError")
-    obeying.dead("again", 7)
+    later = executing.fails("again.orders", b"k", b"later", error="KeyError")
+    executing.dead("again", 7)
 
-    said = _call(obeying, *f"dlq redrive --list {name} --canary 2 --rate 20/s --reason fixed".split())
+    said = _call(executing, *f"dlq redrive --list {name} --canary 2 --rate 20/s --reason fixed".split())
     print(said)
     command = said.split()[-1]
-    canaries = obeying.retries("again", 2)
+    canaries = executing.retries("again", 2)
     assert [record.value for record in canaries] == [record.value for record in failed[:2]]
     assert {record.header("redrive-attempt") for record in canaries} == {"1"}
     assert [key for record in canaries for key, _ in record.headers if key.startswith("dlq-")] == []
     # one of them fails again: the rest is held up
-    obeying.report(canaries[0], error="KeyError")
-    obeying.dead("again", 8)
-    obeying.until(lambda: obeying.loop.commands.waiting == 0, "the failed canary is seen")
-    obeying.settle()
-    row = _state(obeying, command)
+    executing.report(canaries[0], error="KeyError")
+    executing.dead("again", 8)
+    executing.until(lambda: executing.loop.commands.waiting == 0, "the failed canary is seen")
+    executing.settle()
+    row = _state(executing, command)
     assert (row["state"], row["issued"], row["failed_again"]) == ("canary", 2, 1)
-    assert len(obeying.read("again.orders-billing-retry")) == 2
-    # dead again, and open again, in its second life
-    (again,) = obeying.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {failed[0].offset}")
-    assert (again["state"], again["life"], again["lives"]) == ("open", 2, 2)
+    assert len(executing.read("again.orders-billing-retry")) == 2
+    # dead again, and open again, in its second life cycle
+    (again,) = executing.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {failed[0].offset}")
+    assert (again["state"], again["life_cycle"], again["life_cycles"]) == ("open", 2, 2)
 
     # whoever sees it differently resumes it; then the loop dies before it has written down what it issued
-    _call(obeying, "dlq", "resume", command, "--reason", "that one is another bug")
-    obeying.loop._append_tick = lambda tick: None  # type: ignore[method-assign]
-    obeying.until(lambda: obeying.loop.commands._issued(command) > 2, "a part of the rest is issued")
-    obeying.restart()
-    row = _until_done(obeying, command)
+    _call(executing, "dlq", "resume", command, "--reason", "that one is another bug")
+    executing.loop._append_tick = lambda: None  # type: ignore[method-assign]  # a stub
+    executing.until(lambda: executing.loop.commands.issued.of(command) > 2, "a part of the rest is issued")
+    executing.restart()
+    row = _until_done(executing, command)
     assert (row["listed"], row["issued"], row["redriven"], row["on_their_way"], row["sent"]) == (6, 6, 6, 0, 6)
-    assert sorted(record.value or b"" for record in obeying.read("again.orders-billing-retry")) == [b"%d" % n for n in range(6)]
-    (row,) = obeying.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {later.offset}")
+    assert sorted(record.value or b"" for record in executing.read("again.orders-billing-retry")) == [b"%d" % n for n in range(6)]
+    (row,) = executing.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {later.offset}")
     assert row["state"] == "open"
-    print(_call(obeying, "sql", "select what, state, listed, issued, sent, failed_again, who, reason from redrives"))
-    print(_call(obeying, "explain", listed[0].message_id))
+    print(_call(executing, "sql", "select what, state, listed, issued, sent, failed_again, who, reason from redrives"))
+    print(_call(executing, "explain", listed[0].message_id))
 
 
 @pytest.mark.slow
-def test_what_is_on_its_way_is_not_sent_twice_and_what_died_again_begins_another_life(obeying: Redrive) -> None:
-    obeying.domain("thrice")
-    failed = _die(obeying, "thrice", 3)
-    listed = _list(obeying, "redrive", "thrice")
-    _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
-    again = obeying.retries("thrice", 3)[0]
-    obeying.report(again, error="KeyError")
-    obeying.dead("thrice", 4)
-    # asked for once more as it was, everything is on its way already, or in another life
-    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
+def test_what_is_on_its_way_is_not_sent_twice_and_what_died_again_begins_another_life_cycle(executing: Redrive) -> None:
+    executing.domain("thrice")
+    failed = _die(executing, "thrice", 3)
+    listed = _list(executing, "redrive", "thrice")
+    _until_done(executing, send(executing.loop.settings, _request("redrive"), listed))
+    again = executing.retries("thrice", 3)[0]
+    executing.report(again, error="KeyError")
+    executing.dead("thrice", 4)
+    # asked for once more as it was, everything is on its way already, or in another life cycle
+    row = _until_done(executing, send(executing.loop.settings, _request("redrive"), listed))
     assert (row["issued"], row["redriven"], row["on_their_way"]) == (3, 0, 3)
-    assert len(obeying.read("thrice.orders-billing-retry")) == 3
+    assert len(executing.read("thrice.orders-billing-retry")) == 3
     (message,) = {one.message_id for one in listed if one.message_id.endswith(f"/{failed[0].offset}")}
-    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), _list(obeying, "redrive", "thrice")))
+    row = _until_done(executing, send(executing.loop.settings, _request("redrive"), _list(executing, "redrive", "thrice")))
     assert (row["listed"], row["redriven"]) == (1, 1)
-    lives = obeying.sql(f"select life from decisions where message_id = '{message}' and kind is not null order by life")
-    assert [row["life"] for row in lives] == [1, 2, 2, 3]
+    cycles = executing.sql(f"select life_cycle from decisions where message_id = '{message}' and kind is not null order by life_cycle")
+    assert [row["life_cycle"] for row in cycles] == [1, 2, 2, 3]
 
 
-def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redrive) -> None:
-    obeying.domain("broken")
-    _die(obeying, "broken", 3)
-    listed = _list(obeying, "redrive", "broken")
-    part, closing = records(_wish("redrive"), listed)
+def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(executing: Redrive) -> None:
+    executing.domain("broken")
+    _die(executing, "broken", 3)
+    listed = _list(executing, "redrive", "broken")
+    part, closing = records(_request("redrive"), listed)
     given = {
         "no closing record": [part],
         "another list": [part.replace(b"broken", b"beoken"), closing],
@@ -176,13 +180,13 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redri
     }
     ids = {name: str(uuid.uuid4()) for name in given}
     for name, values in given.items():
-        write(obeying.loop.settings, ids[name], values)
-    obeying.write(COMMANDS, b"no id", closing)
-    obeying.write(COMMANDS, None, None)
-    # what comes after them is obeyed
-    row = _until_done(obeying, send(obeying.loop.settings, _wish("discard", ticket="T-1"), listed[:1]))
+        write(executing.loop.settings, ids[name], values)
+    executing.write(COMMANDS, b"no id", closing)
+    executing.write(COMMANDS, None, None)
+    # what comes after them is executed
+    row = _until_done(executing, send(executing.loop.settings, _request("discard", ticket="T-1"), listed[:1]))
     assert (row["listed"], row["done"], row["ticket"]) == (1, 1, "T-1")
-    audit = {row["command"]: row for row in obeying.sql("select * from operator_commands") if row["status"] != "complete"}
+    audit = {row["command"]: row for row in executing.sql("select * from operator_commands") if row["status"] != "complete"}
     assert {name: audit[ids[name]]["problem"] for name in given} == {
         "no closing record": "no record closes it",
         "another list": "the list is not the one that was closed",
@@ -191,112 +195,112 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(obeying: Redri
         "no reason": "it says no reason",
     }
     assert audit[None]["problem"] == "its key is no id of a command"
-    assert obeying.sql("select 1 from decisions where decision = 'redrive' and original_topic = 'broken.orders'") == []
-    states = obeying.sql("select state from dead_letters where original_topic = 'broken.orders' order by original_offset")
+    assert executing.sql("select 1 from decisions where decision = 'redrive' and original_topic = 'broken.orders'") == []
+    states = executing.sql("select state from dead_letters where original_topic = 'broken.orders' order by original_offset")
     assert [row["state"] for row in states] == ["discarded", "open", "open"]
 
 
 @pytest.mark.slow
-def test_what_was_stopped_stays_so_also_over_a_restart(obeying: Redrive) -> None:
-    obeying.domain("stopped")
-    _die(obeying, "stopped", 3)
-    listed = _list(obeying, "redrive", "stopped")
-    _until_done(obeying, send(obeying.loop.settings, _wish("discard"), listed[:1]))
+def test_what_was_stopped_stays_so_also_over_a_restart(executing: Redrive) -> None:
+    executing.domain("stopped")
+    _die(executing, "stopped", 3)
+    listed = _list(executing, "redrive", "stopped")
+    _until_done(executing, send(executing.loop.settings, _request("discard"), listed[:1]))
     # a restore makes it open again; a stopped command leaves the rest as it is
-    _until_done(obeying, send(obeying.loop.settings, _wish("restore"), listed[:1]))
-    command = send(obeying.loop.settings, _wish("redrive", rate=1 / 3600), listed)
-    _taken_up(obeying, command)
+    _until_done(executing, send(executing.loop.settings, _request("restore"), listed[:1]))
+    command = send(executing.loop.settings, _request("redrive", rate=1 / 3600), listed)
+    _taken_up(executing, command)
     for what, state in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
-        told = send(obeying.loop.settings, _wish(what, of=command))
-        _taken_up(obeying, told)
-        assert _until_done(obeying, command, state)["state"] == state
-    obeying.restart()
-    obeying.settle()
-    assert _state(obeying, command)["state"] == "stopped"
-    assert _state(obeying, command)["issued"] == 0
+        told = send(executing.loop.settings, _request(what, of=command))
+        _taken_up(executing, told)
+        assert _until_done(executing, command, state)["state"] == state
+    executing.restart()
+    executing.settle()
+    assert _state(executing, command)["state"] == "stopped"
+    assert _state(executing, command)["issued"] == 0
 
 
 @pytest.mark.slow
-def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_people(obeying: Redrive) -> None:
-    obeying.domain("triage")
-    _die(obeying, "triage", 2)
-    said = _call(obeying, "dlq", "triage", "--dry-run")
+def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_people(executing: Redrive) -> None:
+    executing.domain("triage")
+    _die(executing, "triage", 2)
+    said = _call(executing, "dlq", "triage", "--dry-run")
     print(said)
     reason = "KeyError for topic ^(triage|dagster)[.]orders$: it helped before"
     assert re.search(re.escape(reason) + r"\s+messages +2 +redrive", said)
     # two runs before the loop has heard of the first: all of it is sent once
-    first, second = (_call(obeying, "dlq", "triage").split()[-1] for _ in range(2))
-    row = _until_done(obeying, first)
+    first, second = (_call(executing, "dlq", "triage").split()[-1] for _ in range(2))
+    row = _until_done(executing, first)
     assert (row["redriven"], row["who"], row["reason"]) == (2, "redrive_rules", reason)
-    assert _until_done(obeying, second)["on_their_way"] == 2
-    retries = obeying.retries("triage", 2)
+    assert _until_done(executing, second)["on_their_way"] == 2
+    retries = executing.retries("triage", 2)
     assert len(retries) == 2
-    # dead again, in their second life, which is all that the rule gives them
+    # dead again, in their second life_cycle, which is all that the rule gives them
     for record in retries:
-        obeying.report(record, error="KeyError")
-    obeying.dead("triage", 4)
-    obeying.settle()
-    states = obeying.sql("select state, lives from dead_letters where original_topic = 'triage.orders'")
+        executing.report(record, error="KeyError")
+    executing.dead("triage", 4)
+    executing.settle()
+    states = executing.sql("select state, life_cycles from dead_letters where original_topic = 'triage.orders'")
     assert [tuple(row) for row in states] == [("open", 2)] * 2
-    assert "no rule wants anything sent again now" in _call(obeying, "dlq", "triage")
+    assert "no dead letter is to be sent again now by redrive_rules" in _call(executing, "dlq", "triage")
 
 
 @pytest.mark.slow
-def test_a_dead_letter_of_others_is_adopted_where_it_lies_redriven_and_dies_again_as_ours(obeying: Redrive) -> None:
-    obeying.domain("adopted")
-    obeying.topics("adopted.graves")
-    original = Record("adopted.orders", *obeying.write("adopted.orders", b"k", b"v"), 0, b"k", b"v", (("trace", b"\x01"),))
+def test_a_dead_letter_of_others_is_adopted_where_it_lies_redriven_and_dies_again_as_ours(executing: Redrive) -> None:
+    executing.domain("adopted")
+    executing.topics("adopted.graves")
+    original = Record("adopted.orders", *executing.write("adopted.orders", b"k", b"v"), 0, b"k", b"v", (("trace", b"\x01"),))
     headers = [*original.headers, *recovered(original, b"java.lang.NullPointerException")]
-    _, offset = obeying.write("adopted.graves", original.key, original.value, headers)
+    _, offset = executing.write("adopted.graves", original.key, original.value, headers)
     # another doesn't say where it came from
-    obeying.write("adopted.graves", b"odd", b"v")
-    obeying.decided("adopted", 2)
-    obeying.settle()
-    found = obeying.sql("select * from dead_letters where topic = 'adopted.graves' order by offset")
+    executing.write("adopted.graves", b"odd", b"v")
+    executing.decided("adopted", 2)
+    executing.settle()
+    found = executing.sql("select * from dead_letters where topic = 'adopted.graves' order by offset")
     assert [(row["state"], row["offset"], row["reason"]) for row in found] == [("open", offset + n, "adopted") for n in range(2)]
     assert [row["error_kind"] for row in found] == ["fatal", "retriable"]
     # no copy, no retry
-    assert [obeying.read(f"adopted.{topic}") for topic in ("orders.dlq", "orders-billing-retry")] == [[], []]
+    assert [executing.read(f"adopted.{topic}") for topic in ("orders.dlq", "orders-billing-retry")] == [[], []]
 
-    dead = DeadLetters(obeying.loop.settings)
+    dead = DeadLetters(executing.loop.settings)
     listed = select_deliveries(dead, "redrive", Selection(state="open", topic="^adopted[.]"), None)
-    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive"), listed))
+    row = _until_done(executing, send(executing.loop.settings, _request("redrive"), listed))
     assert (row["listed"], row["redriven"], row["refused"], row["sent"]) == (2, 1, 1, 1)
-    (retry,) = obeying.retries("adopted", 1)
+    (retry,) = executing.retries("adopted", 1)
     assert (retry.value, retry.own_headers, retry.header("redrive-attempt")) == (b"v", original.headers, "1")
-    obeying.report(retry, error="KeyError")
-    obeying.dead("adopted", 1)
-    obeying.settle()
-    (again,) = obeying.sql(f"select * from dead_letters where message_id = '{found[0]['message_id']}'")
-    assert (again["state"], again["life"], again["lives"], again["topic"]) == ("open", 2, 2, "adopted.orders.dlq")
+    executing.report(retry, error="KeyError")
+    executing.dead("adopted", 1)
+    executing.settle()
+    (again,) = executing.sql(f"select * from dead_letters where message_id = '{found[0]['message_id']}'")
+    assert (again["state"], again["life_cycle"], again["life_cycles"], again["topic"]) == ("open", 2, 2, "adopted.orders.dlq")
 
     (odd,) = (one for one in listed if one.message_id == found[1]["message_id"])
-    row = _until_done(obeying, send(obeying.loop.settings, _wish("redrive", to="adopted.orders"), [odd]))
+    row = _until_done(executing, send(executing.loop.settings, _request("redrive", to="adopted.orders"), [odd]))
     assert (row["redriven"], row["refused"]) == (1, 0)
-    assert [record.key for record in obeying.read("adopted.orders")] == [b"k", b"odd"]
+    assert [record.key for record in executing.read("adopted.orders")] == [b"k", b"odd"]
 
 
-def test_check_finds_a_source_that_would_adopt_our_own_dead_letters(obeying: Redrive, tmp_path: Path) -> None:
-    obeying.domain("ours")
-    seeds = shutil.copytree(obeying.loop.settings.seeds, tmp_path / "seeds")
+def test_check_finds_a_source_that_would_adopt_our_own_dead_letters(executing: Redrive, tmp_path: Path) -> None:
+    executing.domain("ours")
+    seeds = shutil.copytree(executing.loop.settings.seeds, tmp_path / "seeds")
     _add(seeds / "sources.csv", "taken,ours.orders.dlq,spring,billing,ours.orders,earliest,false,dead")
-    findings = run_checks(obeying.loop.settings.model_copy(update={"seeds": seeds}), create=False)
+    findings = run_checks(executing.loop.settings.model_copy(update={"seeds": seeds}), create=False)
     found = [finding.found for finding in findings if finding.what == "topic ours.orders.dlq" and not finding.ok]
     assert [text for text in found if "is read by source taken" in text]
     assert {finding.found for finding in findings if finding.what == "source taken"} == {"ours.orders.dlq; their dead letters are adopted"}
 
 
 @pytest.fixture
-def slow(obeying: Redrive) -> Iterator[Redrive]:
+def slow(executing: Redrive) -> Iterator[Redrive]:
     """Failures of `slow.orders` wait for an hour."""
-    seeds = obeying.loop.settings.seeds
+    seeds = executing.loop.settings.seeds
     before = {path: path.read_text(encoding="utf-8") for path in (seeds / "routes.csv", seeds / "retry_policies.csv")}
     _add(seeds / "routes.csv", "slow.orders,*,*,slow,publish,{topic}-{group}-retry,{topic}.dlq")
     _add(seeds / "retry_policies.csv", "slow,fixed(1h x 5)")
-    yield obeying
+    yield executing
     for path, text in before.items():
         path.write_text(text, encoding="utf-8")
-    obeying.loop.tick()
+    executing.loop.tick()
 
 
 def _add(path: Path, row: str) -> None:
@@ -314,24 +318,24 @@ def test_what_waits_is_sent_now_or_cancelled_and_what_was_sent_is_left_alone(slo
     slow.decided("slow", 2)
     slow.settle()
     first, second = _list(slow, "send_now", "slow")
-    row = _until_done(slow, send(slow.loop.settings, _wish("send_now"), [first]))
+    row = _until_done(slow, send(slow.loop.settings, _request("send_now"), [first]))
     assert (row["redriven"], row["on_their_way"]) == (1, 0)
     (sent,) = slow.retries("slow", 1)
     assert sent.header("redrive-attempt") == "2"
     # it has been sent: neither again, nor cancelled
     for what in ("send_now", "cancel"):
-        row = _until_done(slow, send(slow.loop.settings, _wish(what), [first]))
+        row = _until_done(slow, send(slow.loop.settings, _request(what), [first]))
         assert (row["redriven"], row["done"], row["on_their_way"]) == (0, 0, 1)
-    row = _until_done(slow, send(slow.loop.settings, _wish("cancel"), [second]))
+    row = _until_done(slow, send(slow.loop.settings, _request("cancel"), [second]))
     assert row["done"] == 1
     states = slow.sql("select message_id, state from messages where original_topic = 'slow.orders'")
     assert {row["message_id"]: row["state"] for row in states} == {first.message_id: "sent", second.message_id: "cancelled"}
     assert len(slow.read("slow.orders-billing-retry")) == 1
     with pytest.raises(CommandError, match="redrive check --create"):
-        send(slow.loop.settings.model_copy(update={"commands_topic": "not.there"}), _wish("cancel"), [second])
+        send(slow.loop.settings.model_copy(update={"commands_topic": "not.there"}), _request("cancel"), [second])
 
 
-def _fold_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def _decide_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     run = Dbt.run
 
     def failing(self: Dbt, command: str, **how: Any) -> None:
@@ -344,62 +348,62 @@ def _fold_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 @pytest.mark.long
 def test_nothing_is_sent_between_an_order_and_its_decision_and_everything_else_is(
-    obeying: Redrive, monkeypatch: pytest.MonkeyPatch
+    executing: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    obeying.domain("torn")
+    executing.domain("torn")
     topic = "torn.orders-billing-retry"
     with monkeypatch.context() as patch:
         # all three are due when the orders come
-        patch.setattr(obeying.loop, "_publish", lambda _: None)
+        patch.setattr(executing.loop, "_publish", lambda: None)
         for value in (b"cancelled", b"now", b"neither"):
-            obeying.fails("torn.orders", b"k", value)
-        obeying.decided("torn", 3)
-        listed = _list(obeying, "send_now", "torn")
-        send(obeying.loop.settings, _wish("cancel"), [listed[0]])
-        send(obeying.loop.settings, _wish("send_now"), [listed[1]])
-        _fold_fails(patch, DbtError("no space left on device"))
+            executing.fails("torn.orders", b"k", value)
+        executing.decided("torn", 3)
+        listed = _list(executing, "send_now", "torn")
+        send(executing.loop.settings, _request("cancel"), [listed[0]])
+        send(executing.loop.settings, _request("send_now"), [listed[1]])
+        _decide_fails(patch, DbtError("no space left on device"))
         ordered = "select 1 from events where kind in ('cancel', 'send_now') and delivery_id like 'billing:torn%'"
-        obeying.until(lambda: len(obeying.sql(ordered)) == 2, "both are ordered")
-        assert "fold" in obeying.loop._trouble
+        executing.until(lambda: len(executing.sql(ordered)) == 2, "both are ordered")
+        assert DECIDE in executing.loop.health
     with monkeypatch.context() as patch:
-        _fold_fails(patch, DbtError("no space left on device"))
-        obeying.retries("torn", 1)
+        _decide_fails(patch, DbtError("no space left on device"))
+        executing.retries("torn", 1)
         for _ in range(3):
-            obeying.loop.look_now()
-            obeying.loop.tick()
-        assert [record.value for record in obeying.read(topic)] == [b"neither"]
+            executing.loop.look_now()
+            executing.loop.tick()
+        assert [record.value for record in executing.read(topic)] == [b"neither"]
         # what comes in meanwhile waits, and so does what it is about; a restart changes nothing
-        obeying.restart()
-        assert [record.value for record in obeying.read(topic)] == [b"neither"]
-    obeying.retries("torn", 2)
-    obeying.settle()
-    assert [record.value for record in obeying.read(topic)] == [b"neither", b"now"]
-    (row,) = obeying.sql("select state from messages where original_topic = 'torn.orders' and original_offset = 0")
+        executing.restart()
+        assert [record.value for record in executing.read(topic)] == [b"neither"]
+    executing.retries("torn", 2)
+    executing.settle()
+    assert [record.value for record in executing.read(topic)] == [b"neither", b"now"]
+    (row,) = executing.sql("select state from messages where original_topic = 'torn.orders' and original_offset = 0")
     assert row["state"] == "cancelled"
 
 
 @pytest.mark.long
-def test_a_loop_whose_first_fold_ends_it_sends_what_is_due_before(obeying: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    obeying.domain("doomed")
+def test_a_loop_whose_first_decide_run_ends_it_sends_what_is_due_before(executing: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    executing.domain("doomed")
     with monkeypatch.context() as patch:
-        patch.setattr(obeying.loop, "_publish", lambda _: None)
-        obeying.fails("doomed.orders", b"k", b"due")
-        obeying.decided("doomed", 1)
+        patch.setattr(executing.loop, "_publish", lambda: None)
+        executing.fails("doomed.orders", b"k", b"due")
+        executing.decided("doomed", 1)
         # taken in, and not decided, when the loop ends
-        patch.setattr(obeying.loop, "_fold", lambda _: None)
-        obeying.fails("doomed.orders", b"k", b"undecided")
+        patch.setattr(executing.loop, "_decide", lambda: None)
+        executing.fails("doomed.orders", b"k", b"undecided")
         reported = "select 1 from events where topic = 'doomed.reports'"
-        obeying.until(lambda: len(obeying.sql(reported)) == 2, "the second report is taken in")
-    obeying.loop.close()
+        executing.until(lambda: len(executing.sql(reported)) == 2, "the second report is taken in")
+    executing.loop.close()
     with monkeypatch.context() as patch:
-        _fold_fails(patch, MemoryError())
-        doomed = Loop(obeying.loop.settings)
+        _decide_fails(patch, MemoryError())
+        doomed = Loop(executing.loop.settings)
         with pytest.raises(MemoryError):
             doomed.start()
-    assert [record.value for record in obeying.read("doomed.orders-billing-retry")] == [b"due"]
+    assert [record.value for record in executing.read("doomed.orders-billing-retry")] == [b"due"]
     # so does the end of a process
     doomed._presence.end()
-    obeying.loop = Loop(doomed.settings)
-    obeying.loop.start()
-    assert [record.value for record in obeying.retries("doomed", 2)] == [b"due", b"undecided"]
-    obeying.settle()
+    executing.loop = Loop(doomed.settings)
+    executing.loop.start()
+    assert [record.value for record in executing.retries("doomed", 2)] == [b"due", b"undecided"]
+    executing.settle()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from orchestration.check import run_checks
+from orchestration.rules.check import run_checks
 from tests.loop.harness import Record, Redrive
 
 Header = tuple[str, bytes | None]

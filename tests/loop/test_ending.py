@@ -71,12 +71,12 @@ def test_a_run_ends_in_good_order_wherever_it_is_told_to(tmp_path: Path, pytestc
     write_seeds(tmp_path / "seeds", pytestconfig.rootpath)
     # turning, as a terminal or `kill -- -N` tells it: whatever it has started is told, too
     run = Run(tmp_path, pytestconfig.rootpath)
-    run.until("kafka: ")
+    run.until("part_failed part=kafka ")
     os.killpg(run.process.pid, signal.SIGTERM)
     said = run.ended()
     assert run.process.returncode == 0, said
-    assert "generation 1 of instance default is in charge of the tables, and not yet in Kafka: nothing is sent until it is" in said
-    assert "generation 1 has ended after" in said
+    assert "takeover_delayed generation=1 instance=default" in said
+    assert "loop_ended generation=1 ticks=" in said
     assert not re.search("Traceback|Warning:", said), said
 
     # starting: Spark is under way
@@ -90,14 +90,14 @@ def test_a_run_ends_in_good_order_wherever_it_is_told_to(tmp_path: Path, pytestc
     os.killpg(run.process.pid, signal.SIGINT)
     said = run.ended()
     assert run.process.returncode == 0, said
-    assert "SIGINT: the loop ends" in said
-    assert "the loop has ended before it was in charge" in said
+    assert "stop_requested signal=SIGINT" in said
+    assert "start_aborted" in said
     assert not re.search("Traceback|Warning:", said), said
 
     # told nothing
     run = Run(tmp_path, pytestconfig.rootpath, "--until-idle", "--at-most", "1")
     said = run.ended()
     assert run.process.returncode == 1, said
-    assert "its time of 1 s is over; it waits for: " in said
+    assert 'time_limit_reached seconds=1 waits_for="' in said
     assert "kafka: Kafka did not list its topics" in said
-    assert "generation 2 has ended after" in said
+    assert "loop_ended generation=2 ticks=" in said

@@ -65,7 +65,7 @@ def test_a_message_that_fails_is_sent_again_and_dies_is_counted_at_each_step(red
     assert scrape("redrive_send_lateness_seconds_count", kind="retry") == 1
     assert scrape("redrive_send_lateness_seconds_bucket", kind="dead_letter", le="+Inf") == 1
     assert scrape("redrive_events_total") == 3
-    assert scrape("redrive_tick_step_seconds_count", step="fold") >= 2
+    assert scrape("redrive_tick_step_seconds_count", step="decide") >= 2
     assert scrape("redrive_loop_generation") == redrive.loop.ledgers.generation
     assert scrape("redrive_undecided_inputs") == 0
     ticked = scrape("redrive_last_tick_timestamp_seconds")
@@ -88,12 +88,12 @@ def test_what_waits_for_a_destination_and_what_kafka_refuses_is_told(redrive: Re
     redrive.fails("unsent.orders", b"ghost", b"v", group="ghost")
     redrive.fails("unsent.orders", b"locked", b"v", group="locked")
     aside = {"topic": "unsent.orders-ghost-retry", "error": "UNKNOWN_TOPIC_OR_PART"}
-    redrive.until(lambda: scrape("redrive_destination_set_aside", **aside), "a destination that is missing is set aside")
+    redrive.until(lambda: scrape("redrive_destination_paused", **aside), "a destination that is missing is paused")
     redrive.until(lambda: scrape("redrive_waiting_messages", topic="unsent.orders", kind="retry") == 1, "its message waits")
     redrive.until(lambda: scrape("redrive_publish_failures_total", error="TOPIC_AUTHORIZATION_FAILED") == 1, "a refusal is counted")
     assert scrape("redrive_sends_total", topic="unsent.orders-locked-retry", outcome="failed") == 1
     redrive.topics("unsent.orders-ghost-retry")
-    redrive.until(lambda: not scrape("redrive_destination_set_aside", **aside), "it takes messages again")
+    redrive.until(lambda: not scrape("redrive_destination_paused", **aside), "it takes messages again")
     redrive.until(lambda: scrape("redrive_waiting_messages", topic="unsent.orders") == 0, "nothing waits any more")
     redrive.dead("unsent", 1)
 

@@ -35,10 +35,10 @@ def test_a_failure_reported_again_is_a_duplicate(redrive: Redrive) -> None:
 
 
 @pytest.mark.slow
-def test_a_dead_message_that_fails_anew_begins_another_life(redrive: Redrive) -> None:
+def test_a_dead_message_that_fails_anew_begins_another_life_cycle(redrive: Redrive) -> None:
     redrive.domain("anew")
     first = redrive.fails("anew.orders", b"k", b"v", error="KeyError")
     redrive.dead("anew", 1)
     redrive.report(first, failed_at=int(time.time() * 1000) + 1000)
     _, second = redrive.decided("anew", 2)
-    assert (second["decision"], second["attempt"], second["life"]) == ("retry", 1, 2)
+    assert (second["decision"], second["attempt"], second["life_cycle"]) == ("retry", 1, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -12,10 +13,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from orchestration import intake
-from orchestration.intake import Intake
-from orchestration.positions import Range
-from orchestration.records import Records, UnreadError
+from orchestration.kafka.records import Records, UnreadError
+from orchestration.loop import event_rows, intake
+from orchestration.loop.health import source
+from orchestration.loop.positions import Range
 from tests.loop.harness import Headers, Record, Redrive
 
 
@@ -137,7 +138,7 @@ def test_a_timestamp_that_no_clock_tells_stops_no_source(redrive: Redrive) -> No
     assert {retry.key for retry in redrive.retries("stamped", 5)} == {b"k%d" % offset for offset in range(5)}
     events = redrive.sql("select detail from events where topic = 'stamped.reports' order by offset")
     assert [row["detail"] for row in events] == [None, f"timestamp {NANOSECONDS}", None, f"timestamp {2**63 - 1}", None]
-    assert not redrive.loop._trouble
+    assert not redrive.loop.health
     # and it goes on, as before
     redrive.fails("stamped.orders", b"k5", b"v")
     redrive.decided("stamped", 6)
@@ -147,10 +148,10 @@ def test_a_timestamp_that_no_clock_tells_stops_no_source(redrive: Redrive) -> No
 def test_a_source_that_cannot_be_read_says_so_and_stops_no_other(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.domain("blind")
     redrive.settle()
-    from_kafka = Intake._from_kafka
+    from_kafka = event_rows.from_kafka
 
-    def breaks(self: Intake, taken: list[Range]) -> DataFrame:
-        records = from_kafka(self, taken)
+    def breaks(*what: Any) -> DataFrame:
+        records = from_kafka(*what)
         # as where a disk of the broker has changed a record
         broken = F.when(F.col("topic") == "blind.reports", F.raise_error(F.lit("CRC"))).otherwise(F.col("value"))
         return records.withColumn("value", broken.cast("binary"))
@@ -159,12 +160,12 @@ def test_a_source_that_cannot_be_read_says_so_and_stops_no_other(redrive: Redriv
         raise UnreadError("CRC32C of the batch is wrong")
 
     with monkeypatch.context() as patched:
-        patched.setattr(intake, "_is_of_kafka", lambda _: True)
-        patched.setattr(Intake, "_from_kafka", breaks)
+        patched.setattr(event_rows, "is_of_kafka", lambda _: True)
+        patched.setattr(event_rows, "from_kafka", breaks)
         patched.setattr(intake, "read_records", cannot)
         redrive.fails("blind.orders", b"unread", b"v")
         redrive.write("blind.spring-reports", b"k", b"v", [("kafka_dlt-original-topic", b"blind.orders")])
-        redrive.until(lambda: redrive.loop.tick() and "source reports" in redrive.loop._trouble, "it is noticed")
+        redrive.until(lambda: redrive.loop.tick() and source("reports") in redrive.loop.health, "it is noticed")
         redrive.until(
             lambda: redrive.sql("select 1 from decisions where report_topic = 'blind.spring-reports'"), "the other source is read"
         )
@@ -173,4 +174,4 @@ def test_a_source_that_cannot_be_read_says_so_and_stops_no_other(redrive: Redriv
         assert trouble["source reports"] == "offsets 0 to 0 of blind.reports/0 can't be read: CRC32C of the batch is wrong"
         assert redrive.loop.intake.unread(redrive.loop.intake.available(0)) == {"^[a-z]+[.]orders$"}
     redrive.decided("blind", 2)
-    redrive.until(lambda: not redrive.loop._trouble, "all is well again")
+    redrive.until(lambda: not redrive.loop.health, "all is well again")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.broker import Broker
+from orchestration.demo.broker import Broker
 from tests.loop.harness import Record, Topics, deliveries, write_seeds
 from tests.loop.loop_process import POINTS, send_to_family
 
@@ -203,7 +203,7 @@ def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_fl
         select
             (select count(*) from events where kind = 'report') as reports,
             (select count(distinct topic_id, partition, offset) from events where kind = 'report') as distinct_reports,
-            (select count(*) from events) - (select count(*) from decisions where cause not like '%@%') as undecided,
+            (select count(*) from events) - (select count(*) from decisions where input_id not like '%@%') as undecided,
             (select count(*) from messages where state = 'dead') as dead,
             (select count(*) from ready) as waiting,
             (select max(generation) from ticks) as generations
@@ -235,7 +235,7 @@ def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes:
     cases = [
         ("after the orders' append", False),
         # what was issued before is decided
-        ("after the fold", False),
+        ("after the decide step", False),
         ("in the middle of sending", True),
         ("before the results' append", False),
         ("after the orders' append", False),
@@ -288,18 +288,19 @@ def test_taken_over_from_while_it_is_busy_a_loop_sends_nothing_twice(processes: 
         loop = processes.start()
         for number in range(1, 4):
             before = len(processes.retries())
+            # mypy infers no lambda with a default
             until(lambda before=before: len(processes.retries()) > before + 20, f"loop {number} is busy", 900)  # type: ignore[misc]
-            older, loop = loop, processes.start(last_words=300)
+            older, loop = loop, processes.start(last_rows=300)
             said = processes.ended(older, 400)
             assert older.returncode == 3, said[-3000:]
-            assert f"generation {number + 1} has taken over from generation {number}" in said
+            assert f"loop_superseded generation={number} superseded_by={number + 1}" in said
             assert "Traceback" not in said
     finally:
         enough.set()
         writer.join()
     said = processes.ended(loop, 400)
     assert loop.returncode == 0, said[-3000:]
-    assert "generation 4 of instance" in said
+    assert "takeover_completed generation=4 " in said
     sent = deliveries(processes.retries())
     (told,) = processes.sql("select count(*) as reports from events where kind = 'report'")
     assert (len(sent), set(sent.values())) == (told["reports"], {1})
@@ -319,7 +320,7 @@ def test_a_loop_that_was_frozen_and_superseded_writes_nothing_when_it_goes_on(pr
         processes.fail_some("third", 5)
         said = processes.ended(older)
         assert older.returncode == 3, said[-3000:]
-        assert "generation 2 has taken over from generation 1" in said
+        assert "loop_superseded generation=1 superseded_by=2" in said
         said = processes.ended(newer, 400)
         assert newer.returncode == 0, said[-3000:]
     assert len(processes.retries()) > before
@@ -350,12 +351,12 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
         for round_, command in enumerate(("run", "build", "run")):
             processes.fail_some(f"beside {round_}", 5)
             dbt = [
-                Path(sys.executable).with_name("dbt"),
+                str(Path(sys.executable).with_name("dbt")),
                 command,
                 "--target-path",
-                state / "dbt-beside",
+                str(state / "dbt-beside"),
                 "--log-path",
-                state / "logs-beside",
+                str(state / "logs-beside"),
             ]
             ended = subprocess.run(dbt, cwd=processes.project, env=environment, capture_output=True, text=True, check=False)
             # where the loop came first with what both decide, it is refused, and nothing else

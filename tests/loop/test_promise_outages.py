@@ -21,13 +21,16 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2
 from pyspark.sql.types import StructType
 
-from orchestration.broker import Broker
-from orchestration.cluster import Cluster, Topic
-from orchestration.dbt import Dbt, DbtError
-from orchestration.intake import Intake
-from orchestration.ledgers import AppendError, Ledgers
-from orchestration.loop import Loop
-from orchestration.publish import PublishStep
+from orchestration.demo.broker import Broker
+from orchestration.kafka.cluster import Cluster, Topic
+from orchestration.loop.health import KAFKA, LEDGERS
+from orchestration.loop.intake import Intake
+from orchestration.loop.loop import Loop
+from orchestration.loop.sending import PublishStep
+from orchestration.loop.stored import Stored
+from orchestration.tables.dbt import Dbt, DbtError
+from orchestration.tables.ledgers import AppendError, Ledgers
+from tests.log_events import logged
 from tests.loop.harness import Redrive, deliveries
 
 GONE = {
@@ -40,23 +43,23 @@ GONE = {
 """What a report says of a record of a topic that isn't there."""
 
 
-def test_a_destination_that_is_missing_is_set_aside_and_keeps_nothing_else_waiting(
-    redrive: Redrive, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_destination_that_is_missing_is_paused_and_keeps_nothing_else_waiting(redrive: Redrive, caplog: pytest.LogCaptureFixture) -> None:
     redrive.domain("aside")
     missing = "aside.orders-ghost-retry"
     for number in range(3):
         redrive.fails("aside.orders", f"ghost-{number}".encode(), b"v", group="ghost")
         redrive.fails("aside.orders", f"well-{number}".encode(), b"v")
     redrive.retries("aside", 3)
-    assert missing in caplog.text
-    assert missing in redrive.loop._set_aside
+    paused, *_ = [said for said in logged(caplog, "destination_paused") if said["topic"] == missing]
+    assert paused["reason"]
+    assert paused["retry_at"].endswith("Z")
+    assert missing in redrive.loop.state.window.paused
 
     # the others' floor has moved over its messages, which wait behind a floor of their own
     redrive.until(lambda: not redrive.loop.tick().did_something, "nothing else to do")
     (first,) = redrive.sql(f"select min(due_at) as due_at from ready where topic = '{missing}'")
-    assert first["due_at"].astimezone().timestamp() < redrive.loop.floor.timestamp()
-    assert redrive.loop._set_aside[missing].floor.timestamp() <= first["due_at"].astimezone().timestamp()
+    assert first["due_at"].astimezone().timestamp() < redrive.loop.state.window.floor.timestamp()
+    assert redrive.loop.state.window.paused[missing].floor.timestamp() <= first["due_at"].astimezone().timestamp()
     status = json.loads(redrive.loop.settings.status_file.read_text())
     assert f"destination {missing}" in status["trouble"]
 
@@ -64,13 +67,13 @@ def test_a_destination_that_is_missing_is_set_aside_and_keeps_nothing_else_waiti
     redrive.fails("aside.orders", b"well-3", b"v")
     redrive.retries("aside", 4)
     redrive.restart()
-    assert missing in redrive.loop._set_aside
-    assert first["due_at"].astimezone().timestamp() < redrive.loop.floor.timestamp()
+    assert missing in redrive.loop.state.window.paused
+    assert first["due_at"].astimezone().timestamp() < redrive.loop.state.window.floor.timestamp()
 
     redrive.topics(missing)
     ghosts = redrive.until(lambda: (records := redrive.read(missing)) and len(records) == 3 and records, "three retries come late") or []
     assert {record.key for record in ghosts} == {b"ghost-0", b"ghost-1", b"ghost-2"}
-    redrive.until(lambda: missing not in redrive.loop._set_aside, "it takes messages again")
+    redrive.until(lambda: missing not in redrive.loop.state.window.paused, "it takes messages again")
     redrive.settle()
     assert set(deliveries([*redrive.read(missing), *redrive.read("aside.orders-billing-retry")]).values()) == {1}
     assert {row["publish_attempt"] for row in redrive.sql("select * from decisions where original_topic = 'aside.orders'")} == {0}
@@ -80,19 +83,22 @@ def test_missing_topics_are_made_where_the_settings_say_so(redrive: Redrive, mon
     redrive.topics("made.orders", "made.reports", partitions=3)
     allowed = redrive.loop.settings.model_copy(update={"create_topics": True})
     monkeypatch.setattr(redrive.loop, "settings", allowed)
-    monkeypatch.setattr(redrive.loop.topic_maker, "settings", allowed)
+    monkeypatch.setattr(redrive.loop.steps.publish.topic_maker, "settings", allowed)
     redrive.fails("made.orders", b"k", b"v")
     redrive.fails("made.orders", b"dead", b"v", error="KeyError")
     made = ("made.orders-billing-retry", "made.orders.dlq")
-    redrive.until(lambda: redrive.loop.topic_maker.made == 2 and not redrive.loop._set_aside, "both topics are made and take messages")
+    redrive.until(
+        lambda: redrive.loop.steps.publish.topic_maker.made == 2 and not redrive.loop.state.window.paused,
+        "both topics are made and take messages",
+    )
     assert [[record.key for record in redrive.read(topic)] for topic in made] == [[b"k"], [b"dead"]]
     assert {topic.partitions for topic in redrive.loop.cluster.describe(made).values()} == {3}
     assert redrive.loop.cluster.max_message_bytes(made) == dict.fromkeys(made, 4_000_000 + 65_536)
     # of a topic that is gone nothing is known: a report about it has nothing made
     redrive.write("made.reports", b"k", b"v", [(f"redrive-{name}", value) for name, value in GONE.items()])
-    redrive.until(lambda: "gone.orders-billing-retry" in redrive.loop._set_aside, "its destination is missing")
-    assert "it is not made: none of the topics is there" in redrive.loop._set_aside["gone.orders-billing-retry"].why
-    assert redrive.loop.topic_maker.made == 2
+    redrive.until(lambda: "gone.orders-billing-retry" in redrive.loop.state.window.paused, "its destination is missing")
+    assert "it is not made: none of the topics is there" in redrive.loop.state.window.paused["gone.orders-billing-retry"].why
+    assert redrive.loop.steps.publish.topic_maker.made == 2
 
 
 def test_a_topic_that_may_not_be_written_to_costs_its_own_messages_and_no_others(redrive: Redrive) -> None:
@@ -128,13 +134,13 @@ def test_a_broker_that_is_gone_for_a_while_charges_nobody(redrive: Redrive, brok
     broker.stop()
     try:
         with caplog.at_level(logging.WARNING):
-            redrive.until(lambda: redrive.loop.tick() and "kafka" in redrive.loop._trouble, "it notices")
+            redrive.until(lambda: redrive.loop.tick() and KAFKA in redrive.loop.health, "it notices")
             assert not redrive.loop.tick().counts.get("failed")
-        assert "kafka:" in caplog.text
+        assert "kafka" in {said["part"] for said in logged(caplog, "part_failed")}
     finally:
         broker.start()
     assert len(redrive.retries("gone", 2)) == 2
-    redrive.until(lambda: not redrive.loop._trouble, "all is well again")
+    redrive.until(lambda: not redrive.loop.health, "all is well again")
     redrive.settle()
     assert set(deliveries(redrive.read("gone.orders-billing-retry")).values()) == {1}
     assert [row["publish_attempt"] for row in redrive.sql("select * from decisions where report_topic = 'gone.reports'")] == [0, 0]
@@ -148,15 +154,15 @@ def test_a_loop_may_start_before_its_broker(redrive: Redrive, broker: Broker, ca
     try:
         with caplog.at_level(logging.WARNING):
             redrive.restart()
-            redrive.until(lambda: redrive.loop.tick() and redrive.loop._trouble, "it notices")
-        assert "kafka" in redrive.loop._trouble
+            redrive.until(lambda: redrive.loop.tick() and redrive.loop.health, "it notices")
+        assert KAFKA in redrive.loop.health
         assert not redrive.sql("select 1 from decisions where original_topic = 'early.orders'")
     finally:
         broker.start()
     redrive.retries("early", 1)
     redrive.settle()
     assert set(deliveries(redrive.read("early.orders-billing-retry")).values()) == {1}
-    assert not redrive.loop._trouble
+    assert not redrive.loop.health
 
 
 @pytest.mark.parametrize(
@@ -205,13 +211,13 @@ def test_a_broker_that_fails_while_messages_are_sent_charges_nobody(
     assert len(sent) == 20
     assert set(sent.values()) == {1}
     assert {row["publish_attempt"] for row in redrive.sql(f"select * from decisions where original_topic = '{what}.orders'")} == {0}
-    assert not redrive.loop._trouble
+    assert not redrive.loop.health
 
 
 @pytest.mark.slow
 def test_a_broker_without_transactions_is_served_too(redrive: Redrive) -> None:
     redrive.domain("plain")
-    redrive.topics("plain.orders-locked-retry", **{"max.message.bytes": "1000"})
+    redrive.topics("plain.orders-locked-retry", config={"max.message.bytes": "1000"})
     redrive.restart(transactions=False)
     try:
         well = redrive.fails("plain.orders", b"k", b"v")
@@ -276,7 +282,7 @@ def test_what_was_sent_while_tables_cannot_be_written_is_not_sent_again(
         redrive.fails(f"{what}.orders", f"k{number}".encode(), b"v")
     redrive.retries(what, 4)
     mending[0].join()
-    redrive.until(lambda: not redrive.loop.tick().did_something and not redrive.loop._trouble, "all is well again")
+    redrive.until(lambda: not redrive.loop.tick().did_something and not redrive.loop.health, "all is well again")
     sent = deliveries(redrive.read(f"{what}.orders-billing-retry"))
     assert len(sent) == 4
     assert set(sent.values()) == {1}
@@ -326,15 +332,15 @@ def test_results_that_cannot_be_written_down_are_kept_and_nothing_is_sent_again(
     refused = _lock_results(monkeypatch, 3)
     redrive.fails("locked.orders", b"k", b"v")
     assert len(redrive.retries("locked", 1)) == 1
-    assert "database is locked" in redrive.loop._trouble["ledgers"].why
+    assert "database is locked" in redrive.loop.health[LEDGERS].why
     redrive.fails("locked.orders", b"other", b"v")
-    redrive.until(lambda: redrive.loop._unrecorded is None and len(refused) == 3, "the results are written down in the end")
+    redrive.until(lambda: redrive.loop.steps.publish.unrecorded is None and len(refused) == 3, "the results are written down in the end")
     redrive.retries("locked", 2)
     redrive.settle()
     assert set(deliveries(redrive.read("locked.orders-billing-retry")).values()) == {1}
     states = redrive.sql("select state from messages where original_topic = 'locked.orders'")
     assert [row["state"] for row in states] == ["sent", "sent"]
-    assert "ledgers" not in redrive.loop._trouble
+    assert LEDGERS not in redrive.loop.health
 
 
 @pytest.mark.slow
@@ -342,17 +348,17 @@ def test_results_that_spark_has_lost_do_not_stop_the_loop(redrive: Redrive, monk
     redrive.domain("lost")
 
     def an_executor_dies() -> None:
-        for kept in redrive.loop.spark.sparkContext._jsc.getPersistentRDDs().values():  # type: ignore[union-attr]
+        for kept in redrive.loop.spark.sparkContext._jsc.getPersistentRDDs().values():
             kept.unpersist(True)
 
     _lock_results(monkeypatch, 1, an_executor_dies)
     redrive.fails("lost.orders", b"k", b"v")
-    redrive.until(lambda: redrive.loop.tick() and redrive.loop._unrecorded, "results that can't be appended")
+    redrive.until(lambda: redrive.loop.tick() and redrive.loop.steps.publish.unrecorded, "results that can't be appended")
     redrive.until(lambda: redrive.sql("select 1 from messages where original_topic = 'lost.orders' and state = 'sent'"), "it is sent again")
     redrive.settle()
     # the same delivery, twice: what a consumer must be able to cope with
     assert list(deliveries(redrive.read("lost.orders-billing-retry")).values()) == [2]
-    assert "ledgers" not in redrive.loop._trouble
+    assert LEDGERS not in redrive.loop.health
 
 
 @pytest.mark.slow
@@ -371,7 +377,7 @@ def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(redrive: Redri
     monkeypatch.setattr(Ledgers, "append", deaf)
     redrive.fails("unheard.orders", b"k", b"v")
     redrive.retries("unheard", 1)
-    redrive.until(lambda: redrive.loop._unrecorded is None and bool(unheard), "it is found")
+    redrive.until(lambda: redrive.loop.steps.publish.unrecorded is None and bool(unheard), "it is found")
     redrive.settle()
     assert len(redrive.sql("select 1 from publish_results where original_topic = 'unheard.orders'")) == 1
     assert len(redrive.read("unheard.orders-billing-retry")) == 1
@@ -379,7 +385,7 @@ def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(redrive: Redri
 
 def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.domain("halfway")
-    take, tick_row = Intake.take, Loop._tick_row
+    take, tick_row = Intake.take, Stored.row
     failed: list[str] = []
 
     def taken_and_failed(self: Intake, *what: Any) -> int:
@@ -389,7 +395,7 @@ def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, 
             raise RuntimeError("503 Service Unavailable")
         return events
 
-    def no_row(self: Loop, *what: Any) -> DataFrame:
+    def no_row(self: Stored, *what: Any) -> DataFrame:
         if "take" in failed and "row" not in failed:
             failed.append("row")
             raise RuntimeError("503 Service Unavailable")
@@ -397,22 +403,22 @@ def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, 
 
     def decided_and_failed(self: Dbt, command: str, **what: Any) -> None:
         run(self, command, **what)
-        if what.get("select") == ["deliveries"] and "fold" not in failed:
-            failed.append("fold")
-            # by the next fold there are other rules: by these, the message would be sent elsewhere
+        if what.get("select") == ["deliveries"] and "decide" not in failed:
+            failed.append("decide")
+            # by the next decide run there are other rules: by these, the message would be sent elsewhere
             routes.write_text(routes.read_text().replace("-retry", "-retry-elsewhere"))
             raise DbtError("503 Service Unavailable")
 
     routes, run = redrive.loop.settings.seeds / "routes.csv", Dbt.run
     before = routes.read_text()
     monkeypatch.setattr(Intake, "take", taken_and_failed)
-    monkeypatch.setattr(Loop, "_tick_row", no_row)
+    monkeypatch.setattr(Stored, "row", no_row)
     monkeypatch.setattr(Dbt, "run", decided_and_failed)
     redrive.fails("halfway.orders", b"k", b"v")
     redrive.retries("halfway", 1)
-    redrive.until(lambda: "ledgers" not in redrive.loop._trouble, "the tables are read and written again")
+    redrive.until(lambda: LEDGERS not in redrive.loop.health, "the tables are read and written again")
     routes.write_text(before)
-    assert sorted(failed) == ["fold", "row", "take"]
+    assert sorted(failed) == ["decide", "row", "take"]
     assert set(deliveries(redrive.read("halfway.orders-billing-retry")).values()) == {1}
     assert len(redrive.sql("select 1 from events where topic = 'halfway.reports'")) == 1
     assert [row["topic"] for row in redrive.sql("select topic from deliveries where original_topic = 'halfway.orders'")] == [
@@ -502,7 +508,8 @@ def test_what_retention_removed_unread_is_a_gap_that_can_be_seen(redrive: Redriv
     assert sorted((row["decision"], row["report_offset"]) for row in decisions if row["decision"] != "note") == [("retry", 0), ("retry", 4)]
     (gap,) = redrive.sql("select * from gaps where topic = 'short.reports'")
     assert (gap["partition"], gap["first_offset"], gap["last_offset"], gap["rows_missing"]) == (0, 1, 3, 3)
-    assert "offsets 1 to 3 of short.reports/0 were removed by retention before they were read" in caplog.text
+    (said,) = logged(caplog, "unread_records_removed")
+    assert (said["topic"], said["partition"], said["first_offset"], said["last_offset"]) == ("short.reports", 0, 1, 3)
 
 
 def test_a_partition_that_was_cut_short_is_a_gap_and_what_is_written_there_anew_is_read(
@@ -528,7 +535,9 @@ def test_a_partition_that_was_cut_short_is_a_gap_and_what_is_written_there_anew_
     redrive.topics("cut.reports")
     redrive.write("cut.reports", b"k", b"before anybody could notice")
     redrive.until(lambda: redrive.sql("select 1 from gaps where topic = 'cut.reports'"), "the gap is noticed")
-    assert "cut.reports/0 ends at offset 1, and was read up to 3: what lay there is gone, and reading goes on at 1" in caplog.text
+    (said,) = logged(caplog, "partition_truncated")
+    assert (said["topic"], said["partition"]) == ("cut.reports", 0)
+    assert (said["end_offset"], said["read_up_to"], said["continues_at"]) == (1, 3, 1)
     redrive.fails("cut.orders", b"anew-1", b"v")
     redrive.decided("cut", 5)
     redrive.restart()
@@ -536,7 +545,7 @@ def test_a_partition_that_was_cut_short_is_a_gap_and_what_is_written_there_anew_
     redrive.fails("cut.orders", b"anew-3", b"v")
     decisions = [row for row in redrive.decided("cut", 7) if row["decision"] != "note"]
     assert [row["report_offset"] for row in decisions] == [0, 1, 1, 2, 2, 3]
-    assert len({row["cause"] for row in decisions}) == 6
+    assert len({row["input_id"] for row in decisions}) == 6
     keys = {retry.key for retry in redrive.retries("cut", 6)}
     assert keys == {b"lost-0", b"lost-1", b"lost-2", b"anew-1", b"anew-2", b"anew-3"}
     (gap,) = redrive.sql("select * from gaps where topic = 'cut.reports'")

@@ -7,13 +7,13 @@ from tests.loop.harness import Redrive
 
 def test_one_oversized_record_is_dead_lettered_and_ninety_nine_are_delivered(redrive: Redrive) -> None:
     redrive.topics("size.orders", "size.orders.dlq", "size.reports", "size.reports.dlq")
-    redrive.topics("size.orders-billing-retry", **{"max.message.bytes": "20000"})
+    redrive.topics("size.orders-billing-retry", config={"max.message.bytes": "20000"})
     for number in range(100):
         redrive.fails("size.orders", b"k%d" % number, b"x" * (30_000 if number == 57 else 100))
     retries = redrive.retries("size", 99)
     (dead,) = redrive.dead("size", 1)
     redrive.settle()
-    assert sorted({retry.key for retry in retries}) == sorted(b"k%d" % number for number in range(100) if number != 57)
+    assert {retry.key for retry in retries} == {b"k%d" % number for number in range(100) if number != 57}
     assert len(redrive.read("size.orders-billing-retry")) == 99
     assert dead.key == b"k57"
     assert dead.header("dlq-error-class") == "MSG_SIZE_TOO_LARGE"

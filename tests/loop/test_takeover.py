@@ -10,16 +10,19 @@ from collections import Counter
 
 import pytest
 
-from orchestration.loop import Loop, Tick
+from orchestration.loop.charge import Charge
+from orchestration.loop.loop import Loop
+from orchestration.loop.steps import StepReport
+from tests.log_events import logged
 from tests.loop.harness import Redrive, deliveries
 
 
 def decided(loop: Loop) -> int:
     """A tick that ends before it publishes; how much it decided."""
-    tick = Tick()
-    loop._take_in(tick)
-    loop._fold(tick)
-    return tick.counts.get("decisions", 0)
+    loop.state = loop.state.began(loop.state.tick + 1)
+    loop._take_in()
+    loop._decide()
+    return loop.state.counts.get("decisions", 0)
 
 
 @pytest.mark.slow
@@ -32,29 +35,30 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
     redrive.fails("takeover.orders", b"first", b"v")
     redrive.retries("takeover", 1)
 
-    # the older one has decided about these, in two folds for its two slots, and has not sent them yet
+    # the older one has decided about these, in two decide runs for its two slots, and has not sent them yet
     for key in (b"second", b"third"):
         redrive.fails("takeover.orders", key, b"v")
         redrive.until(lambda: decided(redrive.loop), "the failure is decided")
     # the newer one has one slot: it fences those that it will not use, too
     older, newer = redrive.loop, Loop(redrive.loop.settings.model_copy(update={"slots": 1}))
     # the older one is as good as frozen: it does not turn while it is taken over from
-    monkeypatch.setattr("orchestration.loop._LAST_WORDS", 0.5)
+    monkeypatch.setattr("orchestration.loop.takeover._LAST_ROWS", 0.5)
     # and the newer one has not sent anything yet when the older one goes on
     with monkeypatch.context() as patch, caplog.at_level(logging.INFO):
-        patch.setattr(newer, "_publish", lambda _: None)
+        patch.setattr(newer, "_publish", lambda: None)
         newer.start()
-    assert newer._in_charge
-    assert f"generation {older.ledgers.generation} does not say that it has ended" in caplog.text
-    assert f"generation {newer.ledgers.generation} of instance {newer.settings.instance} is in charge" in caplog.messages
+    assert newer.charge.in_charge
+    assert logged(caplog, "older_loop_timed_out") == [{"generation": older.ledgers.generation}]
+    assert {"generation": newer.ledgers.generation, "instance": newer.settings.instance} in logged(caplog, "takeover_completed")
 
     with caplog.at_level(logging.ERROR):
         # what it is about to send
-        older._publish(Tick())
+        older._publish()
         redrive.until(lambda: older.superseded_by or older.tick(), "the older loop sees that it is not in charge")
     assert older.superseded_by == newer.ledgers.generation == older.ledgers.generation + 1
     assert older.stopping.is_set()
-    assert f"generation {newer.ledgers.generation} has taken over from generation {older.ledgers.generation}" in caplog.text
+    superseded = {"generation": older.ledgers.generation, "superseded_by": newer.ledgers.generation}
+    assert superseded in logged(caplog, "loop_superseded")
     assert len(redrive.read("takeover.orders-billing-retry")) == 1
     older.close()
 
@@ -68,7 +72,7 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
 @pytest.mark.timeout(1200)
 def test_a_loop_that_is_taken_over_from_while_it_is_busy_sends_nothing_twice(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     # however slow the machine is
-    monkeypatch.setattr("orchestration.loop._LAST_WORDS", 300.0)
+    monkeypatch.setattr("orchestration.loop.takeover._LAST_ROWS", 300.0)
     redrive.domain("busy")
     topic = "busy.orders-billing-retry"
     written: list[bytes] = []
@@ -117,15 +121,20 @@ def test_an_installation_whose_name_is_taken_is_told_so(
     redrive.settle()
     # as if the tables had been deleted, and their generations with them: Kafka remembers a higher one
     stranger = Loop(redrive.loop.settings)
-    for name in ("spark", "schema", "seeds", "cluster", "clock", "intake", "ledgers"):
+    for name in ("spark", "schema", "rules", "cluster", "clock", "state", "ledgers", "steps"):
         setattr(stranger, name, getattr(redrive.loop, name))
+    charge = Charge(stranger.settings, stranger.cluster, stranger.rules, stranger.health, stranger._superseded)
+    charge.stored = redrive.loop.stored
+    report = StepReport(stranger.state)
     monkeypatch.setattr(redrive.loop.ledgers, "generation", 0)
     monkeypatch.setattr(type(redrive.loop.ledgers), "newest_generation", lambda _: 0)
     with caplog.at_level(logging.ERROR):
-        assert not stranger._take_charge()
+        assert not charge.take(report)
+        stranger._apply(report.result())
     assert stranger.stopping.is_set()
-    assert "another installation has the same name" in caplog.text
-    assert "REDRIVE_INSTANCE" in caplog.text
+    said = logged(caplog, "unknown_generation_found")[-1]
+    assert "another installation has the same name" in said["reason"]
+    assert "REDRIVE_INSTANCE" in said["hint"]
 
 
 @pytest.mark.long

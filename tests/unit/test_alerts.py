@@ -6,11 +6,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from orchestration.metrics import METRICS
+from orchestration.loop.metric_names import METRICS
 
 PROJECT = Path(__file__).parents[2]
 ALERTS = PROJECT / "orchestration" / "monitoring" / "alerts.yml"
@@ -29,7 +30,7 @@ def promtool(pytestconfig: pytest.Config) -> Path:
         return Path(installed)
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         pytest.skip("promtool is not installed, and there is no apt-get to fetch it: install Prometheus to run the tests of the alerts")
-    directory = Path(pytestconfig.cache.mkdir("promtool"))  # type: ignore[union-attr]
+    directory = Path(pytestconfig.cache.mkdir("promtool"))
     unpacked = directory / "usr" / "bin" / "promtool"
     if not unpacked.exists():
         # lists of its own: those of the system may be missing, and only root may fetch them
@@ -60,11 +61,11 @@ def test_each_alert_fires_when_it_should_and_not_before(promtool: Path, tmp_path
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_asks_for_metrics_that_there_are_and_names_a_page_that_there_is(rule: dict[str, str]) -> None:
+def test_an_alert_asks_for_metrics_that_there_are_and_names_a_page_that_there_is(rule: dict[str, Any]) -> None:
     told = {name for metric in METRICS for name in ((metric.name, f"{metric.name}_bucket") if metric.buckets else (metric.name,))}
     asked = set(re.findall(r"\bredrive_\w+", rule["expr"]))
     assert asked
     assert asked <= told
-    page, _, heading = rule["annotations"]["runbook"].partition("#")  # type: ignore[attr-defined, index]
+    page, _, heading = rule["annotations"]["runbook"].partition("#")
     headings = re.findall(r"^#+ (.+)$", (PROJECT / page).read_text(encoding="utf-8"), re.MULTILINE)
     assert heading in {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from orchestration import cli
-from orchestration.dlq import DlqError
-from orchestration.log_lines import JsonLines, LogLines
+from orchestration.cli import main as cli
+from orchestration.cli.log_lines import JsonLines, LogLines
+from orchestration.operators.selections import DlqError
 from publisher import SettingsError
 from tests.zones import local_zone
 

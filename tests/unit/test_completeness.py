@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration.completeness import Completeness
+from orchestration.loop.completeness import Completeness
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from orchestration.cluster import ClusterError
-from orchestration.completeness import Completeness
-from orchestration.consumers import Consumers, Place
+from orchestration.kafka.cluster import ClusterError
+from orchestration.loop.completeness import Completeness
+from orchestration.loop.consumer_progress import Awaited, Consumers, Place
 
 ALL, NOTHING = Completeness(), Completeness(decided=False)
 
@@ -37,9 +37,7 @@ class Groups:
 def watching(groups: Groups) -> Consumers:
     """Ten records were sent to each group of `groups`."""
     consumers = Consumers(cast(Any, None), "redrive", cast(Any, groups), SETTLE, looked=1)
-    consumers.remember(
-        cast(Any, [{"consumer_group": group, "topic": "retries", "partition": 0, "sent": 10, "settled": 0} for group in groups.said])
-    )
+    consumers.remember(Awaited(place(group), 10, 0) for group in groups.said)
     return consumers
 
 
@@ -137,7 +135,7 @@ def test_groups_that_commit_nothing_are_asked_less_and_less_often_and_forgotten_
     assert sum(asked[: timedelta(minutes=10) // looks]) < 50 * 60
     assert sum(asked[timedelta(hours=12) // looks : timedelta(hours=13) // looks]) == 50 * 6
     assert now - BEGAN > timedelta(days=1)
-    assert [row[0] for row in consumers.state()] == ["billing"]
+    assert [row.place.consumer_group for row in consumers.state()] == ["billing"]
     # what is silent may have succeeded: that is all that will be known of it
     assert consumers.is_silent(place("pod-7"), BEGAN)
 

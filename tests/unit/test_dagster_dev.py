@@ -10,7 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from orchestration.cli import app
+from orchestration.cli.main import app
+from orchestration.starter.directory import make_directory
 
 PROJECT = Path(__file__).parents[2]
 
@@ -56,15 +57,33 @@ def test_dagster_has_a_home_in_the_state_with_telemetry_and_the_dialog_off(
     assert environment["REDRIVE_CONFIG"] == str(tmp_path / "redrive.toml")
 
 
+def test_without_a_clone_dagster_is_told_what_to_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, became: list[tuple[list[str], dict[str, str], Path]]
+) -> None:
+    make_directory(tmp_path / "rules")
+    monkeypatch.setenv("REDRIVE_PROJECT", str(tmp_path / "rules"))
+    _call("--port", "3333")
+    _call("-m", "my.definitions")
+    assert [arguments for arguments, _, _ in became] == [
+        ["-m", "dagster", "dev", "--module-name", "orchestration.definitions", "--port", "3333"],
+        ["-m", "dagster", "dev", "-m", "my.definitions"],
+    ]
+    assert became[0][2] == tmp_path / "rules"
+
+
 def test_what_a_user_has_changed_or_chosen_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, became: list[tuple[list[str], dict[str, str], Path]]
 ) -> None:
     _call("--home", "state")
     own = tmp_path / "state" / "dagster" / "dagster.yaml"
     own.write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    # the call before has gone to the project
+    monkeypatch.chdir(tmp_path)
     _call("--home", "state")
+    assert became[-1][1]["DAGSTER_HOME"] == str(own.parent)
     assert own.read_text(encoding="utf-8") == "telemetry: {enabled: false}\n"
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.chdir(tmp_path)
     _call("--home", "other")
     assert became[-1][1]["DAGSTER_HOME"] == str(tmp_path / "elsewhere")
     assert not (tmp_path / "other").exists()

@@ -6,7 +6,7 @@ import dbt.compilation
 import pytest
 from dbt.artifacts.resources.v1.components import InjectedCTE
 
-from orchestration.dbt import _inject_ctes_into_sql, injected
+from orchestration.tables.dbt import _inject_ctes_into_sql, injected
 
 CTES = [
     InjectedCTE(id="one", sql=" __dbt__cte__one as (\nselect 1 as n\n)"),

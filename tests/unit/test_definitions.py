@@ -17,6 +17,7 @@ from orchestration.dagster.dbt_tests import dbt_tests
 from orchestration.dagster.graph import topological, without_cycles
 from orchestration.dagster.manifest import ManifestError, load_manifest
 from orchestration.definitions import definitions
+from orchestration.loop.health import Entry
 from orchestration.settings import load_settings
 from tests.dagster.graph_text import graph_text
 
@@ -77,7 +78,7 @@ def test_groups_form_no_cycle(loaded: dg.Definitions) -> None:
     for key, name in group.items():
         before[name] |= {group[parent] for parent in graph.get(key).parent_keys} - {name}
     order = topological(before)
-    flow = ["kafka_in", "intake", "fold", "publish", "kafka_out"]
+    flow = ["kafka_in", "intake", "decide", "publish", "kafka_out"]
     assert [name for name in order if name in flow] == flow
 
 
@@ -194,5 +195,6 @@ def test_the_owners_of_routes_own_what_has_died(home: Path, tmp_path: Path) -> N
 
 
 def test_a_destination_that_takes_nothing_fails_no_run() -> None:
-    assert what_hinders({"destination orders.dlq": "no such topic"}) == ""
-    assert what_hinders({"destination orders.dlq": "no such topic", "kafka": "no answer"}) == "kafka: no answer"
+    missing = Entry("destination", "orders.dlq", "no such topic")
+    assert what_hinders([missing]) == ""
+    assert what_hinders([missing, Entry("kafka", "", "no answer")]) == "kafka: no answer"

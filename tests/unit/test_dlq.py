@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestration import completion, dlq
-from orchestration.dlq import DlqError, Selection, bars, header_lines, parse_since, payload_lines
-from orchestration.query import Rows
+from orchestration.cli import completion
+from orchestration.operators import rendering, selections
+from orchestration.operators.rendering import bars, header_lines, payload_lines, waiting_table
+from orchestration.operators.selections import DlqError, Selection, parse_since
+from orchestration.tables.query import Rows
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -53,8 +55,8 @@ def test_a_selection_is_one_condition(selection: Selection, condition: str) -> N
     ],
 )
 def test_an_id_says_the_offset(message_id: str, offset: int | None) -> None:
-    named = dlq._named(message_id)
-    assert named.startswith(f"message_id = {dlq._literal(message_id)}")
+    named = selections.named(message_id)
+    assert named.startswith(f"message_id = {selections._literal(message_id)}")
     assert named.endswith(f"' and original_offset = {offset}" if offset is not None else "'")
 
 
@@ -154,8 +156,8 @@ ROW: dict[str, Any] = {
 @pytest.mark.parametrize("table", ["dead_letter_table", "group_table", "stats_table", "related_table", "waiting_table"])
 def test_a_table_fits_its_terminal_and_shortens_no_id(table: str, width: int) -> None:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(getattr(dlq, table)(Rows(tuple(ROW), (tuple(ROW.values()),), more=False)))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
+    console.print(getattr(rendering, table)(Rows(tuple(ROW), (tuple(ROW.values()),), more=False)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert "\x1b" not in text
@@ -172,13 +174,13 @@ def test_a_table_fits_its_terminal_and_shortens_no_id(table: str, width: int) ->
 def test_a_waiting_message_says_what_for(state: str, purpose: str) -> None:
     row = {**ROW, "message_id": "billing:orders/0/1", "state": state, "max_attempts": 5}
     console = Console(width=120, file=io.StringIO(), force_terminal=False)
-    console.print(dlq.waiting_table(Rows(tuple(row), (tuple(row.values()),), more=False)))
-    assert f" {purpose}  " in console.file.getvalue()  # type: ignore[attr-defined]
+    console.print(waiting_table(Rows(tuple(row), (tuple(row.values()),), more=False)))
+    assert f" {purpose}  " in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
 COMPLETING = """
 import sys
-from orchestration.cli import main
+from orchestration.cli.main import main
 sys.argv = ["redrive"]
 try:
     main()

@@ -11,45 +11,45 @@ import pytest
 SCRIPT = """
 import logging, sys, threading, time
 from confluent_kafka.admin import AdminClient
-from orchestration import cli
+from orchestration.cli import ending
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
-cli._GRACE = 0.2
+ending._GRACE = 0.2
 
 class Loop:
     stopping, sending, superseded_by = threading.Event(), threading.Lock(), SUPERSEDED
-    def say_goodbye(self):
+    def finish(self):
         logging.info("goodbye")
 
 loop = Loop()
-cli.end_on_signals(loop)
+ending.end_on_signals(loop)
 DOING
 """
 
 READY = "print('ready', flush=True)"
 
 DOING = {
-    "a fold": f"{READY}\ntime.sleep(1000)",
+    "a decide run": f"{READY}\ntime.sleep(1000)",
     # which a signal does not interrupt
     "a question to Kafka": f"{READY}\nAdminClient({{'bootstrap.servers': '127.0.0.1:1', 'log_level': 0}}).list_topics(timeout=1000)",
     "a send": f"with loop.sending:\n    {READY}\n    loop.stopping.wait()\n    time.sleep(1)\n    logging.info('sent')\ntime.sleep(1000)",
     "a send that hangs": f"with loop.sending:\n    {READY}\n    time.sleep(1000)",
-    "nothing": f"{READY}\nloop.stopping.wait()\nloop.say_goodbye()",
+    "nothing": f"{READY}\nloop.stopping.wait()\nloop.finish()",
 }
 
 
 @pytest.mark.parametrize(
     ("doing", "superseded", "signals", "code", "said"),
     [
-        ("a fold", None, [signal.SIGTERM], 0, ["SIGTERM: the loop ends", "goodbye"]),
-        ("a fold", None, [signal.SIGINT], 0, ["SIGINT: the loop ends", "goodbye"]),
-        ("a question to Kafka", None, [signal.SIGTERM], 0, ["SIGTERM: the loop ends", "goodbye"]),
-        ("a fold", 8, [signal.SIGTERM], 3, ["SIGTERM: the loop ends", "goodbye"]),
+        ("a decide run", None, [signal.SIGTERM], 0, ["stop_requested signal=SIGTERM", "goodbye"]),
+        ("a decide run", None, [signal.SIGINT], 0, ["stop_requested signal=SIGINT", "goodbye"]),
+        ("a question to Kafka", None, [signal.SIGTERM], 0, ["stop_requested signal=SIGTERM", "goodbye"]),
+        ("a decide run", 8, [signal.SIGTERM], 3, ["stop_requested signal=SIGTERM", "goodbye"]),
         (
             "a send",
             None,
             [signal.SIGTERM],
             0,
-            ["SIGTERM: the loop ends", "what is being sent is written down before the end", "sent", "goodbye"],
+            ["stop_requested signal=SIGTERM", 'stop_delayed reason="the results of a send are being recorded"', "sent", "goodbye"],
         ),
         ("a send that hangs", None, [signal.SIGTERM, signal.SIGTERM], 128 + signal.SIGTERM, None),
         ("nothing", None, [signal.SIGTERM], 0, ["goodbye"]),
@@ -64,9 +64,9 @@ def test_a_loop_ends_when_it_is_told_to(
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signals[0])
     for number in signals[1:]:
-        # the first is obeyed by now
+        # the first is executed by now
         assert process.stderr is not None
-        assert process.stderr.readline() == "SIGTERM: the loop ends\n"
+        assert process.stderr.readline() == "stop_requested signal=SIGTERM\n"
         process.send_signal(number)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == code, error

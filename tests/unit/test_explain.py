@@ -1,4 +1,4 @@
-"""How a message's life is told: when each thing happened, and what."""
+"""How a message's history is told: when each thing happened, and what."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestration import explain
-from orchestration.cli import app
-from orchestration.explain import told
+from orchestration.cli.main import app
+from orchestration.rules import explain
+from orchestration.rules.explain import in_words
 
 FAILED = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 DECIDED = FAILED + timedelta(seconds=3)
@@ -21,7 +21,7 @@ def decided(**changes: Any) -> dict[str, Any]:
     return {
         "what": "decided",
         "at": DECIDED,
-        "life": 1,
+        "life_cycle": 1,
         "attempt": 1,
         "max_attempts": 5,
         "failed_at": FAILED,
@@ -44,7 +44,7 @@ def decided(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_first_column_says_when_it_happened() -> None:
-    assert [(at, what.split(":")[0]) for at, what in told([decided()])] == [
+    assert [(at, what.split(":")[0]) for at, what in in_words([decided()])] == [
         ("2026-03-01 12:00:00.250", "failed, attempt 1 of 5"),
         ("", "retriable, by error_rules"),
         ("2026-03-01 12:00:03.250", "retry (retriable) to orders-billing-retry, due at 2026-03-01 12"),
@@ -53,12 +53,12 @@ def test_the_first_column_says_when_it_happened() -> None:
 
 def test_what_is_sent_anew_has_not_failed_again() -> None:
     later = DECIDED + timedelta(minutes=1)
-    lines = [at for at, _ in told([decided(), decided(at=later, reason="release")])]
+    lines = [at for at, _ in in_words([decided(), decided(at=later, reason="release")])]
     assert lines == ["2026-03-01 12:00:00.250", "", "2026-03-01 12:00:03.250", "2026-03-01 12:01:03.250"]
 
 
 def test_a_failure_without_a_time_is_told_when_it_was_decided() -> None:
-    assert next(told([decided(failed_at=None)]))[0] == "2026-03-01 12:00:03.250"
+    assert next(in_words([decided(failed_at=None)]))[0] == "2026-03-01 12:00:03.250"
 
 
 def test_a_life_fits_into_120_columns(monkeypatch: pytest.MonkeyPatch) -> None:

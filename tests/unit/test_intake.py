@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from confluent_kafka import Producer
 
-from orchestration.cluster import Cluster, Partition
-from orchestration.intake import Intake
-from orchestration.positions import Gap
-from orchestration.seeds import Row
+from orchestration.kafka.cluster import Cluster, Partition
+from orchestration.loop.intake import Intake
+from orchestration.loop.positions import Gap, SourceOffsets
+from orchestration.rules.seeds import Row
 from orchestration.settings import load_settings
 from tests.unit.publisher_kit.mock_cluster import MockCluster
 
@@ -23,7 +23,7 @@ def intake(brokers: MockCluster, *sources: tuple[str, str, str]) -> Intake:
         Row(0, {"source": name, "topic": topic, "start": start, "speaks_for": f"{topic}-orders ^{topic}"}) for name, topic, start in sources
     )
     nothing = cast(Any, None)
-    return Intake(nothing, load_settings(kafka=kafka), Cluster(kafka, timeout_seconds=2), nothing, rows, {})
+    return Intake(nothing, load_settings(kafka=kafka), Cluster(kafka, timeout_seconds=2), nothing, rows, SourceOffsets())
 
 
 def report(brokers: MockCluster, topic: str, partition: int = 0) -> None:
@@ -47,6 +47,7 @@ def test_a_partition_without_an_answer_is_named_and_left_alone_and_stops_no_othe
         assert one.unanswered == ["half/1"]
         asked: list[object] = []
         ends = one.cluster.ends
+        # a stub, which notes in passing
         one.cluster.ends = lambda partitions: ends([where for where in partitions if not asked.append(where)])  # type: ignore[method-assign, func-returns-value]
         assert read(one, 2) == [("half", 0, 0, 1)]
         assert len(asked) == 1, "what gave no answer is not asked again at once"
@@ -61,7 +62,7 @@ def test_a_source_that_begins_at_the_end_waits_for_the_ends_of_all_its_partition
     report(two_brokers, "half", 1)
     with two_brokers.down(2):
         assert read(one, 0) == []
-        assert (one.positions, one.begun, one.unanswered) == ({}, 0, ["half/1"])
+        assert (one.offsets, one.begun, one.unanswered) == (SourceOffsets(), 0, ["half/1"])
     assert read(one, 40) == []
     assert one.begun == 1
     report(two_brokers, "half", 1)
@@ -85,7 +86,7 @@ def test_where_a_source_began_at_the_end_is_worth_keeping_and_at_the_beginning_i
     one = intake(mock_cluster, ("new", "new", "latest"), ("old", "old", "earliest"), ("none yet", "none", "latest"))
     one.available(0)
     assert one.begun == 2
-    one.begun = 0
+    one.kept()
     one.available(10)
     assert one.begun == 0
 
@@ -96,7 +97,7 @@ def test_a_partition_that_ends_before_its_position_has_a_gap_and_is_read_on_unde
     for _ in range(2):
         report(mock_cluster, "cut")
     ((part,),) = [one.available(0)]
-    one.positions[part.partition.key] = 5
+    one.offsets = one.offsets.moved({part.partition: 5})
     one.ledgers = cast(Any, SimpleNamespace(next_batch=9))
     assert one.available(1) == []
     assert one.is_cut
@@ -105,15 +106,15 @@ def test_a_partition_that_ends_before_its_position_has_a_gap_and_is_read_on_unde
     assert gap == Gap("reports", cut, 2, 5, goes_on_at=2)
     assert one.unread([]) == {"cut-orders", "^cut"}
 
-    one.positions[cut.key] = gap.goes_on_at
-    one._discovered = -1e9
+    one.offsets = one.offsets.moved({cut: gap.goes_on_at})
+    one.discovery.look_again()
     report(mock_cluster, "cut")
     assert [(found.partition, found.begin, found.end) for found in one.available(2)] == [(cut, 2, 3)]
     assert not one.is_cut
 
     # where Kafka knows no ids, a topic that ends too early was created again: all of it is new
     renewed = Partition("cut", "name:cut", 0)
-    one._partitions, one._ends, one.positions = {"reports": [renewed]}, {renewed: 2}, {renewed.key: 5}
+    one.discovery.partitions, one._ends, one.offsets = {"reports": [renewed]}, {renewed: 2}, SourceOffsets({renewed.key: 5})
     assert one._cuts() == [Gap("reports", replace(renewed, topic_id="name:cut~9"), 2, 5, goes_on_at=0)]
 
 
@@ -126,9 +127,9 @@ def test_what_is_not_read_of_a_source_is_what_it_speaks_for(two_brokers: MockClu
     assert one.unread(found) == {"half-orders", "^half", "other-orders", "^other"}
     for part in found:
         if part.source == "reports":
-            one.positions[part.partition.key] = part.end
+            one.offsets = one.offsets.moved({part.partition: part.end})
     assert one.unread(found) == {"other-orders", "^other"}
-    one.positions.update({part.partition.key: part.end for part in found})
+    one.offsets = one.offsets.moved({part.partition: part.end for part in found})
     assert one.unread(found) == frozenset()
     with two_brokers.down(2):
         one.available(1)

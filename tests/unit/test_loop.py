@@ -2,78 +2,89 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from orchestration.clock import LoopClock
-from orchestration.dbt import DbtError
-from orchestration.ledgers import AppendError
-from orchestration.loop import Loop, Tick
-from orchestration.settings import load_settings
+from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.decide import Decide
+from orchestration.loop.health import DECIDE, LEDGERS, Health
+from orchestration.loop.recovery import Recovery
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepResult, Tick, reduce
+from orchestration.loop.undecided import Undecided
+from orchestration.tables.dbt import DbtError
+from orchestration.tables.ledgers import AppendError
+from tests.unit.loop_kit.steps import StoppedClock, state_at
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def loop_whose_tables_fail(error: Exception) -> Loop:
-    """A loop that can't read its tables."""
+def recovery_whose_tables_fail(error: Exception) -> Recovery:
+    """Of a loop that can't read its tables."""
 
     def read_end() -> None:
         raise error
 
-    loop = Loop(load_settings())
-    loop.clock = LoopClock(None)
-    loop.ledgers = cast(Any, SimpleNamespace(read_end=read_end))
-    return loop
+    stored = SimpleNamespace(ledgers=SimpleNamespace(read_end=read_end))
+    return Recovery(cast(Any, SimpleNamespace(stored=stored)), Health(lambda: NOW))
 
 
 def test_tables_that_cannot_be_read_after_a_failed_append_are_waited_for() -> None:
-    loop = loop_whose_tables_fail(RuntimeError("503 Service Unavailable"))
-    loop._after_failed_append(AppendError("503 Service Unavailable"))
-    assert not loop._may("ledgers")
-    assert "the ledgers can't be read either: 503 Service Unavailable" in loop._trouble["ledgers"].why
+    recovery = recovery_whose_tables_fail(RuntimeError("503 Service Unavailable"))
+    recovery.after(state_at(NOW), AppendError("503 Service Unavailable"))
+    assert not recovery.health.may(LEDGERS)
+    assert "the ledgers can't be read either: 503 Service Unavailable" in recovery.health[LEDGERS].why
 
 
 @pytest.mark.parametrize("gone", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "Connection refused")])
 def test_a_loop_whose_spark_is_gone_ends(gone: Exception) -> None:
-    loop = loop_whose_tables_fail(gone)
+    recovery = recovery_whose_tables_fail(gone)
     with pytest.raises(type(gone)):
-        loop._after_failed_append(AppendError("An error occurred while calling o12.overwrite"))
+        recovery.after(state_at(NOW), AppendError("An error occurred while calling o12.overwrite"))
 
 
 def test_a_ledger_that_may_still_get_an_append_is_sealed_before_anything_else_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = Loop(load_settings())
-    loop.clock = LoopClock(None)
-    loop.ledgers = cast(Any, SimpleNamespace(read_end=lambda: 0, in_doubt=["events", "ticks"]))
-    loop.intake = cast(Any, SimpleNamespace(positions={}))
     done: list[str] = []
-    monkeypatch.setattr(Loop, "_last_tick", lambda _: None)
-    monkeypatch.setattr(Loop, "_positions", lambda *_: done.append("positions are read") or {})
-    monkeypatch.setattr(Loop, "_find_undecided", lambda _: done.append("inputs are found"))
-    monkeypatch.setattr(Loop, "_seal", lambda _, ledger: done.append(f"{ledger} is sealed"))
-    loop._after_failed_append(AppendError("connection reset"))
+
+    def raised(state: LoopState, _: object) -> LoopState:
+        done.append("positions are read")
+        return state
+
+    stored = SimpleNamespace(
+        ledgers=SimpleNamespace(read_end=lambda: 0, in_doubt=["events", "ticks"]),
+        last_row=lambda: None,
+        raised=raised,
+        seal=lambda ledger, _: done.append(f"{ledger} is sealed"),
+    )
+    undecided = SimpleNamespace(stored=stored, find=lambda _: done.append("inputs are found"))
+    recovery = Recovery(cast(Any, undecided), Health(lambda: NOW))
+    recovery.after(state_at(NOW), AppendError("connection reset"))
     assert done == ["positions are read", "inputs are found", "events is sealed", "ticks is sealed"]
-    assert not loop._unsure
+    assert not recovery.health.unsure
 
     def lands_first(*_: object) -> None:
         raise AppendError("conflict")
 
-    monkeypatch.setattr(Loop, "_seal", lands_first)
-    loop._after_failed_append(AppendError("connection reset"))
-    assert loop._unsure, "what landed meanwhile has not been read"
+    monkeypatch.setattr(stored, "seal", lands_first)
+    recovery.after(state_at(NOW), AppendError("connection reset"))
+    assert recovery.health.unsure, "what landed meanwhile has not been read"
 
 
 @dataclass
-class Folds:
-    """Tables with two inputs, in batches 4 and 5, of which each fold commits some: up to which batch, and whether it says so."""
+class DecideRuns:
+    """Tables with two inputs, in batches 4 and 5, of which each decide run commits some: up to which batch, and whether it says so."""
 
     commits: list[tuple[int, bool]]
     decided: int = 3
     told: list[tuple[object, object]] = field(default_factory=list)
-    gates: list[tuple[int, int]] = field(default_factory=list)
+    breakers: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self, command: str, *, select: Sequence[str], variables: dict[str, object]) -> None:
         self.told.append((variables["watermark"], variables["upto"]))
@@ -82,68 +93,83 @@ class Folds:
         if not says_so:
             raise DbtError("503 Service Unavailable")
 
-    def close_gates(self, after: int, upto: int, now: datetime, floor: datetime) -> None:
-        self.gates.append((after, upto))
+    def open_breakers(self, after: int, upto: int, now: datetime, floor: datetime) -> None:
+        self.breakers.append((after, upto))
 
 
-def loop_over(folds: Folds, monkeypatch: pytest.MonkeyPatch) -> Loop:
-    loop = Loop(load_settings())
-    loop.clock = LoopClock(None)
-    loop.floor = loop.clock.now()
-    loop.watermark, loop._rules_hash = 3, None
-    loop.ledgers = cast(Any, SimpleNamespace(batch=5, superseded_by=lambda: None))
-    loop.dbt = cast(Any, folds)
-    loop.gates = cast(Any, SimpleNamespace(decided=folds.close_gates))
+class Deciding:
+    """The step, over these tables, and what the reducer makes of it."""
 
-    def find_undecided() -> int | None:
-        loop._undecided, loop._undecided_since = 5 - loop.watermark, None
-        return loop.watermark + 1 if loop._undecided else None
+    def __init__(self, runs: DecideRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+        nothing = cast(Any, None)
 
-    monkeypatch.setattr(loop, "_max_batch", lambda table: folds.decided)
-    monkeypatch.setattr(loop, "_find_undecided", find_undecided)
-    loop._await_decision(2, loop.clock.now())
-    return loop
+        def with_undecided(state: LoopState) -> tuple[LoopState, int | None]:
+            left, window = 5 - state.watermark, state.window.all_decided()
+            if not left:
+                return replace(state, window=window), None
+            return replace(state, window=window.awaiting(left, NOW)), state.watermark + 1
+
+        stored = SimpleNamespace(
+            ledgers=SimpleNamespace(batch=5, superseded_by=lambda: None), last_decided=lambda: runs.decided, with_undecided=with_undecided
+        )
+        self.breakers = CircuitBreakers(nothing, "redrive", nothing, nothing, 1)
+        monkeypatch.setattr(self.breakers, "decided", runs.open_breakers)
+        undecided = Undecided(cast(Any, stored), self.breakers)
+        self.health = Health(lambda: NOW)
+        rules = cast(Any, SimpleNamespace(hash=None))
+        clock = cast(Any, StoppedClock(NOW))
+        self.step = Decide(cast(Any, runs), undecided, self.breakers, rules, self.health, clock, threading.Event())
+        self.recovery = Recovery(undecided, self.health)
+        state = state_at(NOW, watermark=3)
+        self.state, self.tick = replace(state, window=state.window.awaiting(2, NOW)), Tick()
+
+    def decide(self) -> StepResult:
+        result = self.step.decide_up_to(self.state, 5)
+        self.state, self.tick = reduce(self.state, self.tick, result, self.health)
+        if result.failure is not None:
+            self.state = self.recovery.after(self.state, result.failure)
+        return result
 
 
 @pytest.mark.parametrize(
-    ("commits", "told", "gates", "watermark"),
+    ("commits", "told", "breakers", "watermark"),
     [
         pytest.param([(5, True)], [(3, 5)], [(3, 5)], 5, id="all at once"),
         pytest.param([(4, True), (5, True)], [(3, 5), (4, 5)], [(3, 4), (4, 5)], 5, id="one after the other"),
         pytest.param([(5, False)], [(3, 5)], [(3, 5)], 5, id="committed, and no answer"),
-        pytest.param([(4, False), (5, True)], [(3, 5), (4, 5)], [(3, 4), (4, 5)], 5, id="some of it committed by another fold"),
-        pytest.param([(4, True), (4, False)], [(3, 5), (4, 5)], [(3, 4)], 4, id="the second fold fails"),
+        pytest.param([(4, False), (5, True)], [(3, 5), (4, 5)], [(3, 4), (4, 5)], 5, id="some of it committed by another decide run"),
+        pytest.param([(4, True), (4, False)], [(3, 5), (4, 5)], [(3, 4)], 4, id="the second decide run fails"),
         pytest.param([(3, False)], [(3, 5)], [], 3, id="nothing is committed"),
     ],
 )
-def test_what_is_committed_is_decided_whatever_the_fold_says(
+def test_what_is_committed_is_decided_whatever_the_run_says(
     monkeypatch: pytest.MonkeyPatch,
     commits: list[tuple[int, bool]],
     told: list[tuple[int, int]],
-    gates: list[tuple[int, int]],
+    breakers: list[tuple[int, int]],
     watermark: int,
 ) -> None:
-    folds, tick = Folds(list(commits)), Tick()
-    loop = loop_over(folds, monkeypatch)
-    loop._decide(tick, 5)
-    assert (folds.told, folds.gates, loop.watermark) == (told, gates, watermark)
-    assert tick.counts["decisions"] == watermark - 3
-    assert loop._undecided == 5 - watermark
-    assert ("fold" in loop._trouble) == (watermark < 5)
+    runs = DecideRuns(list(commits))
+    deciding = Deciding(runs, monkeypatch)
+    deciding.decide()
+    assert (runs.told, runs.breakers, deciding.state.watermark) == (told, breakers, watermark)
+    assert deciding.tick.counts["decisions"] == watermark - 3
+    assert deciding.state.window.undecided == 5 - watermark
+    assert (DECIDE in deciding.health) == (watermark < 5)
 
 
-def test_nothing_is_sent_while_it_is_not_known_what_a_fold_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    folds = Folds([(5, True), (5, False)])
-    loop = loop_over(folds, monkeypatch)
+def test_nothing_is_sent_while_it_is_not_known_what_a_run_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = DecideRuns([(5, True), (5, False)])
+    deciding = Deciding(runs, monkeypatch)
 
     def unreadable(*told: object) -> None:
         raise RuntimeError("503 Service Unavailable")
 
-    loop.gates = cast(Any, SimpleNamespace(decided=unreadable))
-    loop._decide(Tick(), 5)
-    assert not loop._may("ledgers")
-    assert loop.watermark == 3
-    # the next fold is refused, as the batches are decided; what was decided is seen then
-    loop.gates = cast(Any, SimpleNamespace(decided=folds.close_gates))
-    loop._decide(Tick(), 5)
-    assert (folds.gates, loop.watermark, loop._undecided) == ([(3, 5)], 5, 0)
+    monkeypatch.setattr(deciding.breakers, "decided", unreadable)
+    deciding.decide()
+    assert not deciding.health.may(LEDGERS)
+    assert deciding.state.watermark == 3
+    # the next decide run is refused, as the batches are decided; what was decided is seen then
+    monkeypatch.setattr(deciding.breakers, "decided", runs.open_breakers)
+    deciding.decide()
+    assert (runs.breakers, deciding.state.watermark, deciding.state.window.undecided) == ([(3, 5)], 5, 0)

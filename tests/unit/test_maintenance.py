@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from orchestration.maintenance import Rewrite, Settled, _unless_overtaken, rewrites
+from orchestration.tables.maintenance import Settled, _unless_overtaken, rewrites
+from orchestration.tables.procedures import Rewrite
 
 
 def test_before_the_first_loop_nothing_is_rewritten() -> None:

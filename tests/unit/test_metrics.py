@@ -16,8 +16,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import Row
 
-from orchestration.metrics import FAILURES, METRICS, OTHER, SENDS, Metric, Metrics, Turn, _Counts, _reach, error_name
+from orchestration.loop.health import Reason
+from orchestration.loop.metric_names import FAILURES, METRICS, NONE, OTHER, SENDS, Metric
+from orchestration.loop.metric_queries import reach
+from orchestration.loop.metric_values import Counts
+from orchestration.loop.metrics import Metrics, Turn
 from orchestration.settings import load_settings
+from tests.log_events import logged
 
 PROJECT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
@@ -49,6 +54,7 @@ def free_port() -> int:
 
 
 def metrics_over(tables: Tables, **settings: Any) -> Metrics:
+    # tables are all that is asked of Spark and of the loop
     return Metrics(load_settings(**settings), tables, tables, "redrive", watermark=0, batch=0)  # type: ignore[arg-type]
 
 
@@ -86,7 +92,7 @@ def test_each_metric_is_in_the_documentation_with_its_type_and_labels_and_no_oth
 
 
 def test_classes_that_reporters_make_up_are_given_up_before_topics_and_nothing_is_lost() -> None:
-    counts = _Counts(FAILURES, limit=10)
+    counts = Counts(FAILURES, limit=10)
     for number in range(1000):
         counts.add((f"topic-{number % 3}", f"Class{number}", "fatal", "false"))
     assert sum(counts.values.values()) == 1000
@@ -100,7 +106,7 @@ def test_classes_that_reporters_make_up_are_given_up_before_topics_and_nothing_i
 
 
 def test_a_series_that_is_there_goes_on_when_there_is_no_room_for_others() -> None:
-    counts = _Counts(SENDS, limit=1)
+    counts = Counts(SENDS, limit=1)
     for topic in ("first", "second", "first"):
         counts.add((topic, "retry", "delivered"))
     assert counts.values == {("first", "retry", "delivered"): 2, (OTHER, "retry", "delivered"): 1}
@@ -117,7 +123,7 @@ def test_a_label_is_short_and_holds_nothing_that_breaks_a_line() -> None:
 # ---------- what is counted
 
 
-TURN_WITH_ROWS = Turn(generation=3, watermark=5, batch=7, floor=NOW, low=NOW, undecided=0, events=4, step_ms={"fold": 700})
+TURN_WITH_ROWS = Turn(generation=3, watermark=5, batch=7, floor=NOW, low=NOW, undecided=0, events=4, step_ms={"decide": 700})
 
 
 def test_results_become_counts_and_lateness() -> None:
@@ -138,8 +144,8 @@ def test_results_become_counts_and_lateness() -> None:
     assert samples["redrive_send_lateness_seconds_bucket", frozenset({kind, ("le", "+Inf")})] == 7
     assert samples["redrive_send_lateness_seconds_sum", frozenset({kind})] == 16_001
     assert samples["redrive_publish_failures_total", frozenset({("error", "MSG_SIZE_TOO_LARGE")})] == 3
-    assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "fold"), ("le", "0.5")})] == 0
-    assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "fold"), ("le", "1")})] == 1
+    assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "decide"), ("le", "0.5")})] == 0
+    assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "decide"), ("le", "1")})] == 1
     assert samples["redrive_events_total", frozenset()] == 4
 
 
@@ -159,7 +165,7 @@ def test_tables_that_cannot_be_read_stop_nothing_and_what_was_missed_is_counted_
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             metrics.measure(TURN_WITH_ROWS)
-    assert caplog.text.count("the catalog is locked") == 1
+    assert [said["reason"] for said in logged(caplog, "metrics_query_failed")].count("the catalog is locked") == 1
     assert tables.asked == ["rows", "hours", "dead_letters"], "it is not asked again at once"
     assert ("redrive_waiting_messages", frozenset()) not in told(metrics)
     tables.answers = {"rows": [sent("r", "delivered", 5, bucket=0, lateness_ms=1)]}
@@ -172,11 +178,11 @@ def test_only_so_many_rows_are_looked_at_and_the_rest_is_known_by_its_hours() ->
     def hours(*rows: int) -> list[Row]:
         return [Row(due_hour=NOW.replace(minute=0) + timedelta(hours=place - 1), rows=count) for place, count in enumerate(rows)]
 
-    assert _reach(hours(), NOW) == (None, 0)
-    assert _reach(hours(10, 20), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 0)
-    # the hour before the floor is over: what lies there is closed, but for what waits for a destination that was set aside
-    assert _reach(hours(300_000, 20, 30), NOW) == (None, 50)
-    assert _reach(hours(10, 150_000, 100_000, 7), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 100_007)
+    assert reach(hours(), NOW) == (None, 0)
+    assert reach(hours(10, 20), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 0)
+    # the hour before the floor is over: what lies there is closed, but for what waits for a destination that was paused
+    assert reach(hours(300_000, 20, 30), NOW) == (None, 50)
+    assert reach(hours(10, 150_000, 100_000, 7), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 100_007)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +190,12 @@ def test_only_so_many_rows_are_looked_at_and_the_rest_is_known_by_its_hours() ->
     [
         ("Broker: Topic authorization failed (TOPIC_AUTHORIZATION_FAILED)", "TOPIC_AUTHORIZATION_FAILED"),
         ("Local: Authentication failure (_AUTHENTICATION)", "_AUTHENTICATION"),
-        ("a step could not be ended, and is done again: (org.sqlite) locked (SQLITE_BUSY) at 3", "none"),
+        ("a step failed, and is tried again: (org.sqlite) locked (SQLITE_BUSY) at 3", "none"),
         ("no name", "none"),
     ],
 )
 def test_the_name_of_an_error_is_read_from_the_end_of_a_reason(why: str, name: str) -> None:
-    assert error_name(why) == name
+    assert (Reason.stored(why).error or NONE) == name
 
 
 # ---------- who asks
@@ -200,7 +206,9 @@ def test_a_scrape_is_what_prometheus_reads() -> None:
     metrics = metrics_over(Tables(), metrics_port=port)
     assert metrics.serve("127.0.0.1", port)
     try:
-        metrics.measure(Turn(3, 0, 0, NOW, NOW, 0, lag={"failures": 12}, set_aside={"t": "_TRANSPORT"}, trouble={"fold": "none"}))
+        metrics.measure(
+            Turn(3, 0, 0, NOW, NOW, 0, lag={"failures": 12}, paused_destinations={"t": "_TRANSPORT"}, trouble={"decide": "none"})
+        )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=")
             families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
@@ -221,7 +229,8 @@ def test_a_port_that_is_taken_is_told_and_no_reason_to_stop(caplog: pytest.LogCa
         metrics = metrics_over(Tables(), metrics_port=port)
         assert not metrics.serve("127.0.0.1", port)
         assert not metrics.serve("no.such.address.invalid", port)
-    assert f"no port {port} at 127.0.0.1" in caplog.text
+    refused = logged(caplog, "metrics_port_refused")[0]
+    assert (refused["address"], refused["port"]) == ("127.0.0.1", port)
     metrics.close()
 
 

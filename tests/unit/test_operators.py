@@ -1,32 +1,22 @@
-"""What an operator's command is made of, before anybody is asked: words, lists, records, and where a redrive would go."""
+"""What an operator's command is made of, before anybody is asked: words, lists, records."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestration.commands import Commands, _Open, issued_key
-from orchestration.operators import (
-    CommandError,
-    Listed,
-    Wish,
-    check_wish,
-    destinations,
-    keep,
-    kept,
-    parse_assume_after,
-    parse_at,
-    parse_rate,
-    records,
-)
-from orchestration.seeds import Row, Seeds
+from orchestration.loop.commands import Commands, _Open
+from orchestration.loop.issued import IssuedCommands
+from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_assume_after, parse_at, parse_rate
+from orchestration.operators.lists import Target, keep, kept
+from orchestration.operators.sending import records
+from orchestration.rules.seeds import Row, Seeds
 from orchestration.settings import Settings, load_settings
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -39,23 +29,11 @@ def settings(pytestconfig: pytest.Config, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def seeds() -> Seeds:
-    anywhere = {"topic": "*", "consumer_group": "*", "error_kind": "*", "dead_letter_topic": "{topic}.dlq"}
-    routes = [
-        {**anywhere, "retry_topic": "{topic}-{group}-retry"},
-        {**anywhere, "topic": "odd", "retry_topic": "failures"},
-        {**anywhere, "error_kind": "quota", "retry_topic": "{kind}.{topic}"},
-    ]
-    return Seeds(
-        {
-            "sources": (Row(2, {"source": "failures", "topic": "failures"}),),
-            "routes": tuple(Row(line, values) for line, values in enumerate(routes, 2)),
-        },
-        "digest",
-    )
+    return Seeds({"sources": (Row(2, {"source": "failures", "topic": "failures"}),)}, "digest")
 
 
-def _listed(number: int, topic: str = "orders", group: str | None = "billing", kind: str = "fatal") -> Listed:
-    return Listed(f"m/{number}", f"m/{number}#abc", 1_000 + number, topic, group, "KeyError", kind)
+def _listed(number: int, topic: str = "orders", group: str | None = "billing", kind: str = "fatal") -> Target:
+    return Target(f"m/{number}", f"m/{number}#abc", 1_000 + number, topic, group, "KeyError", kind)
 
 
 @pytest.mark.parametrize(("text", "rate"), [("50/s", 50), ("30/m", 0.5), ("1.5/h", 1.5 / 3600)])
@@ -78,48 +56,27 @@ def test_times_have_units_and_zones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "complaint"),
+    ("asked", "complaint"),
     [
-        (Wish("redrive", "  ", "ada"), "--reason must say something"),
-        (Wish("redrive", "why", "ada", to="no topic"), "the name of a topic"),
-        (Wish("redrive", "why", "ada", to="failures"), "read by redrive itself"),
+        (CommandRequest("redrive", "  ", "ada"), "--reason must say something"),
+        (CommandRequest("redrive", "why", "ada", to="no topic"), "the name of a topic"),
+        (CommandRequest("redrive", "why", "ada", to="failures"), "read by redrive itself"),
         *(
-            (Wish("redrive", "why", "ada", to=to), "it is an internal topic")
+            (CommandRequest("redrive", "why", "ada", to=to), "it is an internal topic")
             for to in ("redrive.commands", "_schemas", "told", "b.redrive.x")
         ),
-        (Wish("redrive", "why", "ada", canary=0), "--canary must be 1 or more"),
-        (Wish("pause", "why", "ada", of="'; drop table events"), "is no id of a command"),
+        (CommandRequest("redrive", "why", "ada", canary=0), "--canary must be 1 or more"),
+        (CommandRequest("pause", "why", "ada", of="'; drop table events"), "is no id of a command"),
     ],
 )
-def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, wish: Wish, complaint: str) -> None:
+def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, asked: CommandRequest, complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
-        check_wish(settings, seeds, wish)
-
-
-def test_a_redrive_goes_by_the_routes_of_today(settings: Settings, seeds: Seeds) -> None:
-    listed = [_listed(1), _listed(2), _listed(3, "odd"), _listed(4, group=None), _listed(5, kind="quota"), _listed(6, "failures")]
-    assert destinations(settings, seeds, listed, None) == {
-        "orders-billing-retry": 2,
-        "refused: a source reads it": 1,
-        "orders": 1,
-        "quota.orders": 1,
-        "refused: no original topic is known": 1,
-    }
-    refused = [replace(listed[0], state="refused")]
-    assert (destinations(settings, seeds, refused, None), destinations(settings, seeds, refused, "elsewhere")) == (
-        {"decided anew": 1},
-        {"refused: --to is for dead letters": 1},
-    )
-    assert destinations(settings, seeds, listed[:1], "original") == {"orders": 1}
-    assert destinations(settings, seeds, listed, "elsewhere") == {"elsewhere": 6}
-    internal = [_listed(7, "_schemas"), _listed(8, "told", None)]
-    assert destinations(settings, seeds, internal, None) == {"refused: an internal topic": 2}
-    assert destinations(settings, seeds, internal, "original") == {"refused: an internal topic": 2}
+        check_request(settings, seeds, asked)
 
 
 def test_a_long_list_goes_out_in_parts_that_one_digest_covers() -> None:
     listed = [_listed(number) for number in range(30_000)]
-    *parts, closing = map(json.loads, records(Wish("redrive", "why", "ada", rate=1 / 3600), listed))
+    *parts, closing = map(json.loads, records(CommandRequest("redrive", "why", "ada", rate=1 / 3600), listed))
     assert len(parts) > 1
     assert max(len(json.dumps(part)) for part in parts) < 512 * 1024
     assert [delivery for part in parts for delivery in part["deliveries"]] == [[one.delivery_id, one.due_ms] for one in listed]
@@ -165,7 +122,8 @@ def test_a_list_is_kept_as_it_was_shown(tmp_path: Path) -> None:
 def test_how_far_a_command_is(changes: dict[str, Any], issued: int, state: str) -> None:
     command = dataclasses.replace(_Open("c", "redrive", 20, 1, 1, None, None, None, None, timedelta()), **changes)
     assert command.state(issued, NOW) == state
-    commands = Commands(None, "redrive", None, {issued_key("c"): issued}, 100, {"c": command, "d": command})  # type: ignore[arg-type]
+    # nothing of Spark is asked
+    commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": issued}), 100, {"c": command, "d": command})  # type: ignore[arg-type]
     assert commands.progress(NOW) == {("redrive", state): (40, issued * 2)}
 
 

@@ -15,11 +15,21 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from orchestration.dlq import dead_letter_table, facts, group_table, header_lines, payload_lines, related_table, stats_table, waiting_table
-from orchestration.explain import told
-from orchestration.log_lines import JsonLines, LogLines
-from orchestration.output import SafeConsole, as_json, hide, one_line, printable
-from orchestration.query import Rows, print_rows
+from orchestration.cli.log_lines import JsonLines, LogLines
+from orchestration.cli.output import SafeConsole, as_json, hide, one_line, printable
+from orchestration.logs import Event
+from orchestration.operators.rendering import (
+    dead_letter_table,
+    facts,
+    group_table,
+    header_lines,
+    payload_lines,
+    related_table,
+    stats_table,
+    waiting_table,
+)
+from orchestration.rules.explain import in_words
+from orchestration.tables.query import Rows, print_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +83,7 @@ TEXTS = """message_id state error_class error_message error_pattern error_kind r
     matched note ticket owner runbook logs_url trace_url request_id process_id trace_id omitted payload_type decision delivery_id command
     who why outcome policy policy_text"""
 TIMES = "dead_at last_seen next_due at failed_at due_at first_failed_at original_timestamp purged_at not_before"
-NUMBERS = """open dead died refused attempts max_attempts later_ms last_24_hours this_hour last_7_days usual life lives attempt
+NUMBERS = """open dead died refused attempts max_attempts later_ms last_24_hours this_hour last_7_days usual life_cycle life_cycles attempt
     partition offset
     original_partition original_offset lateness_ms schema_id value_bytes"""
 ROW = {
@@ -104,7 +114,7 @@ def test_the_tables_of_dlq_are_safe(table: object, screen: SafeConsole) -> None:
 def test_what_is_told_of_one_message_is_safe(screen: SafeConsole) -> None:
     histories = [ROW | {"what": "decided", "command": None}, ROW | {"what": "decided"}]
     histories += [ROW | {"what": "sent", "outcome": outcome} for outcome in ("delivered", "unknown", HOSTILE)]
-    for lines in (told(histories), facts(ROW), header_lines([{"key": HOSTILE, "value": HOSTILE.encode()}])):
+    for lines in (in_words(histories), facts(ROW), header_lines([{"key": HOSTILE, "value": HOSTILE.encode()}])):
         for name, text in lines:
             screen.print(name, Text(text))
     for kind in ("json", "text", "bytes"):
@@ -113,22 +123,31 @@ def test_what_is_told_of_one_message_is_safe(screen: SafeConsole) -> None:
     assert is_safe(shown(screen))
 
 
-def record(*arguments: object, message: str = "%s", error: bool = False) -> logging.LogRecord:
+def record(*arguments: object, message: object = "%s", error: bool = False) -> logging.LogRecord:
     raised = None
     if error:
         try:
             raise ValueError(HOSTILE)
         except ValueError:
             raised = sys.exc_info()
-    return logging.LogRecord("orchestration.gates", logging.WARNING, "gates.py", 1, message, arguments, raised)
+    return logging.LogRecord("orchestration.loop.circuit_breakers", logging.WARNING, "circuit_breakers.py", 1, message, arguments, raised)
 
 
 def test_a_record_of_the_log_is_one_line() -> None:
-    line = LogLines().format(record("orders", HOSTILE, message="gate %s is closed: %s"))
+    line = LogLines().format(record("orders", HOSTILE, message="circuit breaker %s is open: %s"))
     assert is_safe(line)
     assert "\n" not in line
     assert len(line) < 5_000
-    assert re.match(r"\S+Z WARNING gate orders is closed: �\[2J", line)
+    assert re.match(r"\S+Z WARNING circuit breaker orders is open: �\[2J", line)
+    line = LogLines().format(
+        record(message=Event("circuit_breaker_opened", {"circuit_breaker": "orders", **dict.fromkeys("abc", HOSTILE)}))
+    )
+    assert is_safe(line)
+    assert "\n" not in line
+    assert len(line) < 5_000
+    assert re.match(r'\S+Z WARNING circuit_breaker_opened circuit_breaker=orders a="�\[2J', line)
+    # it is cut within the fields, so that the quotes are closed, and none of them is left out
+    assert re.search(r' b="�[^"]*" c="�[^"]*"$', line)
 
 
 def test_a_traceback_forges_no_record() -> None:
@@ -139,7 +158,9 @@ def test_a_traceback_forges_no_record() -> None:
 
 
 def test_a_record_in_json_is_one_object() -> None:
-    for line in (JsonLines().format(record(HOSTILE)), JsonLines().format(record("x", error=True))):
+    event = record(message=Event("circuit_breaker_opened", {"circuit_breaker": HOSTILE}))
+    assert json.loads(JsonLines().format(event))["circuit_breaker"] == HOSTILE
+    for line in map(JsonLines().format, (record(HOSTILE), record("x", error=True), event)):
         assert line.isprintable()
         assert json.loads(line)["level"] == "warning"
 
@@ -154,7 +175,9 @@ def secret() -> Iterator[str]:
 def test_errors_and_log_lines_have_no_secret_in_them(secret: str) -> None:
     screen = SafeConsole(file=io.StringIO(), secretive=True)
     screen.print(f"error: Unrecognized config at {secret[3:]}, in {secret}")
+    event = record(message=Event("part_failed", {"part": secret, "reason": ValueError(f"in {secret}"), "topics": [secret]}))
     lines = [shown(screen), LogLines().format(record(secret)), JsonLines().format(record(secret[4:])), one_line(secret)]
+    lines += [LogLines().format(event), JsonLines().format(event), event.getMessage()]
     assert not [line for line in lines if secret[4:] in line]
     assert all("***" in line for line in lines)
 

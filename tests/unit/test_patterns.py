@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.patterns import objection
+from orchestration.rules.patterns import objection
 
 SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 EXPONENTIAL = "can take exponential time"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration.policies import FORMS, objections, why_not
+from orchestration.rules.policies import FORMS, objections, why_not
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_nothing_is_said_against_what_is_right(definition: str) -> None:
             ["'initial=1': lacks a unit: 1s", "'faktor=2': exponential takes no faktor; did you mean factor?"],
         ),
         ("exponential(max=2 years)", ["'max=2 years': must be a duration"]),
-        ("exponential(initial=1s, initial=2s)", ["'initial=2s': initial stands twice"]),
+        ("exponential(initial=1s, initial=2s)", ["'initial=2s': initial is given twice"]),
         ("exponential(factor=0.5, jitter=1)", ["'factor=0.5': must be a number from 1 to 1000", "'jitter=1': must be a number from 0"]),
         ("exponential(attempts=many)", ["must be a whole number"]),
         ("exponential(on_exhausted=forget)", ["must be dead_letter or drop"]),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration.cluster import Partition
-from orchestration.positions import Range, cut_id, ids_in_force, share
+from orchestration.kafka.cluster import Partition
+from orchestration.loop.positions import Range, SourceOffsets, cut_id, ids_in_force, share
 
 
 def ranges(**available: list[int]) -> list[Range]:
@@ -48,5 +48,5 @@ def test_a_partition_that_was_cut_short_is_read_under_the_id_that_it_got_last() 
     second = cut_id(first, 10)
     assert (first, second) == ("wCpcsuYQTe-dBmGjm2_QGA~9", "wCpcsuYQTe-dBmGjm2_QGA~10")
     positions = {"wCpcsuYQTe-dBmGjm2_QGA/0": 7, f"{second}/0": 4, f"{first}/0": 5, f"{first}/1": 3, "name:a.b/0": 1, "name:c~3/0": 2}
-    positions |= {"source:a~b": 1, "source:~/0": 1, "announced": 4, "command:1": 2}
-    assert ids_in_force(positions) == {"wCpcsuYQTe-dBmGjm2_QGA/0": second, "wCpcsuYQTe-dBmGjm2_QGA/1": first, "name:c/0": "name:c~3"}
+    offsets = SourceOffsets(positions, started=frozenset({"a~b", "~/0"}))
+    assert ids_in_force(offsets) == {"wCpcsuYQTe-dBmGjm2_QGA/0": second, "wCpcsuYQTe-dBmGjm2_QGA/1": first, "name:c/0": "name:c~3"}

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.presence import Presence
+from orchestration.loop.presence import Presence
 
 SCRIPT = """
 import signal, sys
 from pathlib import Path
-from orchestration.presence import Presence
+from orchestration.loop.presence import Presence
 presence = Presence(Path(sys.argv[1]))
 presence.show(7)
 print("shown", flush=True)

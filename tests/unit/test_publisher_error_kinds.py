@@ -5,25 +5,26 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from publisher import ErrorKind, Scope, SettingsError, classify, error_kinds_from_rows
+from publisher import SettingsError, error_kinds_from_rows
+from publisher.errors import Concerns, ErrorKind, classify
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 
 
 def test_rows_become_kinds_by_code_whatever_else_they_say() -> None:
-    rows = [{"code": "-192", "name": "_MSG_TIMED_OUT", "error_kind": "retriable", "scope": "connection", "why": "slow"}]
+    rows = [{"code": "-192", "name": "_MSG_TIMED_OUT", "error_kind": "retriable", "concerns": "connection", "why": "slow"}]
 
-    assert error_kinds_from_rows(rows) == {-192: ErrorKind(-192, "_MSG_TIMED_OUT", "retriable", Scope.CONNECTION)}
+    assert error_kinds_from_rows(rows) == {-192: ErrorKind(-192, "_MSG_TIMED_OUT", "retriable", Concerns.CONNECTION)}
 
 
-GOOD = {"code": 10, "name": "MSG_SIZE_TOO_LARGE", "error_kind": "poison", "scope": "record"}
+GOOD = {"code": 10, "name": "MSG_SIZE_TOO_LARGE", "error_kind": "poison", "concerns": "record"}
 
 
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [
         ([{**GOOD, "code": "ten"}], "row 1: .*'ten'"),
-        ([GOOD, {**GOOD, "code": 11, "scope": "planet"}], "row 2: 'planet'"),
-        ([{"code": 10, "name": "x", "scope": "record"}], "row 1: 'error_kind'"),
+        ([GOOD, {**GOOD, "code": 11, "concerns": "planet"}], "row 2: 'planet'"),
+        ([{"code": 10, "name": "x", "concerns": "record"}], "row 1: 'error_kind'"),
         ([GOOD, GOOD], "row 2: code 10 is listed twice"),
     ],
 )
@@ -36,7 +37,7 @@ def test_an_unreadable_row_is_named(rows: list[dict[str, object]], complaint: st
 def test_an_unlisted_code_charges_nothing(code: int) -> None:
     found = classify(code, ERROR_KINDS)
 
-    assert (found.code, found.kind, found.scope) == (code, "retriable", Scope.CONNECTION)
+    assert (found.code, found.kind, found.concerns) == (code, "retriable", Concerns.CONNECTION)
     assert found.name
 
 

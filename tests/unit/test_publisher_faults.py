@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
-from publisher import destinations, handover
+from publisher import PublisherSettings, destinations, handover
 from publisher.clients import DEFAULT_BATCH_SIZE
-from publisher.publishing import publish_at
+from publisher.generation import refuse_superseded
 from publisher.session import Session
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
-from tests.unit.publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, ready, send, settings_for, stops
+from tests.unit.publisher_kit.rows import NOW, NOW_MS, SLOT, outcomes, plain, publish_records, ready, send, settings_for, stops
 
 A, B = "a", "b"
 
@@ -79,7 +80,7 @@ CASES = [
         [(A, 999, "retriable")],
     ),
     Case(
-        "a topic without a leader is set aside",
+        "a topic without a leader is paused",
         lambda cluster: cluster.break_topic(A, 5),
         None,
         "delivered",
@@ -170,11 +171,16 @@ def test_a_producer_ends_when_its_requests_are_answered(mock_cluster: MockCluste
     mock_cluster.create(B)
     mock_cluster.answer(Api.PRODUCE, (47, 0), (47, 300))
     reported: list[int] = []
-    with Session(settings_for(mock_cluster.bootstrap), SLOT) as session:
+
+    def note(error: KafkaError | None, _: Message) -> None:
+        assert error is not None
+        reported.append(error.code())
+
+    with Session(settings_for(mock_cluster.bootstrap), SLOT, refuse_superseded) as session:
         producer = session.producer(DEFAULT_BATCH_SIZE, A)
         producer.begin_transaction()
         for topic in (A, B):
-            producer.produce(topic, b"value", on_delivery=lambda error, _: reported.append(error.code()))
+            producer.produce(topic, b"value", on_delivery=note)
         with pytest.raises(KafkaException, match="fenced"):
             producer.poll(10)
 
@@ -218,7 +224,7 @@ def test_an_unknown_outcome_says_when_it_may_be_sent_again(mock_cluster: MockClu
     assert (row["sent_at"], row["not_before"]) == (NOW, NOW + timedelta(seconds=4))
 
 
-def test_a_missing_topic_is_set_aside_at_once_and_not_created(mock_cluster: MockCluster) -> None:
+def test_a_missing_topic_is_paused_at_once_and_not_created(mock_cluster: MockCluster) -> None:
     mock_cluster.create(B)
     began = time.monotonic()
 
@@ -290,7 +296,7 @@ def test_a_broker_that_dies_between_transactions_keeps_the_results_before(mock_c
 
     results = [
         row
-        for batch in publish_at(batches(), settings_for(mock_cluster.bootstrap, max_rows=10), SLOT, lambda: NOW_MS)
+        for batch in publish_records(batches(), settings_for(mock_cluster.bootstrap, max_rows=10), SLOT, lambda: NOW_MS)
         for row in plain(batch)
     ]
 
@@ -307,7 +313,7 @@ def test_a_source_that_fails_after_a_commit_keeps_the_results_before(mock_cluste
 
     results = [
         row
-        for batch in publish_at(batches(), settings_for(mock_cluster.bootstrap, max_rows=10), SLOT, lambda: NOW_MS)
+        for batch in publish_records(batches(), settings_for(mock_cluster.bootstrap, max_rows=10), SLOT, lambda: NOW_MS)
         for row in plain(batch)
     ]
 
@@ -321,7 +327,7 @@ def test_a_source_that_fails_before_any_commit_is_told_not_raised() -> None:
         raise OSError("the disk is gone")
         yield
 
-    (row,) = (row for batch in publish_at(batches(), settings_for("127.0.0.1:1"), SLOT, lambda: NOW_MS) for row in plain(batch))
+    (row,) = (row for batch in publish_records(batches(), settings_for("127.0.0.1:1"), SLOT, lambda: NOW_MS) for row in plain(batch))
 
     assert stops([row]) == [(None, -143, "retriable")]
     assert row["error_message"].startswith("OSError: the disk is gone (test_publisher_faults.py:")
@@ -383,7 +389,13 @@ def test_a_topic_that_refuses_all_is_not_tried_again_in_the_call(mock_cluster: M
 def test_destinations_are_described_once_and_again_after_trouble(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     ask = destinations._ask
-    monkeypatch.setattr(destinations, "_ask", lambda topics, settings: (topics and asked.append(topics)) or ask(topics, settings))
+
+    def noted(topics: list[str], settings: PublisherSettings) -> Any:
+        if topics:
+            asked.append(topics)
+        return ask(topics, settings)
+
+    monkeypatch.setattr(destinations, "_ask", noted)
     mock_cluster.create(A)
     mock_cluster.create(B)
     settings = settings_for(mock_cluster.bootstrap)

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.gc_pause import collector_paused
-from publisher.handover import CHUNK, hand_over
-from publisher.reports import Reports
+from publisher.handover import CHUNK, Reports, collector_paused, hand_over
 from tests.unit.publisher_kit.rows import ready
 
 LATER = 3_600.0
@@ -39,7 +37,9 @@ class FakeProducer:
 
 def handed(producer: FakeProducer, rows: int, deadline: float) -> Any:
     batch = ready({"topic": f"t{n}"} for n in range(rows))
-    return hand_over(producer, batch, Reports(rows, {}), deadline, clock=lambda: 42)  # type: ignore[arg-type]
+    reports = Reports(rows, {})
+    hand_over(producer, batch, reports, deadline, clock=lambda: 42)  # type: ignore[arg-type]  # a producer that only counts
+    return reports
 
 
 def test_a_full_queue_is_waited_for_and_no_row_is_lost_or_doubled() -> None:
@@ -49,7 +49,7 @@ def test_a_full_queue_is_waited_for_and_no_row_is_lost_or_doubled() -> None:
     result = handed(producer, 2 * CHUNK + 5, time.monotonic() + LATER)
 
     assert producer.taken == [f"k{n}".encode() for n in range(2 * CHUNK + 5)]
-    assert (result.rows, result.sent_at, result.refusal) == (2 * CHUNK + 5, [42] * (2 * CHUNK + 5), None)
+    assert (result.handed, result.sent_at, result.refusal) == (2 * CHUNK + 5, [42] * (2 * CHUNK + 5), None)
 
 
 def test_a_queue_that_stays_full_ends_the_hand_over_at_the_deadline() -> None:
@@ -57,13 +57,13 @@ def test_a_queue_that_stays_full_ends_the_hand_over_at_the_deadline() -> None:
 
     result = handed(producer, 20, time.monotonic())
 
-    assert (result.rows, len(producer.taken), result.refusal) == (10, 10, None)
+    assert (result.handed, len(producer.taken), result.refusal) == (10, 10, None)
 
 
 def test_a_queue_without_room_for_a_single_row_refuses_it_rather_than_trying_for_ever() -> None:
     result = handed(FakeProducer(lambda attempt: BufferError("queue full")), 3, time.monotonic())
 
-    assert result.rows == 0
+    assert result.handed == 0
     assert (result.refusal[0], result.refusal[1].code()) == ("t0", KafkaError._QUEUE_FULL)
 
 
@@ -74,7 +74,7 @@ def test_a_refused_row_is_named_by_its_topic(bad: int) -> None:
 
     result = handed(producer, CHUNK + 2, time.monotonic() + LATER)
 
-    assert (result.rows, result.refusal) == (bad, (f"t{bad}", error))
+    assert (result.handed, result.refusal) == (bad, (f"t{bad}", error))
 
 
 def test_when_the_time_is_up_the_rest_is_left_for_the_next_transaction() -> None:
@@ -82,7 +82,7 @@ def test_when_the_time_is_up_the_rest_is_left_for_the_next_transaction() -> None
 
     result = handed(producer, 3 * CHUNK, time.monotonic())
 
-    assert (result.rows, len(producer.taken)) == (CHUNK, CHUNK)
+    assert (result.handed, len(producer.taken)) == (CHUNK, CHUNK)
 
 
 @pytest.mark.parametrize("enabled", [True, False])

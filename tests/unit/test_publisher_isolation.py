@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher import PublisherSettings, destinations, task, transaction
+from publisher import PublisherSettings, destinations, publishing, sending
 from publisher.destinations import Destination
-from publisher.transaction import Aborted, Committed
-from publisher.trouble import trouble
+from publisher.sending import Aborted, Sent
 from tests.unit.publisher_kit.mock_cluster import MockCluster
 from tests.unit.publisher_kit.rows import NOW_MS, outcomes, plain, send, settings_for, stops
 
@@ -68,20 +67,20 @@ def test_exactly_the_refused_are_charged_in_few_transactions(rows: int, data: st
     bad = data.draw(st.sets(st.integers(0, rows - 1), max_size=5))
     aborts = 0
 
-    def attempt(_: object, batch: Any, __: int, settings: PublisherSettings, ___: object) -> Aborted | Committed:
+    def attempt(_: object, batch: Any, __: int, settings: PublisherSettings, ___: object) -> Aborted | Sent:
         """Brokers that refuse every transaction with a bad record in it."""
         nonlocal aborts
         refused = {row["topic"] for row in plain(batch) if int(row["delivery_id"][1:]) in bad}
         if refused:
             aborts += 1
-            reason = trouble(TOO_LARGE, "refused", settings)
+            reason = settings.trouble(TOO_LARGE, "refused")
             return Aborted(reason, dict.fromkeys(refused, reason))
-        return Committed([NOW_MS] * batch.num_rows, [0] * batch.num_rows, [0] * batch.num_rows)
+        return Sent([NOW_MS] * batch.num_rows, [0] * batch.num_rows, [0] * batch.num_rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transaction, "attempt", attempt)
+        patch.setattr(sending, "in_transaction", attempt)
         patch.setattr(
-            task,
+            publishing,
             "describe",
             lambda topics, _: {topic: Destination(topic, partitions=1, max_message_bytes=None) for topic in topics},
         )

@@ -8,12 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from publisher import destinations, transaction
+from publisher import destinations, sending
 from publisher.contract import RECORDS
+from publisher.fitting import exact_size, lightened
 from publisher.headers import headers_of
-from publisher.lightening import lightened, omitted_of
-from publisher.sizes import exact_size
-from publisher.trouble import trouble
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 from tests.unit.publisher_kit.rows import outcomes, ready, send, settings_for, stops
 from tests.unit.test_publisher_isolation import TOO_LARGE
@@ -51,7 +49,7 @@ def dead(topic: str = "t", **changes: Any) -> dict[str, Any]:
     return {"topic": topic, "kind": "dead_letter", "key": KEY, "value": VALUE, "headers": headers, **counts, **changes}
 
 
-ONLY_IDENTITY = {"own_headers": 0, "reason_headers": 0}
+ONLY_IDENTITY: dict[str, Any] = {"own_headers": 0, "reason_headers": 0}
 
 
 FULL = exact_size(KEY, VALUE, [*OWN, *REASONS, *IDENTITY])
@@ -174,23 +172,23 @@ def test_a_name_that_is_not_utf_8_is_left_out_too() -> None:
     lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), pa.StructArray.from_arrays([raw, values], fields=list(kind.value_type)))
     row = row.set_column(row.schema.get_field_index("headers"), RECORDS.field("headers"), lists.cast(kind))
 
-    lighter = lightened(row, trouble(87, "refused", settings_for("b:9092")))
+    lighter = lightened(row, settings_for("b:9092").trouble(87, "refused"))
 
     assert lighter is not None
     assert headers_of(lighter) == [[("B", b"2"), NAMES_MARK]]
-    assert (lighter.column("own_headers").to_pylist(), omitted_of(lighter).to_pylist()) == ([1], ["unsendable_headers"])
+    assert (lighter.column("own_headers").to_pylist(), lighter.column("omitted").to_pylist()) == ([1], ["unsendable_headers"])
 
 
 def refuse_large_values(cluster: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the broker refuse each batch with a large value in it."""
-    attempt = transaction.attempt
+    attempt = sending.in_transaction
 
     def refused(session: Any, rows: Any, *more: Any) -> Any:
         if any(len(value or b"") > 1_500 for value in rows.column("value").to_pylist()):
             cluster.fail_produce(topic, TOO_LARGE)
         return attempt(session, rows, *more)
 
-    monkeypatch.setattr(transaction, "attempt", refused)
+    monkeypatch.setattr(sending, "in_transaction", refused)
 
 
 def test_an_unknown_outcome_says_what_was_left_out_too(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,14 +221,14 @@ def test_when_the_splits_are_spent_nothing_more_is_left_out(mock_cluster: MockCl
     ],
 )
 def test_what_cannot_be_lightened(what: str, row: dict[str, Any], code: int) -> None:
-    assert lightened(ready([row]), trouble(code, "refused", settings_for("b:9092"))) is None, what
+    assert lightened(ready([row]), settings_for("b:9092").trouble(code, "refused")) is None, what
 
 
 def test_a_batch_too_large_for_a_segment_is_a_matter_of_size_too() -> None:
-    row = lightened(ready([dead()]), trouble(18, "refused", settings_for("b:9092")))
+    row = lightened(ready([dead()]), settings_for("b:9092").trouble(18, "refused"))
 
     assert row is not None
-    assert omitted_of(row).to_pylist() == ["headers"]
+    assert row.column("omitted").to_pylist() == ["headers"]
 
 
 def test_that_a_privacy_left_the_payload_out_stays_said() -> None:
@@ -238,10 +236,10 @@ def test_that_a_privacy_left_the_payload_out_stays_said() -> None:
     row = dead(key=None, value=None, headers=headers, reason_headers=len(REASONS) + 1)
     left: list[list[Header]] = []
     lighter: Any = ready([row])
-    while (lighter := lightened(lighter, trouble(TOO_LARGE, "refused", settings_for("b:9092")))) is not None:
+    while (lighter := lightened(lighter, settings_for("b:9092").trouble(TOO_LARGE, "refused"))) is not None:
         left.append([(header["key"], header["value"]) for header in lighter.column("headers")[0].as_py()])
     assert left == [[*OWN, *IDENTITY, MARK], [*IDENTITY, MARK]]
 
 
 def test_rows_as_they_came_have_nothing_left_out() -> None:
-    assert omitted_of(ready([dead()] * 2)).to_pylist() == [None, None]
+    assert ready([dead()] * 2).column("omitted").to_pylist() == [None, None]

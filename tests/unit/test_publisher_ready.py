@@ -6,16 +6,24 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher.contract import RECORDS
+from publisher.contract import READY, RECORDS
 from publisher.destinations import Destination
-from publisher.fitting import by_batch_size, misfits, with_partitions
+from publisher.fitting import by_batch_size, exact_size, misfits, upper_bounds, with_partitions
 from publisher.headers import headers_of, unsendable
 from publisher.ready import as_records, loads
-from publisher.sizes import exact_size, upper_bounds
 from tests.unit.publisher_kit.rows import ready, settings_for
+
+
+def test_the_view_has_the_columns_of_the_contract_and_says_which_are_not_in_it(pytestconfig: pytest.Config) -> None:
+    path = pytestconfig.rootpath / "models" / "retry" / "5_send" / "ready.yml"
+    (model,) = yaml.safe_load(path.read_text(encoding="utf-8"))["models"]
+    columns = [column["name"] for column in model["columns"]]
+    others = model["description"].partition("measures by them:")[2].strip(" .\n").split(", ")
+    assert sorted([*READY.names, *others]) == sorted(columns)
 
 
 def test_columns_are_chosen_by_name_and_cast() -> None:

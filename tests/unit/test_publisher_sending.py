@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from publisher import READY, RESULTS, publish, session
-from publisher.publishing import epoch_ms, publish_at
+from publisher import READY, RESULTS, epoch_ms, publish, session
 from tests.unit.publisher_kit.mock_cluster import MockCluster
-from tests.unit.publisher_kit.rows import NOW, SLOT, outcomes, plain, ready, send, settings_for, stops
+from tests.unit.publisher_kit.rows import NOW, SLOT, outcomes, plain, publish_records, ready, send, settings_for, stops
 
 EXACT: list[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]] = [
     ("all null", None, None, None),
@@ -129,7 +128,7 @@ def test_the_time_of_sending_is_not_before_the_timestamp_that_kafka_keeps(mock_c
     topic = mock_cluster.create("t")
     batch = ready({"topic": topic} for _ in range(2_500))
 
-    results = [row for out in publish_at([batch], settings_for(mock_cluster.bootstrap), SLOT, epoch_ms) for row in plain(out)]
+    results = [row for out in publish_records([batch], settings_for(mock_cluster.bootstrap), SLOT, epoch_ms) for row in plain(out)]
 
     for row, message in zip(results, mock_cluster.read(topic, 2_500), strict=True):
         _, timestamp = message.timestamp()
@@ -139,7 +138,7 @@ def test_the_time_of_sending_is_not_before_the_timestamp_that_kafka_keeps(mock_c
 def test_results_have_the_agreed_schema(mock_cluster: MockCluster) -> None:
     rows = ready([{"topic": mock_cluster.create("t")}, {"topic": "missing"}, {"topic": "not legal"}])
 
-    for batch in publish_at([rows], settings_for(mock_cluster.bootstrap), SLOT, epoch_ms):
+    for batch in publish_records([rows], settings_for(mock_cluster.bootstrap), SLOT, epoch_ms):
         assert batch.schema == RESULTS
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from publisher import ContractError, ContradictedPropertyError, PublisherSettings, RejectedPropertiesError, SettingsError, publish
+from publisher import PublisherSettings, RejectedPropertiesError, SettingsError, publish, redact
 from publisher.clients import Background, make_admin, make_producer
+from publisher.errors import ContractError, ContradictedPropertyError
 from publisher.ready import as_records
-from publisher.redaction import redact
-from publisher.trouble import trouble
 from tests.unit.publisher_kit.rows import SLOT, plain, ready, send, settings_for, stops
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 
@@ -142,7 +141,7 @@ def test_a_printed_setting_shows_no_secret() -> None:
 def test_a_secret_is_masked_wherever_it_turns_up(name: str) -> None:
     settings = PublisherSettings(kafka={name: SECRET, "bootstrap.servers": "b:9092"}, error_kinds={})
 
-    told = trouble(-169, f"login with {SECRET} at b:9092\n failed", settings)
+    told = settings.trouble(-169, f"login with {SECRET} at b:9092\n failed")
 
     assert told.message == "login with *** at b:9092 failed"
 

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from publisher import PublisherSettings, SessionLostError, SupersededError, fence, take_charge, task, untransacted
+from publisher import PublisherSettings, SessionLostError, SupersededError, generation, publishing, sending, take_charge
 from publisher.contract import SUPERSEDED_CODE
 from publisher.destinations import Destination
-from publisher.handover import HandedOver
-from publisher.reports import Reports
+from publisher.errors import Trouble
+from publisher.generation import refuse_superseded
+from publisher.handover import Reports, hand_over
 from publisher.session import Session
-from publisher.trouble import Trouble, trouble
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
 from tests.unit.publisher_kit.rows import NOW, NOW_MS, outcomes, ready, send, settings_for, stops
 from tests.unit.publisher_kit.tables import ERROR_KINDS
@@ -69,7 +69,7 @@ CASES = [
         code=999,
     ),
     Case(
-        "a topic without a leader is set aside",
+        "a topic without a leader is paused",
         lambda cluster: cluster.break_topic(A, 5),
         None,
         [(A, 5, "retriable")],
@@ -164,14 +164,13 @@ def test_nothing_is_handed_over_while_nobody_is_there(mock_cluster: MockCluster)
 
 def test_rows_for_brokers_that_go_while_they_are_sent_are_unknown(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = mock_cluster.create("t")
-    hand_over = untransacted.hand_over
     with ExitStack() as stack:
 
-        def gone(*arguments: Any) -> HandedOver:
+        def gone(*arguments: Any) -> None:
             stack.enter_context(mock_cluster.down())
-            return hand_over(*arguments)
+            hand_over(*arguments)
 
-        monkeypatch.setattr(untransacted, "hand_over", gone)
+        monkeypatch.setattr(sending, "hand_over", gone)
         results = send([{"topic": topic}] * 2, plainly(mock_cluster))
 
     assert outcomes(results) == {"d0": "unknown", "d1": "unknown"}
@@ -205,15 +204,16 @@ REPORTED = [
 @pytest.mark.parametrize("case", REPORTED, ids=lambda case: case.what)
 def test_reports_are_sorted_out(case: Reported) -> None:
     reports = Reports(10, ERROR_KINDS)
+    reports.sent_at = [NOW_MS] * 10
     for row in range(10):
         if case.errors.get(row):
             reports.by_row[row] = KafkaError(case.errors[row])
         else:
             reports.partitions[row] = reports.offsets[row] = row
 
-    load = untransacted._sorted_out(HandedOver(10, [NOW_MS] * 10, None), reports, settings_for("b:9092"), None)
+    load = sending._sorted_out(reports, settings_for("b:9092"), None)
 
-    assert (set(load.refused), load.innocent, set(load.unanswered)) == (case.refused, case.innocent, case.unanswered)
+    assert (set(load.refused), set(load.innocent), set(load.unanswered)) == (case.refused, case.innocent, case.unanswered)
     assert load.lost is None
     # Rows that were thrown away were waited for in vain: that is the reason.
     given_up = [load.unanswered[row].error.code for row, code in case.errors.items() if code in (-151, -152)]
@@ -223,8 +223,9 @@ def test_reports_are_sorted_out(case: Reported) -> None:
 def test_a_row_that_the_client_does_not_take_is_refused_and_the_ones_without_a_report_are_not() -> None:
     reports = Reports(10, ERROR_KINDS)
     reports.partitions[:3] = [0, 0, 0]
+    reports.sent_at, reports.refusal = [NOW_MS] * 5, ("t", KafkaError(10))
 
-    load = untransacted._sorted_out(HandedOver(5, [NOW_MS] * 5, ("t", KafkaError(10))), reports, settings_for("b:9092"), None)
+    load = sending._sorted_out(reports, settings_for("b:9092"), None)
 
     assert (set(load.refused), set(load.unanswered)) == ({5}, {3, 4})
 
@@ -247,16 +248,16 @@ def test_after_a_load_that_went_wrong_the_next_gets_a_new_producer(mock_cluster:
     mock_cluster.fail_produce(topic, code)
     settings = plainly(mock_cluster)
 
-    with Session(settings, 0) as session:
+    with Session(settings, 0, refuse_superseded) as session:
         before = session.producer(1_000, topic)
-        untransacted.attempt(session, ready([{"topic": topic}]), 1_000, settings, lambda: NOW_MS)
+        sending.without_transaction(session, ready([{"topic": topic}]), 1_000, settings, lambda: NOW_MS)
         assert (session.producer(1_000, topic) is not before) is anew
 
 
 def test_the_generation_is_read_before_each_load(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = mock_cluster.create("t")
     numbers = iter([7, 7, 8])
-    monkeypatch.setattr(fence, "_highest", lambda _: next(numbers))
+    monkeypatch.setattr(generation, "_highest", lambda _: next(numbers))
 
     results = send([{"topic": topic}] * 50, plainly(mock_cluster, max_rows=10, generation=7, fence_topics=(topic,)))
 
@@ -294,7 +295,7 @@ def test_every_row_has_the_outcome_that_its_batch_deserves(rows: int, batch: int
     bad = data.draw(st.sets(st.integers(0, rows - 1), max_size=4))
     written: list[str] = []
 
-    def attempt(_: object, load: Any, __: int, settings: PublisherSettings, ___: object) -> untransacted.Acknowledged:
+    def attempt(_: object, load: Any, __: int, settings: PublisherSettings, ___: object) -> sending.Sent:
         ids, topics = load.column("delivery_id").to_pylist(), load.column("topic").to_pylist()
         refused: dict[int, Trouble] = {}
         innocent: set[int] = set()
@@ -302,16 +303,16 @@ def test_every_row_has_the_outcome_that_its_batch_deserves(rows: int, batch: int
         for places in (some[start : start + batch] for some in by_topic for start in range(0, len(some), batch)):
             wrong = {place for place in places if int(ids[place][1:]) in bad}
             if wrong:
-                refused.update(dict.fromkeys(wrong if named else places, trouble(TOO_LARGE, "refused", settings)))
+                refused.update(dict.fromkeys(wrong if named else places, settings.trouble(TOO_LARGE, "refused")))
                 innocent |= set(places) - wrong if named else set()
             else:
                 written.extend(ids[place] for place in places)
         count = len(ids)
-        return untransacted.Acknowledged([NOW_MS] * count, [0] * count, [0] * count, refused, frozenset(innocent))
+        return sending.Sent([NOW_MS] * count, [0] * count, [0] * count, refused, frozenset(innocent))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(untransacted, "attempt", attempt)
-        patch.setattr(task, "describe", lambda topics, _: {topic: Destination(topic, 1, None) for topic in topics})
+        patch.setattr(sending, "without_transaction", attempt)
+        patch.setattr(publishing, "describe", lambda topics, _: {topic: Destination(topic, 1, None) for topic in topics})
         results = send([{"topic": f"t{n % 3}"} for n in range(rows)], settings_for("nowhere", transactions=False))
 
     assert outcomes(results) == {f"d{n}": "failed" if n in bad else "delivered" for n in range(rows)}

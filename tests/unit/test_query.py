@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.output import console
-from orchestration.query import Rows, list_tables, print_rows
+from orchestration.cli.output import console
 from orchestration.settings import load_settings
+from orchestration.tables.query import Rows, list_tables, print_rows
 from tests.dbt.harness import PROJECT
 
 LONG = f"billing:{'orders.' * 80}eu/0/17"
@@ -62,7 +62,7 @@ def test_a_table_that_goes_into_a_pipe_shortens_nothing(capsys: pytest.CaptureFi
 
 def test_what_can_be_asked_is_listed_with_what_a_row_of_it_is() -> None:
     found = {name: (of, what) for name, of, what in list_tables(load_settings(project=PROJECT)).rows}
-    assert found["messages"] == ("marts", "Where every message stands. Grain: one row per message.")
+    assert found["messages"] == ("marts", "The state of every message whose failure was ever reported. Grain: one row per message.")
     assert [found[name][0] for name in ("dead_letters", "events", "routes")] == ["marts", "ledgers", "rules"]
     # a step between two models, which is no table
     assert "last_decisions" not in found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from orchestration.settings import load_settings
+from publisher import PublisherSettings
 from publisher.clients import Background, make_admin, make_producer
-from publisher.settings import PublisherSettings
 
 
 @pytest.fixture
@@ -24,14 +25,16 @@ def nobody() -> str:
 @pytest.mark.parametrize("client", ["producer", "admin", "consumer", "publisher", "publisher's admin"])
 def test_a_broker_that_is_away_prints_no_line(nobody: str, capfd: pytest.CaptureFixture[str], client: str) -> None:
     properties = dict(load_settings(kafka={"bootstrap.servers": nobody}).kafka_properties)
-    settings = PublisherSettings(kafka=properties, error_kinds=())
+    settings = PublisherSettings(kafka=properties, error_kinds={})
     refused = Background()
+    with_callback: dict[str, Any] = {**properties, "error_cb": refused}
+    made: Any
     if client == "producer":
-        made = Producer({**properties, "error_cb": refused})
+        made = Producer(with_callback)
     elif client == "admin":
-        made = AdminClient({**properties, "error_cb": refused})
+        made = AdminClient(with_callback)
     elif client == "consumer":
-        made = Consumer({**properties, "group.id": "g", "error_cb": refused})
+        made = Consumer({**with_callback, "group.id": "g"})
     elif client == "publisher":
         made = make_producer(settings, "prefix.instance.0", 1_000_000, refused)
     else:

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Producer
 
-from orchestration import records
-from orchestration.cluster import Partition
-from orchestration.positions import Range
-from orchestration.records import UnreadError, read_records
+from orchestration.kafka import records
+from orchestration.kafka.cluster import Partition
+from orchestration.kafka.records import UnreadError, read_records
+from orchestration.loop.positions import Range
 from tests.unit.publisher_kit.mock_cluster import MockCluster
 
 TOPIC = "reports"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from orchestration.seeds import _DEFAULTS, _LINK_PLACEHOLDERS, SeedError, read_seeds, topic_matches
+from orchestration.rules.seed_columns import DEFAULTS, FORMER_NAMES
+from orchestration.rules.seeds import SeedError, read_seeds
+from orchestration.rules.topic_patterns import topic_matches
 
 PROJECT_SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 
@@ -25,7 +26,7 @@ def seeds(tmp_path: Path) -> Path:
     [
         ("error_class, parent", "the column ' parent' has blanks around its name: it must be 'parent'"),
         ("error_class,parents", "there is no column 'parents'; did you mean 'parent'?"),
-        ("error_class,parent,parent", "the column 'parent' stands twice"),
+        ("error_class,parent,parent", "the column 'parent' appears twice"),
         ("error_class", "the column 'parent' is missing"),
         ("error_class,parent,zzz", "there is no column 'zzz'"),
     ],
@@ -101,7 +102,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
             "dead_letter_topic is 'redrive.failures': that is read by",
         ),
         ("redrive_rules", "X Y,*,*,2,1h,why", "error_class is 'X Y': must be a class's name"),
-        ("redrive_rules", "X,*,*,1,1h,why", "max_lives is '1': must be a whole number from 2 to 1000"),
+        ("redrive_rules", "X,*,*,1,1h,why", "max_life_cycles is '1': must be a whole number from 2 to 1000"),
         ("redrive_rules", "X,*,*,2,soon,why", "delay is 'soon': must be a duration, up to 365 days: 90s, 5m"),
         ("redrive_rules", "X,*,*,2,366d,why", "delay is '366d': must be a duration"),
         ("redrive_rules", "X,*,*,2,1h,", "why is '': must not be empty"),
@@ -109,7 +110,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("privacy", "p,keep,keep,forget,", "payload is 'forget': must be one of keep, hide, drop"),
         ("privacy", "p,keep,keep,keep,cookie ^x(", "headers is 'cookie ^x(': is no regular expression"),
         ("publish_error_kinds", "77777,X,fatal,record,,", "code is '77777'"),
-        ("publish_error_kinds", "9999,X,fatal,message,,", "scope is 'message': must be one of record, topic, connection"),
+        ("publish_error_kinds", "9999,X,fatal,message,,", "concerns is 'message': must be one of record, topic, connection"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(seeds: Path, seed: str, row: str, told: str) -> None:
@@ -208,15 +209,23 @@ def test_a_column_that_the_file_lacks_has_its_default(seeds: Path) -> None:
     assert [source["adopt"] for source in read_seeds(seeds).rows["sources"]] == [""]
     path = seeds / "routes.csv"
     lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([f"{lines[0]},gate", f"{lines[1]},partition", f"{lines[2]},"]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([f"{lines[0]},circuit_breaker_per", f"{lines[1]},partition", f"{lines[2]},"]) + "\n", encoding="utf-8")
     routes = read_seeds(seeds).rows["routes"]
-    assert [(route["gate"], route["publish_charge"]) for route in routes] == [("partition", "record"), ("topic", "record")]
+    assert [(route["circuit_breaker_per"], route["publish_charge"]) for route in routes] == [("partition", "record"), ("topic", "record")]
 
 
 def test_dbt_has_the_same_defaults_as_the_files() -> None:
     described = yaml.safe_load((PROJECT_SEEDS.parents[1] / "models" / "_seeds.yml").read_text(encoding="utf-8"))["seeds"]
-    defaults = {seed["name"]: seed["config"]["meta"]["defaults"] for seed in described if "meta" in seed["config"]}
-    assert defaults == _DEFAULTS
+    meta = {seed["name"]: seed["config"]["meta"] for seed in described if "meta" in seed["config"]}
+    assert {name: one["defaults"] for name, one in meta.items() if "defaults" in one} == DEFAULTS
+    assert {name: one["formerly"] for name, one in meta.items() if "formerly" in one} == FORMER_NAMES
+
+
+def test_a_column_may_have_its_former_name_for_one_version(seeds: Path) -> None:
+    path = seeds / "routes.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([f"{lines[0]},gate", *(f"{line},partition" for line in lines[1:])]) + "\n", encoding="utf-8")
+    assert {route["circuit_breaker_per"] for route in read_seeds(seeds).rows["routes"]} == {"partition"}
 
 
 @pytest.mark.parametrize(
@@ -242,11 +251,3 @@ def test_what_a_route_says_for_people(seeds: Path, column: str, value: str, told
     with pytest.raises(SeedError) as error:
         read_seeds(seeds)
     assert told in str(error.value)
-
-
-def test_dbt_has_the_same_placeholders_and_columns() -> None:
-    macros = PROJECT_SEEDS.parents[1] / "macros"
-    made = re.findall(r"^ {8}'(\w+)':", (macros / "link_placeholders.sql").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(made) == sorted(_LINK_PLACEHOLDERS)
-    described = re.findall(r"'(\w+)'", (macros / "route_descriptions.sql").read_text(encoding="utf-8"))
-    assert set(described) == {column for column, default in _DEFAULTS["routes"].items() if default == ""}

@@ -77,6 +77,24 @@ def test_options_over_environment_over_file_over_default(
 @pytest.mark.parametrize(
     ("file", "environment", "expected"),
     [
+        ("gate_release_rate = 7", {}, 7),
+        ("", {"REDRIVE_GATE_RELEASE_RATE": "7"}, 7),
+        ("gate_release_rate = 7", {"REDRIVE_CIRCUIT_BREAKER_RELEASE_RATE": "8"}, 8),
+        ("", {"REDRIVE_GATE_RELEASE_RATE": "7", "REDRIVE_CIRCUIT_BREAKER_RELEASE_RATE": "8"}, 8),
+        ("gate_release_rate = 7\ncircuit_breaker_release_rate = 8", {}, 8),
+    ],
+)
+def test_a_setting_may_have_its_former_name_for_one_version(
+    project: Path, monkeypatch: pytest.MonkeyPatch, file: str, environment: dict[str, str], expected: int
+) -> None:
+    (project / "redrive.toml").write_text(file)
+    set_all(monkeypatch, environment)
+    assert load_settings().circuit_breaker_release_rate == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "expected"),
+    [
         ("", {"REDRIVE_KAFKA__BOOTSTRAP_SERVERS": "a:1"}, {"bootstrap.servers": "a:1"}),
         ("", {"REDRIVE_KAFKA__LOG_LEVEL": "3"}, {"log_level": "3"}),
         ('[kafka]\n"bootstrap.servers" = "a:1"', {}, {"bootstrap.servers": "a:1"}),
@@ -351,10 +369,10 @@ def test_a_trust_store_of_javas_own_makes_up_for_a_directory_of_certificates(mon
 
 
 def test_every_setting_says_what_is_allowed() -> None:
-    from orchestration.settings import _allowed
+    from orchestration.settings.problems import allowed
 
     for name in Settings.model_fields:
-        assert "None" not in _allowed(name)
+        assert "None" not in allowed(Settings.model_fields, name)
 
 
 @pytest.mark.parametrize("home", ["/proc/nope", "/proc/nope/deeper"])

@@ -9,7 +9,7 @@ from typing import IO
 
 import pytest
 
-from orchestration.spark import _LOG_BYTES, _said_in, in_short
+from orchestration.tables.spark import _LOG_BYTES, _said_in, in_short
 
 
 def _print(text: str, log: IO[bytes]) -> None:

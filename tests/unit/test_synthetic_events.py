@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestration import synthetic_events
-from orchestration.synthetic_events import Coordinates
+from orchestration.tables import synthetic_events
+from orchestration.tables.synthetic_events import Coordinates
 
 NUMBERS = range(40)
 
@@ -27,7 +27,7 @@ def coordinates(name: str) -> list[Coordinates]:
 
 
 def test_every_kind_of_event_that_the_loop_writes_is_looked_at() -> None:
-    assert sorted(MAKERS) == ["command_order", "gap", "gate_order", "start"]
+    assert sorted(MAKERS) == ["breaker_order", "command_order", "gap", "start"]
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))

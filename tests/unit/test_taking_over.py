@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-import orchestration.loop
 from orchestration.clock import LoopClock
-from orchestration.cluster import ClusterError
-from orchestration.ledgers import AppendError
-from orchestration.loop import Loop
+from orchestration.kafka.cluster import ClusterError
+from orchestration.loop import takeover
+from orchestration.loop.charge import Charge
+from orchestration.loop.loop import Loop
+from orchestration.loop.standing import Standing
+from orchestration.loop.takeover import TakeOver
 from orchestration.settings import load_settings
-from publisher import ErrorKind, Scope, SupersededError
-from publisher.trouble import Trouble
+from orchestration.tables.ledgers import AppendError
+from publisher import SupersededError
+from publisher.errors import Concerns, ErrorKind, Trouble
+from tests.log_events import logged
+from tests.unit.loop_kit.steps import state_at
 
 
 def superseded(by: int) -> SupersededError:
-    return SupersededError(Trouble(ErrorKind(-1, "SUPERSEDED", "fenced", Scope.CONNECTION), "a newer one"), by)
+    return SupersededError(Trouble(ErrorKind(-1, "SUPERSEDED", "fenced", Concerns.CONNECTION), "a newer one"), by)
 
 
 class Ledgers:
@@ -31,7 +37,7 @@ class Ledgers:
         self.newest = 4
         self.generation = 0
 
-    def has_said_its_end(self, generation: int) -> bool:
+    def has_ended(self, generation: int) -> bool:
         assert generation == self.newest
         if self._looks is None:
             return False
@@ -64,43 +70,41 @@ class Presence:
 
 @pytest.fixture
 def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Takes over; what was done in which order, and the loop."""
+    """Takes over; what was done in which order, who is in charge in Kafka, and the loop."""
 
     def taken(
         *, kind: str = "tick", ended: bool = False, says_its_end_after: int | None = None, refuses: int = 0, kafka: Exception | None = None
-    ) -> tuple[list[str], Loop]:
+    ) -> tuple[list[str], Charge, Loop]:
         done: list[str] = []
         ledgers = Ledgers(done, says_its_end_after, refuses)
         loop = Loop(load_settings())
-        loop._presence = cast(Any, Presence(ended))
+        loop.clock = LoopClock(None)
+        nothing = cast(Any, None)
+        charge = Charge(loop.settings, nothing, nothing, loop.health, loop._superseded)
+        loop.ledgers = cast(Any, ledgers)
+        stored = SimpleNamespace(
+            ledgers=ledgers,
+            append=lambda state: ledgers.append("ticks"),
+            seal=lambda ledger, state: done.append(f"{ledger} {ledgers.generation}"),
+        )
 
-        def go_on() -> dict[str, object]:
+        def read() -> Standing:
             done.append("read")
-            loop.ledgers = cast(Any, ledgers)
-            loop.clock = LoopClock(None)
             ledgers.generation = ledgers.newest + 1
-            return {"generation": ledgers.newest, "kind": kind}
+            last = cast(Any, {"generation": ledgers.newest, "kind": kind})
+            return Standing(cast(Any, stored), nothing, state_at(loop.clock.now()), last)
 
         def fence() -> None:
             if kafka is not None:
                 raise kafka
             done.append(f"kafka {ledgers.generation}")
-            loop._in_charge = True
+            charge.in_charge = True
 
-        for name, what in {
-            "_go_on": go_on,
-            "_fence": fence,
-            "_tick_row": lambda *_: None,
-            "_append_start": lambda ledger: done.append(f"{ledger} {ledgers.generation}"),
-            "_still_unknown": list,
-            "_positions": lambda _: {},
-            "intake": type("Intake", (), {"positions": {}}),
-        }.items():
-            monkeypatch.setattr(loop, name, what, raising=False)
-        monkeypatch.setattr(orchestration.loop, "_LAST_WORDS", 0.5)
-        monkeypatch.setattr(orchestration.loop, "_LAST_WORDS_GLANCE", 0.01)
-        loop._take_over()
-        return done, loop
+        monkeypatch.setattr(charge, "fence", fence)
+        monkeypatch.setattr(takeover, "_LAST_ROWS", 0.5)
+        monkeypatch.setattr(takeover, "_LAST_WORDS_GLANCE", 0.01)
+        TakeOver(read, charge, cast(Any, Presence(ended)), loop.stopping).run()
+        return done, charge, loop
 
     return taken
 
@@ -131,31 +135,32 @@ def test_kafka_is_taken_before_the_tables_and_who_lives_is_heard_out(
     take_over: Any, caplog: pytest.LogCaptureFixture, before: dict[str, Any], done: list[str], waits: bool
 ) -> None:
     with caplog.at_level(logging.INFO):
-        found, loop = take_over(**before)
-        loop._say_who_is_in_charge()
+        found, charge, _ = take_over(**before)
+        charge.log_state()
     assert found == done
-    assert ("does not say that it has ended" in caplog.text) == waits
-    assert loop._in_charge == ("kafka" not in before)
-    said = (
-        "is in charge of the tables, and not yet in Kafka"
-        if "kafka" in before
-        else f"generation {done[-1][-1]} of instance default is in charge"
-    )
-    assert said in caplog.text
+    assert (len(logged(caplog, "older_loop_timed_out")) == 1) == waits
+    assert charge.in_charge == ("kafka" not in before)
+    (said,) = logged(caplog, "takeover_delayed" if "kafka" in before else "takeover_completed")
+    assert said["instance"] == "default"
+    if "kafka" in before:
+        assert "not yet Kafka" in said["reason"]
+    else:
+        assert str(said["generation"]) == done[-1][-1]
 
 
 def test_a_start_that_another_installation_has_the_name_of_takes_nothing(take_over: Any, caplog: pytest.LogCaptureFixture) -> None:
-    found, loop = take_over(kafka=superseded(17))
+    found, _, loop = take_over(kafka=superseded(17))
     assert found == ["read"]
     assert loop.superseded_by == 17
     assert loop.stopping.is_set()
-    assert "another installation has the same name" in caplog.text
+    (said,) = logged(caplog, "unknown_generation_found")
+    assert "another installation has the same name" in said["reason"]
 
 
 def test_a_start_beside_another_start_leaves_it_to_the_tables_who_is_first(take_over: Any, caplog: pytest.LogCaptureFixture) -> None:
     # the other one has the next number, and its row in the tables is about to be written
-    found, loop = take_over(kafka=superseded(5))
+    found, charge, loop = take_over(kafka=superseded(5))
     assert found == ["read", *TAKEN]
     assert loop.superseded_by is None
-    assert not loop._in_charge
-    assert "another installation" not in caplog.text
+    assert not charge.in_charge
+    assert not logged(caplog, "unknown_generation_found")

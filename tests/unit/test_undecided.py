@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
 
 import pytest
 
-from orchestration.loop import Loop, SetAside, Tick
-from orchestration.publish import Due, Published, Waiting
-from orchestration.settings import load_settings
+from orchestration.loop.due import Due, Waiting
+from orchestration.loop.health import Reason
+from orchestration.loop.publish import Publish
+from orchestration.loop.sending import Published
+from orchestration.loop.steps import StepReport
+from orchestration.loop.window import PausedDestination
+from tests.unit.loop_kit.steps import publish_step, state_at
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FLOOR = NOW - timedelta(seconds=40)
@@ -31,45 +34,48 @@ class Publisher:
         return Published(upto=what.upto, complete=True, delivered=1)
 
 
-class Clock:
-    def now(self) -> datetime:
-        return NOW
+@pytest.fixture
+def publisher() -> Publisher:
+    return Publisher()
 
 
 @pytest.fixture
-def loop() -> Loop:
-    """A loop that has decided everything up to batch 7."""
-    loop = Loop(load_settings())
-    loop.clock = cast(Any, Clock())
-    loop.publisher = cast(Any, Publisher())
-    loop.floor, loop.watermark = FLOOR, 7
-    return loop
+def step(publisher: Publisher) -> Publish:
+    return publish_step(publisher, NOW)
 
 
-def asked(loop: Loop) -> list[Due]:
-    return cast(Publisher, loop.publisher).asked
+def decided_upto_7(paused: dict[str, PausedDestination] | None = None) -> StepReport:
+    """The state of a loop that has decided everything up to batch 7."""
+    return StepReport(state_at(FLOOR, paused, watermark=7))
+
+
+def await_decision(report: StepReport, inputs: int) -> None:
+    report.change(window=report.state.window.awaiting(inputs, RECORDED))
 
 
 @pytest.mark.parametrize(("undecided", "after", "floor"), [(0, None, NOW), (3, 7, FLOOR)], ids=["all is decided", "something is not"])
-def test_the_floor_stays_where_something_was_left_out(loop: Loop, undecided: int, after: int | None, floor: datetime) -> None:
+def test_the_floor_stays_where_something_was_left_out(
+    step: Publish, publisher: Publisher, undecided: int, after: int | None, floor: datetime
+) -> None:
+    report = decided_upto_7()
     if undecided:
-        loop._await_decision(undecided, RECORDED)
-    loop._publish_due(Tick(), NOW)
-    assert [what.undecided_after for what in asked(loop)] == [after]
-    assert loop.floor == floor
+        await_decision(report, undecided)
+    step.publish_due(report, NOW)
+    assert [what.undecided_after for what in publisher.asked] == [after]
+    assert report.state.window.floor == floor
 
 
-def test_what_was_left_out_of_a_destination_that_was_set_aside_is_looked_for_again(loop: Loop) -> None:
+def test_what_was_left_out_of_a_destination_that_was_paused_is_looked_for_again(step: Publish, publisher: Publisher) -> None:
     earlier = FLOOR - timedelta(minutes=3)
-    loop._set_aside = {TOPIC: SetAside("gone", NOW, floor=earlier)}
-    loop._await_decision(1, RECORDED)
+    report = decided_upto_7({TOPIC: PausedDestination(Reason("gone"), NOW, floor=earlier)})
+    await_decision(report, 1)
     for _ in range(3):
-        loop._publish_set_aside(Tick(), NOW)
+        step.publish_paused(report, NOW)
     # from its own floor each time, a longer way
-    assert [(what.floor, what.undecided_after) for what in asked(loop)] == [(earlier, 7)] * 3
-    left = loop._set_aside[TOPIC]
+    assert [(what.floor, what.undecided_after) for what in publisher.asked] == [(earlier, 7)] * 3
+    left = report.state.window.paused[TOPIC]
     assert (left.floor, left.until > NOW) == (earlier, True)
-    loop._undecided, loop._undecided_since = 0, None
-    loop._publish_set_aside(Tick(), left.until)
-    assert (asked(loop)[-1].floor, asked(loop)[-1].undecided_after) == (earlier, None)
-    assert not loop._set_aside
+    report.change(window=report.state.window.all_decided())
+    step.publish_paused(report, left.until)
+    assert (publisher.asked[-1].floor, publisher.asked[-1].undecided_after) == (earlier, None)
+    assert not report.state.window.paused

@@ -38,5 +38,5 @@ def load_relation(relation: object) -> object:
 
 @pass_context
 def dialect(context: Context, name: str) -> Any:
-    """As macros/dialect.sql: dbt has its templates' names in `context`, the linter has them here."""
+    """As macros/dialects/dialect.sql: dbt has its templates' names in `context`, the linter has them here."""
     return context.resolve(f"dialect_{name}")()

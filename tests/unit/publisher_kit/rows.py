@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
-from publisher import PublisherSettings
+from publisher import PublisherSettings, publish, publishing
 from publisher.contract import RECORDS
-from publisher.publishing import publish_at
+from publisher.ready import as_records
 from tests.unit.publisher_kit.tables import ERROR_KINDS
 
 Row = Mapping[str, Any]
@@ -33,7 +34,15 @@ def send(rows: Iterable[Row] | Sequence[pa.RecordBatch], settings: PublisherSett
     listed = list(rows)
     batches = listed if listed and isinstance(listed[0], pa.RecordBatch) else [ready(listed)]
     now = NOW_MS if clock is None else clock
-    return [row for batch in publish_at(iter(batches), settings, SLOT, lambda: now) for row in plain(batch)]
+    return [row for batch in publish_records(iter(batches), settings, SLOT, lambda: now) for row in plain(batch)]
+
+
+def publish_records(
+    batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int]
+) -> Iterator[pa.RecordBatch]:
+    """`publish` for rows that are complete already (schema `RECORDS`)."""
+    with patch.object(publishing, "complete", as_records):
+        yield from publish(batches, settings, slot, clock)
 
 
 def plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:

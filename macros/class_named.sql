@@ -1,4 +1,0 @@
-{#- The class that a rule names, without what is said about its descendants; null for a pattern, and for any. -#}
-{% macro class_named(error_class) -%}
-    rtrim('+', case when not startswith({{ error_class }}, '^') then {{ error_class }} end)
-{%- endmacro %}

@@ -1,0 +1,8 @@
+{#- The earlier rows of the table `deliveries`, for the models that it is made from: dbt allows no cycle of refs. Only rows up to the watermark: rows
+    that another decide run has just written must not be seen. -#}
+{% macro wheel() -%}
+    (
+        select * from {{ wheel_relation() }}
+        where batch <= {{ batches_to_decide()[0] }}
+    )
+{%- endmacro %}

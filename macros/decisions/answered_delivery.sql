@@ -1,0 +1,15 @@
+{#- The columns of the delivery that an input answers which later steps need, as one struct. `kind` is `dead_letter` also if it was adopted or parked.
+
+    delivery: alias of `deliveries` in the query. -#}
+{% macro answered_delivery(delivery) -%}
+    struct(
+        {%- for column in [
+            'delivery_id', 'due_at', 'topic', 'message_id', 'life_cycle', 'attempt', 'publish_attempt', 'source', 'original_topic',
+            'original_partition', 'original_offset', 'original_timestamp', 'consumer_group', 'content_hash', 'headers', 'failed_at', 'first_failed_at',
+            'error_class', 'error_message', 'error_stack', 'error_kind', 'rule', 'matched', 'header_profile', 'privacy'
+        ] %}
+        {{ delivery }}.{{ column }},
+        {%- endfor %}
+        case when {{ is_dead_letter(delivery) }} then 'dead_letter' else {{ delivery }}.kind end as kind
+    )
+{%- endmacro %}

@@ -1,0 +1,10 @@
+{#- A query for the deliveries that have a successor: they are not sent any more, delivered or not.
+
+    deliveries: a relation with all decisions. -#}
+{% macro deliveries_answered(deliveries) -%}
+    select
+        prior_delivery as delivery_id,
+        prior_due as due_at
+    from {{ deliveries }}
+    where prior_delivery is not null and decision in {{ decisions_where(succeeds='yes') }}
+{%- endmacro %}

@@ -1,8 +1,0 @@
-{#- The deliveries that a later decision answers: they are not sent any more, delivered or not. -#}
-{% macro deliveries_answered(deliveries) -%}
-    select
-        prior_delivery as delivery_id,
-        prior_due as due_at
-    from {{ deliveries }}
-    where prior_delivery is not null and decision in {{ succeeding_decisions() }}
-{%- endmacro %}

@@ -1,4 +1,0 @@
-{#- The name of an event as the cause of a decision: topic id/partition/offset/index. -#}
-{% macro event_cause(event) -%}
-    concat_ws('/', {{ event }}.topic_id, {{ event }}.partition, {{ event }}.offset, {{ event }}.index)
-{%- endmacro %}

@@ -1,4 +1,0 @@
-{#- A header's value, as bytes; of several of the same name the `last` or the `first`. Null where there is none. -#}
-{% macro header_bytes(headers, name, which='last') -%}
-    try_element_at(filter({{ headers }}, h -> h.key = {{ sql_text(name) }}), {{ -1 if which == 'last' else 1 }}).value
-{%- endmacro %}

@@ -1,5 +1,0 @@
-{#- A hint for the rows that a fold begins with: as many partitions as profiles.yml shuffles into. In one partition, as on a laptop, rows that
-    belong together are together already, so that none of the fold's windows and joins moves them again: 3 stages instead of 8. -#}
-{% macro in_few_partitions() -%}
-    /*+ coalesce({{ env_var('REDRIVE_SHUFFLE_PARTITIONS', '1') }}) */
-{%- endmacro %}

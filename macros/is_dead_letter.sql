@@ -1,5 +1,0 @@
-{#- Whether a decision makes its message dead: by a dead letter that we send, by one that was adopted, which lies in its topic already, or by
-    parking it in the tables. -#}
-{% macro is_dead_letter(decision) -%}
-    ({{ decision }}.kind <=> 'dead_letter' or {{ decision }}.decision in ('adopted', 'parked'))
-{%- endmacro %}

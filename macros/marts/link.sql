@@ -1,0 +1,15 @@
+{#- An address made of a template by replacing each placeholder by the row's URL-encoded value. Null if the value of a placeholder in the template is
+    null: an incomplete link is of no use.
+
+    placeholders (a dictionary): expressions by placeholder, as `link_placeholders` returns them. -#}
+{% macro link(template, placeholders) -%}
+    aggregate(
+        array(
+            {%- for name, value in placeholders.items() %}
+            struct('{{ '{' ~ name ~ '}' }}' as placeholder, replace(url_encode(cast({{ value }} as string)), '+', '%20') as said){{ ',' if not loop.last }}
+            {%- endfor %}
+        ),
+        {{ template }},
+        (address, p) -> case when contains(address, p.placeholder) then replace(address, p.placeholder, p.said) else address end
+    )
+{%- endmacro %}

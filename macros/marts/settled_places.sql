@@ -1,0 +1,19 @@
+{#- A query for the progress of consumer groups, one row for each time that one got further in a partition: the offset before which everything is
+    processed, and when that was recorded. -#}
+{% macro settled_places() -%}
+    select
+        batch,
+        recorded_at,
+        settled.consumer_group,
+        settled.topic,
+        settled.partition,
+        settled.offset
+    from (
+        select
+            batch,
+            recorded_at,
+            explode(settled) as settled
+        from {{ ref('ticks') }}
+        where settled is not null
+    ) as steps
+{%- endmacro %}

@@ -1,5 +1,0 @@
-{#- The median of `died` over so many hours, of which those without a row had none. Double. -#}
-{% macro median_of(hours, count) -%}
-    {%- set sorted = 'array_sort(concat(array_repeat(0L, ' ~ count ~ ' - size(' ~ hours ~ ')), transform(' ~ hours ~ ', h -> h.died)))' -%}
-    (try_element_at({{ sorted }}, {{ (count + 1) // 2 }}) + try_element_at({{ sorted }}, {{ count // 2 + 1 }})) / 2
-{%- endmacro %}

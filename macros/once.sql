@@ -1,8 +1,0 @@
-{#- What a macro returns, asked once per invocation: all models of a fold must see the same. Kept in `graph`, the one thing that the models
-    of an invocation share. -#}
-{% macro once(name, read) %}
-    {%- if name not in graph -%}
-        {%- do graph.update({name: read()}) -%}
-    {%- endif -%}
-    {{ return(graph[name]) }}
-{% endmacro %}

@@ -1,8 +1,0 @@
-{#- Whether the delivery that a report points to may be the one it answers: a report can't come before the delivery was due, and after
-    pointer_retention_days it isn't looked for any more. What we say ourselves names a delivery of any age. -#}
-{% macro pointer_in_time(report) -%}
-    (
-        {{ report }}.input_kind in {{ order_kinds() }}
-        or {{ report }}.pointer_due between {{ report }}.recorded_at - interval {{ var('pointer_retention_days') }} days and {{ report }}.recorded_at
-    )
-{%- endmacro %}

@@ -1,4 +1,0 @@
-{#- The name of a failed send as the cause of a decision: the delivery and the append that brought the result. -#}
-{% macro result_cause(result) -%}
-    concat_ws('@', {{ result }}.delivery_id, {{ result }}.batch)
-{%- endmacro %}

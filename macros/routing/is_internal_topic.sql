@@ -1,0 +1,10 @@
+{#- Whether a topic is internal, so that nothing may be sent to it: one whose name begins with an underscore, as those of Kafka and the Schema
+    Registry, or one that REDRIVE_INTERNAL_TOPICS lists, as redrive's own. A name in that list that ends with * stands for all that begin so. -#}
+{% macro is_internal_topic(topic) -%}
+    (
+        startswith({{ topic }}, '_')
+        {%- for name in env_var('REDRIVE_INTERNAL_TOPICS', 'redrive.commands').split() %}
+        or {% if name.endswith('*') %}startswith({{ topic }}, {{ sql_text(name[:-1]) }}){% else %}{{ topic }} = {{ sql_text(name) }}{% endif %}
+        {%- endfor %}
+    )
+{%- endmacro %}

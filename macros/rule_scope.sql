@@ -1,7 +1,0 @@
-{#- How narrow a rule's scope is, to sort by: topic and group as routes have it, then a source's name before *. Smaller is narrower. -#}
-{% macro rule_scope(source, topic, consumer_group) -%}
-    struct(
-        {{ route_rank(topic, consumer_group) }} as by_route,
-        case when {{ source }} = '*' then 1 else 0 end as by_source
-    )
-{%- endmacro %}

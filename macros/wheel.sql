@@ -1,8 +1,0 @@
-{#- The table `deliveries`, for the models that it is made from: they look at what was decided before, and dbt allows no circle of refs.
-    Only rows up to the fold's watermark: what a fold beside this one has just written is not there yet. -#}
-{% macro wheel() -%}
-    (
-        select * from {{ wheel_relation() }}
-        where batch <= {{ fold_batches()[0] }}
-    )
-{%- endmacro %}

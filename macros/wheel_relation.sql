@@ -1,4 +1,0 @@
-{#- The table `deliveries` by its name, where a ref would make a circle. -#}
-{% macro wheel_relation() -%}
-    {{ return(api.Relation.create(schema=target.schema, identifier='deliveries')) }}
-{%- endmacro %}

@@ -1,9 +1,0 @@
-{#- Widens the span of dues in the fold's bounds to hold [due_from, due_to] too. All are microseconds since 1970: dbt gives a timestamp in
-    the local time of its process, without a zone, which read as UTC is another time. -#}
-{% macro widen(bounds, due_from, due_to) %}
-    {%- if due_from is not none -%}
-        {%- set froms = [due_from | int] + ([bounds.due_from] if bounds.due_from is not none else []) -%}
-        {%- set tos = [due_to | int] + ([bounds.due_to] if bounds.due_to is not none else []) -%}
-        {%- do bounds.update({'due_from': froms | min, 'due_to': tos | max}) -%}
-    {%- endif -%}
-{% endmacro %}

@@ -1,0 +1,28 @@
+-- follow_up_decisions: by message, what was decided after its first life cycle, or for an operator.
+with
+
+decisions as (
+
+    -- few rows: most row groups are skipped. Rows that are there twice (first_runs) don't matter, as below only maxima are taken
+    select * from {{ ref('deliveries') }}
+    where life_cycle > 1 or decision = 'redrive' or decision in {{ operator_decisions() }}
+
+),
+
+follow_up_decisions as (
+
+    select
+        message_id,
+        -- a redrive that was refused, or is a duplicate, begins no life cycle
+        max(case when decision not in ('refused', 'duplicate') then life_cycle end) as life_cycles,
+        max(case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as tried_batch,
+        max_by(struct(delivery_id, due_at), case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as last_try,
+        max(
+            case when decision in ('discarded', 'restored') then struct(batch, input_id, decision, prior_delivery) end
+        ) as last_annotation
+    from decisions
+    group by message_id
+
+)
+
+select * from follow_up_decisions

@@ -1,0 +1,103 @@
+-- messages_known: what is already on record about the original coordinates that this run's inputs name. Grain: one row per coordinates and group.
+{%- set in_bounds = coordinates_in_bounds('original_topic', 'original_partition', 'original_offset', lookup_bounds().origin) %}
+
+with
+
+inputs as (
+
+    select
+        origin_topic,
+        origin_partition,
+        origin_offset
+    from {{ ref('stg_reports') }}
+    where {{ in_this_run('batch') }}
+
+),
+
+deliveries as (
+
+    -- the bounds are ranges, and include rows of other messages: this join keeps them out of the grouping below
+    select * from {{ wheel() }} as deliveries
+    left semi join inputs
+        on
+            deliveries.original_topic = inputs.origin_topic
+            and deliveries.original_partition = inputs.origin_partition
+            and deliveries.original_offset = inputs.origin_offset
+    where (kind is not null or decision in {{ decisions_where(succeeds='yes', sends='') }}) and {{ in_bounds }}
+
+),
+
+closing_results as (
+
+    select
+        delivery_id,
+        due_at,
+        batch
+    from {{ ref('publish_results') }}
+    where
+        -- a delivery that is held was not sent, so that no consumer can have failed to process it
+        outcome in {{ closing_outcomes() }} and outcome <> 'held' and {{ in_bounds }}
+
+),
+
+last_deliveries as (
+
+    select
+        message_id,
+        any_value({{ message_id('consumer_group', 'original_topic', 'original_partition', 'original_offset') }}) as plain_id,
+        any_value(content_hash) as content_hash,
+        max(life_cycle) as life_cycle,
+        max(happened_at) as last_happened_at,
+        max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, input_id)) as last_delivery,
+        -- a message that was dropped, cancelled, adopted or parked waits for no result: the decision itself closes it
+        max_by(
+            case when decision in {{ decisions_where(succeeds='yes', sends='') }} then batch end,
+            struct(batch, due_at, input_id)
+        ) as dropped_batch
+    from deliveries
+    group by message_id
+
+),
+
+closed as (
+
+    select
+        last_deliveries.message_id,
+        any_value(last_deliveries.plain_id) as plain_id,
+        any_value(last_deliveries.content_hash) as content_hash,
+        any_value(last_deliveries.life_cycle) as life_cycle,
+        any_value(last_deliveries.last_happened_at) as last_happened_at,
+        any_value(last_deliveries.last_delivery) as last_delivery,
+        any_value(last_deliveries.dropped_batch) as dropped_batch,
+        min(closing_results.batch) as closed_batch
+    from last_deliveries
+    left join closing_results
+        on
+            last_deliveries.last_delivery.delivery_id = closing_results.delivery_id
+            and last_deliveries.last_delivery.due_at = closing_results.due_at
+    group by last_deliveries.message_id
+
+),
+
+known as (
+
+    select
+        plain_id,
+        -- the content that was seen first under these coordinates has the id without a hash
+        max(case when message_id = plain_id then content_hash end) as content_hash,
+        map_from_entries(collect_list(struct(
+            message_id,
+            struct(
+                life_cycle,
+                -- a failure that happened up to this moment is on record: another report of it is old
+                greatest(last_happened_at, last_delivery.due_at) as quiet_until,
+                coalesce(closed_batch, dropped_batch) as closed_batch,
+                last_delivery
+            )
+        ))) as messages
+    from closed
+    group by plain_id
+
+)
+
+select * from known

@@ -1,0 +1,71 @@
+-- standings_found: the standing of each input by what it says and which delivery it answers: `answer`, `first` (it begins a message, unless
+-- messages_identified knows the message already), or the reason for which it is neither.
+with
+
+inputs as (
+
+    select
+        *,
+        answered is not null and answered.kind is null as is_about_a_refusal,
+        answered.kind = 'dead_letter' as is_about_a_dead_letter,
+        input_kind in {{ order_kinds('dead_letter') }} as asks_about_a_dead_letter,
+        input_kind in {{ order_kinds('waiting') }} as asks_about_what_waits,
+        named_topic is null or named_partition is null or named_offset is null
+        or origin_topic is null or origin_partition is null or origin_offset is null as is_unreadable
+    from {{ ref('answers_found') }}
+
+),
+
+rules as (
+
+    select topic_templates from {{ ref('rules') }}
+
+),
+
+placed as (
+
+    select
+        inputs.* except (is_about_a_refusal, is_about_a_dead_letter, asks_about_a_dead_letter, asks_about_what_waits, is_unreadable),
+        case
+            when inputs.input_kind in {{ reasons_where(decision='note') }} then 'noted'
+            when inputs.input_kind = 'report' and inputs.is_about_a_dead_letter then 'answers_a_dead_letter'
+            when inputs.asks_about_a_dead_letter and not inputs.is_about_a_dead_letter then 'wrong_kind_of_delivery'
+            when inputs.asks_about_what_waits and (inputs.is_about_a_dead_letter or inputs.is_about_a_refusal) then 'wrong_kind_of_delivery'
+            -- To redrive what was refused, the loop writes its report into `events` once more, as a report. A redrive that comes as an order asks for
+            -- a topic, which only dead letters can be sent to, or the report is gone.
+            when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
+                then 'wrong_kind_of_delivery'
+            when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal then 'payload_was_dropped'
+            when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
+            when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
+            when inputs.answered is not null then 'answer'
+            -- a failed send always has its delivery. If it hadn't, no decision would follow from `lost`, and `deliveries` would stop the decide step
+            when inputs.input_kind = 'failed_send' then 'lost'
+            when inputs.asks_about_a_dead_letter or inputs.asks_about_what_waits then 'no_such_delivery'
+            when inputs.speaks_for is null then 'unknown_source'
+            when inputs.is_unreadable then 'unreadable'
+            -- A failure on one of our own topics has a delivery, or is an orphan. Of what is adopted only the original topic counts: it may have
+            -- failed on a retry topic.
+            when {{ is_our_destination('if(inputs.adopts, inputs.origin_topic, inputs.named_topic)', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.topic_templates') }}
+                then 'orphan'
+            when not {{ is_spoken_for('inputs.origin_topic', 'inputs.speaks_for') }} then 'not_spoken_for'
+            else 'first'
+        end as standing
+    from inputs
+    cross join rules
+
+),
+
+identified as (
+
+    select
+        *,
+        case
+            when standing = 'first'
+                then {{ message_id('consumer_group', 'origin_topic', 'origin_partition', 'origin_offset') }}
+        end as plain_id
+    from placed
+
+)
+
+select * from identified

@@ -1,0 +1,117 @@
+-- attempts_counted: counts the failures of each message. An input that answers a delivery which has a successor charges nothing. Here the successors
+-- of earlier runs count; which input of this run is the successor is known once something is decided about each: turns_taken finds it.
+{%- set before_this %}
+    partition by standing, coalesce(answered.delivery_id, input_id), answered.due_at
+    order by batch, report_topic, report_partition, report_offset, report_index
+    rows between unbounded preceding and 1 preceding
+{%- endset %}
+
+with
+
+inputs as (
+
+    select * from {{ ref('errors_classified') }}
+
+),
+
+answered_before as (
+
+    select
+        prior_delivery,
+        prior_due,
+        max(decision in {{ decisions_where(succeeds='yes') }}) as is_answered,
+        max(decision = 'purged') as is_purged,
+        -- the last one in the order of their inputs, as below; `deliveries` has no report_index, which is the last part of input_id
+        max_by(decision, struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(input_id, '/', -1) as int), input_id))
+            filter (where decision not in ('noted', 'purged')) = 'discarded' as is_discarded
+    from {{ wheel() }} as deliveries
+    where (decision in {{ decisions_where(succeeds='yes') }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}
+    group by prior_delivery, prior_due
+
+),
+
+ordered as (
+
+    select
+        inputs.*,
+        coalesce(answered_before.is_answered, false) as is_answered,
+        coalesce(answered_before.is_purged, false) as was_purged,
+        coalesce(answered_before.is_discarded, false) as was_discarded,
+        row_number() over (
+            -- annotations (discard, restore, note, purge) are numbered by themselves, as they are no successors of a dead letter
+            partition by
+                inputs.standing, inputs.input_kind in {{ order_kinds('annotate') }},
+                coalesce(inputs.answered.delivery_id, inputs.input_id), inputs.answered.due_at
+            order by
+                inputs.batch,
+                case when inputs.input_kind = 'report' then 0 else 1 end,
+                inputs.report_topic, inputs.report_partition, inputs.report_offset, inputs.report_index
+        ) as turn
+    from inputs
+    left join answered_before
+        on
+            inputs.answered.delivery_id = answered_before.prior_delivery
+            and inputs.answered.due_at = answered_before.prior_due
+
+),
+
+worded as (
+
+    -- whether the dead letter is discarded when this input is decided: by an earlier input of this run, else by an earlier run
+    select
+        *,
+        coalesce(
+            last_value(
+                case
+                    when input_kind in ('discard', 'restore') then input_kind
+                    when input_kind = 'redrive' and not is_answered and turn = 1 then input_kind
+                end,
+                true
+            ) over ({{ before_this }}) = 'discard',
+            was_discarded
+        ) as is_discarded
+    from ordered
+
+),
+
+purged as (
+
+    select
+        *,
+        was_purged or coalesce(max(input_kind = 'purge' and is_discarded) over ({{ before_this }}), false) as is_purged
+    from worded
+
+),
+
+judged as (
+
+    select
+        * except (is_answered, was_purged, was_discarded, is_discarded, is_purged, turn, standing),
+        case
+            when standing = 'answer' and input_kind = 'purge' and not is_discarded then 'not_discarded'
+            when standing = 'answer' and input_kind = 'redrive' and is_purged then 'payload_was_dropped'
+            when standing = 'answer' and input_kind in {{ order_kinds('annotate') }} then standing
+            when standing = 'answer' and is_answered then 'answered_already'
+            else standing
+        end as standing
+    from purged
+
+)
+
+select
+    *,
+    -- neither a failed send nor a failure of kind backpressure counts as an attempt at processing
+    case
+        -- a redrive begins a life cycle, in which nothing has failed yet
+        when standing = 'answer' and input_kind = 'redrive' then 0
+        when standing = 'answer' and input_kind <> 'report' then answered.attempt
+        when standing in ('answer', 'first', 'new_life_cycle', 'orphan', 'unreadable')
+            then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
+    end as attempt,
+    case
+        when standing = 'answer' and input_kind = 'failed_send'
+            then answered.publish_attempt + case when error_kind = 'backpressure' then 0 else 1 end
+        when standing = 'answer' and input_kind not in ('report', 'redrive') then answered.publish_attempt
+        else 0
+    end as publish_attempt
+from judged

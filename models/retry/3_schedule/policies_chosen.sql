@@ -1,0 +1,31 @@
+-- policies_chosen: the route of each failure: its destinations, and the policy by which it waits.
+with
+
+failures as (
+
+    select * from {{ ref('attempts_counted') }}
+
+),
+
+chosen as (
+
+    select
+        * except (routes),
+        {{ route_for_kind('routes', 'failures.error_kind') }} as route
+    from failures
+
+)
+
+select
+    * except (route, dead_letter_topic_of_class),
+    route.retry_topic,
+    coalesce(dead_letter_topic_of_class, route.dead_letter_topic) as dead_letter_topic,
+    route.header_profile,
+    route.privacy,
+    route.publish_charge,
+    route.circuit_breaker_per,
+    -- not `least`, which ignores a null: a policy without a bound would get one
+    cast(case when route.processing.max_attempts > 2147483647 then 2147483647 else route.processing.max_attempts end as int) as max_attempts,
+    -- a failed send waits by the route's publish_policy, a failure of processing by its retry_policy
+    case when input_kind = 'failed_send' then route.publishing else route.processing end as policy
+from chosen

@@ -1,0 +1,119 @@
+-- deliveries: every decision, with its reason; the wheel that the publisher reads. One input, one decision, or the statement stops.
+{{ config(
+    materialized='append_only',
+    refuse_creation='refuse_to_replace_the_wheel',
+    guard='decide_guard',
+    partition_by=['hours(due_at)'],
+    tblproperties=ledger_properties(distribution='none'),
+    stages=['answers_found', 'messages_identified', 'errors_classified', 'decisions_made'],
+    post_hook=interpreted(false),
+) }}
+
+{% if execute and load_relation(this) is none %}
+
+{{ typed_empty() }}
+
+{% elif execute and lookup_bounds().inputs == 0 %}
+
+-- nothing to append
+{{ typed_empty() }}
+
+{% else %}
+
+{#- dbt finds a model's refs when it parses this branch: without the call it would not know those of the macros, and a decide run would stop -#}
+{%- set batches = batches_to_decide() %}
+
+with
+
+decisions as (
+
+    select * from {{ ref('payloads_kept') }}
+
+)
+
+select
+    ---------- which: an input without a decision, or with two, stops the statement before anything is written
+    {{ stop_unless(
+        'decisions_of_this_input = 1',
+        'input_id',
+        "concat('the decide step made ', coalesce(decisions_of_this_input, 0), ' decisions for input ', input_id, ', not one: nothing was written. This is a bug in a rule; reports are kept and wait.')",
+    ) }} as input_id,
+    batch,
+    xxhash64('{{ invocation_id }}') as decide_run,
+    recorded_at,
+    source,
+    message_id,
+    life_cycle,
+    attempt,
+    publish_attempt,
+    max_attempts,
+    original_topic,
+    original_partition,
+    original_offset,
+    original_timestamp,
+    consumer_group,
+    report_topic,
+    report_partition,
+    report_offset,
+
+    ---------- what is decided
+    {{ stop_unless(
+        'decision is not null',
+        'decision',
+        "concat('no rule decides about input ', input_id, ' (', coalesce(reason, 'no reason'), '): nothing was written. This is a bug in a rule; reports are kept and wait.')",
+    ) }} as decision,
+    reason,
+    kind,
+    case when has_a_name then concat(message_id, '#', {{ short_hash('named_after') }}) end as delivery_id,
+    due_at,
+    date_trunc('hour', due_at) as due_hour,
+    topic,
+    partition,
+    breaker_key,
+    publish_charge,
+    delay_ms,
+    header_profile,
+    privacy,
+
+    ---------- what it answers
+    prior_delivery,
+    prior_due,
+
+    ---------- why it failed, and when
+    failed_at,
+    happened_at,
+    first_failed_at,
+    error_class,
+    error_message,
+    error_stack,
+    error_kind,
+    rule,
+    matched,
+    passed_over,
+    problems,
+    policy,
+    policy_text,
+    {% if var('rules_hash') is none -%}
+    rules_hash,
+    {%- else -%}
+    {{ stop_unless(
+        "rules_hash = '" ~ var('rules_hash') ~ "'",
+        'rules_hash',
+        "'the rules changed since the loop loaded them (did a dbt build load others?): nothing was written, the decide step is tried again'",
+    ) }} as rules_hash,
+    {%- endif %}
+
+    ---------- the payload: only where something is sent, or may be later. A retry carries the message as it came, whatever its privacy
+    content_hash,
+    key,
+    value,
+    headers,
+    payload_bytes,
+    payload_delivery,
+    payload_due
+from decisions
+-- sorted, so that look-ups by coordinates skip files by their statistics. Not `order by`: for a total order Spark computes everything twice, once to
+-- sample
+sort by original_topic, original_partition, original_offset
+
+{% endif %}

@@ -1,0 +1,101 @@
+-- payloads_kept: the decisions, each with the payload that is sent, or kept so that it can be sent later.
+with
+
+decisions as (
+
+    select
+        *,
+        count(*) over (partition by input_id) as decisions_of_this_input
+    from {{ ref('decisions_made') }}
+
+),
+
+inputs as (
+
+    select * from {{ ref('payloads_gathered') }}
+
+),
+
+joined as (
+
+    -- inputs on the left side: `deliveries` stops the decide step if one has no decision, and must see it
+    select
+        decisions.* except (input_id),
+        inputs.input_id,
+        inputs.key as input_key,
+        inputs.value as input_value,
+        inputs.headers as input_headers,
+        inputs.earlier_profile,
+        inputs.payload_delivery as earlier_delivery,
+        inputs.payload_due as earlier_due,
+        inputs.payload_bytes as earlier_bytes,
+        inputs.is_report,
+        {{ is_dead_letter('decisions') }} as is_dead_letter,
+        -- a dead letter that Kafka refuses is written again without end: the payload stays with the first row, and the others name that
+        coalesce(decisions.reason = 'dead_letter_failed' and decisions.kind is not null, false) as is_written_again,
+        -- these have a delivery id and keep their payload: what is sent, adopted or parked, and reports that were refused and may be decided anew
+        decisions.kind is not null
+        or decisions.decision in ('adopted', 'parked')
+        or (
+            decisions.decision = 'refused' and decisions.reason in {{ reasons_where(redrivable='yes') }}
+            and inputs.is_report and decisions.input_id not like 'loop/%'
+        ) as has_a_name
+    from inputs
+    left join decisions on inputs.input_id = decisions.input_id
+
+),
+
+judged as (
+
+    select
+        *,
+        not is_written_again and coalesce(
+            kind in ('retry', 'redrive') or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
+            false
+        ) as keeps_payload
+    from joined
+
+),
+
+kept as (
+
+    select
+        * except (input_key, input_value, input_headers, earlier_profile, earlier_delivery, earlier_due, earlier_bytes, error_message, matched),
+        case when {{ privacy_keeps('message', 'privacy') }} then error_message end as error_message,
+        -- `matched` quotes the message and headers
+        case when {{ privacy_keeps('message', 'privacy') }} and coalesce(size(privacy.denied_headers), 0) <= 0 then matched end as matched,
+        -- the stack trace is kept with dead letters only: that of a failure which is retried stays in `events`
+        case
+            when is_written_again or not {{ privacy_keeps('stack', 'privacy') }} then null
+            when prior_stack is not null then prior_stack
+            when is_dead_letter and is_report then {{ stack_text(dialect_field('error_stack', 'input_headers')) }}
+        end as error_stack,
+        case when keeps_payload then input_key end as key,
+        case when keeps_payload then input_value end as value,
+        case
+            when has_a_name and not is_written_again then filter(
+                coalesce(prior_headers, if(is_report, filter(input_headers, h -> not (
+                    {{ dialect_owns('dialect', 'h.key') }}
+                    or {{ is_dead_letter_header('earlier_profile', 'h.key') }}
+                )), input_headers)),
+                h -> not (
+                    is_dead_letter
+                    and ({{ is_dead_letter_header('header_profile', 'h.key') }} or {{ is_denied_header('h.key', 'privacy') }})
+                )
+            )
+        end as headers,
+        case
+            when is_written_again and earlier_due is not null then earlier_bytes
+            when has_a_name
+                then
+                    coalesce(length(input_key), 0)
+                    + coalesce(length(input_value), 0)
+                    + coalesce(aggregate(input_headers, 0, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0)), 0)
+        end as payload_bytes,
+        case when is_written_again then coalesce(earlier_delivery, prior_delivery) end as payload_delivery,
+        case when is_written_again then coalesce(earlier_due, prior_due) end as payload_due
+    from judged
+
+)
+
+select * from kept

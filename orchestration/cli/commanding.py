@@ -1,0 +1,116 @@
+"""Gives an operator's command from the command line: selects the messages, then shows them or sends the list."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from orchestration.cli.options import Choice, Filters, settings_of
+from orchestration.cli.output import console, printable
+from orchestration.cli.screen import progress_of, starting_spark, tell
+from orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestration.operators.commands import CommandRequest
+    from orchestration.operators.lists import Target
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The options that select messages."""
+
+    ids: list[str] | None
+    filters: Filters
+    choice: Choice
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no option selects messages."""
+        return not (self.ids or self.choice.everything) and self.filters.is_empty
+
+
+def who_asks(who: str | None) -> str:
+    """The name of the person who gives a command: --who, or the system's user."""
+    import getpass
+
+    return who or getpass.getuser()
+
+
+def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | None, *, asks: bool = False) -> None:
+    """Sends a command, or shows what it would do. chosen: None for a command about another one. asks: asks to confirm at a terminal."""
+    from orchestration.operators.commands import CommandError, check_request
+    from orchestration.operators.lists import kept, select_deliveries
+    from orchestration.operators.sending import send
+    from orchestration.rules.seeds import read_seeds
+    from orchestration.tables.query import first_of
+
+    settings = settings_of(home=home)
+    seeds = read_seeds(settings.seeds)
+    check_request(settings, seeds, request)
+    if chosen is None or not chosen.choice.dry_run:
+        settings.require_brokers()
+    if chosen is None:
+        command = send(settings, request)
+        tell.print(f"{request.what} of command {request.of} is sent, as command {command}")
+        return
+    choice = chosen.choice
+    if choice.listed is not None:
+        targets = kept(settings.home, choice.listed)[: choice.most]
+    elif chosen.is_empty:
+        raise CommandError("no messages are selected: give ids, --topic, --class, --group, --since, --where, or --all")
+    else:
+        with starting_spark():
+            dead, selection = chosen.filters.selected(settings)
+            targets = select_deliveries(dead, request.what, dataclasses.replace(selection, ids=tuple(chosen.ids or ())), choice.most)
+    if not targets:
+        state = chosen.filters.state
+        tell.print(f"no message matches{'' if state == 'all' else f', of those that are {state} (--state)'}: nothing is done")
+        raise typer.Exit(1)
+    if (missing := set(chosen.ids or ()) - {one.message_id for one in targets}) and not (choice.listed or choice.most):
+        tell.print(f"{len(missing)} of these ids are left out, as the other options don't match them: {escape(first_of(sorted(missing)))}")
+    carry_out(settings, request, targets, dry_run=choice.dry_run, asks=asks)
+
+
+def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False) -> None:
+    """Sends a command with its list; or shows the list, and keeps it. asks: whether to ask for confirmation at a terminal."""
+    from orchestration.operators.lists import keep
+    from orchestration.operators.sending import send
+
+    if dry_run:
+        _show_list(settings, request, targets)
+        try:
+            kept_as = f"This list is kept: --list {keep(settings.home, targets)} in place of other options is about exactly these messages"
+        except OSError as error:
+            kept_as = f"This list is not kept for --list, as {settings.home} can't be written to: {error.strerror}"
+        tell.print(f"nothing was done. {escape(kept_as)}")
+        return
+    if asks and sys.stdin.isatty():
+        _show_list(settings, request, targets)
+        typer.confirm(f"{request.what} these {len(targets)} messages? It can't be undone", abort=True, err=True)
+    with progress_of(f"writing {request.what} of {len(targets)} messages") as told:
+        command = send(settings, request, targets, told)
+    tell.print(
+        f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from redrives"` shows its progress', highlight=False
+    )
+    print(command)
+
+
+def _show_list(settings: Settings, request: CommandRequest, targets: Sequence[Target]) -> None:
+    from orchestration.clock import wall_clock
+    from orchestration.operators.lists import shown
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for what, counts in shown(settings, request, targets, wall_clock()):
+        for place, (name, count) in enumerate(counts):
+            table.add_row("" if place else what, f"{count}", escape(printable(name)))
+    for place, one in enumerate(targets[:5]):
+        table.add_row("" if place else "for example", "", escape(printable(one.message_id)))
+    console().print(table)

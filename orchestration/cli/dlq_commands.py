@@ -1,0 +1,148 @@
+"""`redrive dlq`: commands about dead letters, and about commands that were given."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from orchestration.cli.bundles import with_bundles
+from orchestration.cli.commanding import Chosen, carry_out, send_command, who_asks
+from orchestration.cli.options import (
+    CHOICE,
+    DISCARDED,
+    OPEN,
+    Choice,
+    CommandId,
+    DryRun,
+    Filters,
+    Home,
+    Ids,
+    Rate,
+    Reason,
+    Ticket,
+    Who,
+    settings_of,
+)
+from orchestration.cli.screen import starting_spark, tell
+
+
+def add_to(dlq: typer.Typer) -> None:
+    """Adds these commands to the group `dlq`."""
+    dlq.command("redrive")(with_bundles(_redrive))
+    for what, does, by_default in (
+        ("discard", "Close dead letters without sending them. They stay where they are.", OPEN),
+        ("restore", "Undo a discard.", DISCARDED),
+        ("note", "Attach a note to dead letters: a reason, a ticket.", OPEN),
+    ):
+        _add_statement(dlq, what, does, by_default)
+    dlq.command("purge")(with_bundles(_purge))
+    dlq.command("triage")(_triage)
+    for what, does in (
+        ("pause", "Stop issuing what a command lists, until it is resumed."),
+        ("resume", "Continue a command that was paused, or whose canaries failed or take too long."),
+        ("stop", "End a command: messages that it has not issued yet stay as they are."),
+    ):
+        _add_about_command(dlq, what, does)
+
+
+def _redrive(
+    reason: Reason,
+    ids: Ids = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="retry (by the route; default), original, or a topic.", autocompletion=lambda: ["retry", "original"]),
+    ] = None,
+    rate: Rate = None,
+    at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-03-01T12:00, in UTC.")] = None,
+    canary: Annotated[int | None, typer.Option("--canary", help="Send this many first; the rest when they have succeeded.")] = None,
+    assume_after: Annotated[
+        str | None, typer.Option("--assume-after", help="A canary whose group commits no offsets succeeds after this time. Default: 5m.")
+    ] = None,
+    ticket: Ticket = None,
+    who: Who = None,
+    filters: Filters = OPEN,
+    choice: Choice = CHOICE,
+    home: Home = None,
+) -> None:
+    """Send dead letters again: decided anew by the rules in force, with all attempts, under the same message id."""
+    from orchestration.operators.commands import CommandRequest, parse_assume_after, parse_at, parse_rate
+
+    request = CommandRequest(
+        "redrive",
+        reason,
+        who_asks(who),
+        ticket,
+        rate=None if rate is None else parse_rate(rate),
+        at=None if at is None else parse_at(at),
+        canary=canary,
+        assume_after=None if assume_after is None else parse_assume_after(assume_after),
+        to=to,
+    )
+    send_command(home, request, Chosen(ids, filters, choice))
+
+
+def _add_statement(dlq: typer.Typer, what: str, does: str, by_default: Filters) -> None:
+    """Adds a command that sends nothing: it records something about dead letters."""
+
+    def say(
+        reason: Reason,
+        ids: Ids = None,
+        ticket: Ticket = None,
+        who: Who = None,
+        filters: Filters = by_default,
+        choice: Choice = CHOICE,
+        home: Home = None,
+    ) -> None:
+        from orchestration.operators.commands import CommandRequest
+
+        send_command(home, CommandRequest(what, reason, who_asks(who), ticket), Chosen(ids, filters, choice))
+
+    dlq.command(what, help=does)(with_bundles(say))
+
+
+def _purge(
+    reason: Reason,
+    ids: Ids = None,
+    ticket: Ticket = None,
+    who: Who = None,
+    filters: Filters = DISCARDED,
+    choice: Choice = CHOICE,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    home: Home = None,
+) -> None:
+    """Remove the payloads of discarded dead letters: they can't be sent again. The copies in Kafka are left."""
+    from orchestration.operators.commands import CommandRequest
+
+    send_command(home, CommandRequest("purge", reason, who_asks(who), ticket), Chosen(ids, filters, choice), asks=not yes)
+
+
+def _triage(dry_run: DryRun = False, home: Home = None) -> None:
+    """Send the dead letters again that the seed `redrive_rules` selects: one command for each rule. Without rules it does nothing."""
+    from orchestration.operators.commands import check_request
+    from orchestration.operators.dead_letters import DeadLetters
+    from orchestration.operators.lists import triage
+    from orchestration.rules.seeds import read_seeds
+
+    settings = settings_of(home=home)
+    seeds = read_seeds(settings.seeds)
+    if not dry_run:
+        settings.require_brokers()
+    with starting_spark():
+        wanted = triage(DeadLetters(settings))
+    for request, listed in wanted:
+        check_request(settings, seeds, request)
+        tell.print(escape(request.reason))
+        carry_out(settings, request, listed, dry_run=dry_run)
+    if not wanted:
+        tell.print("no dead letter is to be sent again now by redrive_rules")
+
+
+def _add_about_command(dlq: typer.Typer, what: str, does: str) -> None:
+    def say(command: CommandId, reason: Reason, who: Who = None, home: Home = None) -> None:
+        from orchestration.operators.commands import CommandRequest
+
+        send_command(home, CommandRequest(what, reason, who_asks(who), of=command), None)
+
+    dlq.command(what, help=does)(say)

@@ -1,0 +1,47 @@
+"""The command line: its groups of commands put together. Results go to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+from rich.markup import escape
+
+from orchestration.cli import dagster, dlq, dlq_commands, init, rules, run, tables, waiting
+from orchestration.cli.screen import tell
+from orchestration.errors import is_ours
+
+app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+# in the order of `redrive --help`
+for command in (
+    init.init,
+    run.run,
+    run.tick,
+    rules.check,
+    tables.sql,
+    rules.explain,
+    rules.classify,
+    run.status,
+    tables.maintain,
+    run.demo,
+):
+    app.command()(command)
+# its options are those of `dagster dev`
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(dagster.dagster)
+app.command()(run.broker)
+app.add_typer(rules.policy, name="policy")
+dlq_commands.add_to(dlq.dlq)
+app.add_typer(dlq.dlq, name="dlq")
+app.add_typer(waiting.waiting, name="waiting")
+
+
+def main() -> None:
+    """Entry point: an error is shown in a few lines, without a traceback unless the log level is DEBUG."""
+    try:
+        app()
+    except Exception as error:
+        if logging.getLogger().isEnabledFor(logging.DEBUG):
+            raise
+        tell.print(f"[red]{'error' if is_ours(error) else type(error).__name__}:[/red] {escape(str(error))}", style="")
+        raise SystemExit(getattr(error, "exit_code", 1)) from None

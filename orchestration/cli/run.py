@@ -1,0 +1,127 @@
+"""Commands that run the loop, or show its state: run, tick, status, demo, broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from orchestration.cli.ending import SUPERSEDED_EXIT, end_on_signals
+from orchestration.cli.options import Home, settings_of
+from orchestration.cli.output import as_json, console
+from orchestration.cli.screen import tell
+from orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestration.loop.loop import Loop
+
+
+def run(
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing waits, and nothing has come for --idle-for.")] = False,
+    idle_for: Annotated[int | None, typer.Option("--idle-for", help="Seconds.")] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(
+            "--at-most", min=1, help="End after this many seconds in any case; with --until-idle, exit with 1 if it isn't idle then."
+        ),
+    ] = None,
+    home: Home = None,
+) -> None:
+    """Run the loop until it is stopped: intake, decide, publish. SIGTERM and Ctrl-C end it, after the results of a send are recorded."""
+    settings = settings_of(home=home, idle_for_seconds=idle_for)
+    _with_loop(settings, until_idle=until_idle, at_most=at_most)
+
+
+def tick(home: Home = None) -> None:
+    """Run one tick of the loop."""
+    from orchestration.loop.loop import Loop
+
+    loop = _loop(Loop, settings_of(home=home))
+    done = loop.tick()
+    loop.close()
+    if loop.superseded_by is not None:
+        raise SystemExit(SUPERSEDED_EXIT)
+    print(as_json({"counts": done.counts, "step_ms": done.step_ms}))
+
+
+def status(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: Home = None) -> None:
+    """Show the state of the loop, from its status file: needs neither Spark nor Kafka."""
+    from dataclasses import asdict
+
+    from orchestration.loop.status import is_alive, read_status
+
+    settings = settings_of(home=home)
+    found = read_status(settings.status_file)
+    if found is None:
+        tell.print(f"no loop has run yet with its state under {settings.home}")
+        raise typer.Exit(1)
+    if output == "json":
+        print(as_json({**asdict(found), "alive": is_alive(found)}))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row(
+        "loop",
+        found.state
+        if is_alive(found)
+        else f"{found.state}, but its process {found.pid} is gone"
+        if found.state != "stopped"
+        else "stopped",
+    )
+    for name, value in (
+        ("generation", f"{found.generation} of instance {found.instance}"),
+        ("last tick", f"{found.tick} at {found.at}"),
+        ("did", " ".join(f"{name}={count}" for name, count in found.counts.items()) or "nothing"),
+        ("took", " ".join(f"{step}={ms}ms" for step, ms in found.step_ms.items()) or "-"),
+        ("next due", found.next_due or "-"),
+        ("floor", found.floor),
+        ("decided", f"up to batch {found.watermark} of {found.batch}"),
+    ):
+        table.add_row(name, str(value))
+    for what, why in found.trouble.items():
+        table.add_row(f"[red]{escape(what)}[/red]", escape(why))
+    console(None).print(table)
+
+
+def demo(
+    port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: a free one.")] = None,
+    seconds: Annotated[int, typer.Option("--seconds", help="How long it runs after everything has started.")] = 90,
+    home: Home = None,
+) -> None:
+    """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for about two minutes."""
+    from orchestration.demo.demo import run_demo
+
+    raise typer.Exit(run_demo(settings_of(home=home), port=port, seconds=seconds))
+
+
+def broker(
+    port: Annotated[int | None, typer.Option("--port", help="Default: the one it had before.")] = None,
+    home: Home = None,
+) -> None:
+    """Start the demo's broker again with its data, until Ctrl-C."""
+    from orchestration.demo.broker import serve
+
+    serve(settings_of(home=home).broker_directory, port)
+
+
+def _with_loop(settings: Settings, *, until_idle: bool, at_most: int | None) -> None:
+    from orchestration.loop.loop import Loop
+
+    loop = _loop(Loop, settings)
+    idle = loop.run(until_idle=until_idle, at_most=at_most)
+    if loop.superseded_by is not None:
+        # logged already; an exit code of its own, so that a supervisor doesn't start a loop that would take over in turn
+        raise SystemExit(SUPERSEDED_EXIT)
+    if until_idle and not idle and not loop.stopping.is_set():
+        # logged already, with what it waits for
+        raise SystemExit(1)
+
+
+def _loop(make: type[Loop], settings: Settings) -> Loop:
+    """A loop that has started, and that SIGTERM and Ctrl-C end."""
+    settings.require_brokers()
+    loop = make(settings)
+    end_on_signals(loop)
+    loop.start()
+    return loop

@@ -1,0 +1,66 @@
+"""Output that several groups of commands share: rows, pairs, progress."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Column, Table
+
+from orchestration.cli.output import SafeConsole, console, errors
+from orchestration.settings import Settings
+from orchestration.tables.query import Format
+
+if TYPE_CHECKING:
+    from orchestration.tables.query import Rows
+
+tell = errors()
+"""Standard error: everything that is not a result."""
+
+
+def print_found(settings: Settings, rows: Rows, output: Format, table: Callable[[Rows], Table], nothing: str) -> None:
+    """Prints rows to standard output; a note that there are none, or more, to standard error."""
+    from orchestration.cli.completion import remember
+    from orchestration.tables.query import print_rows, say_more
+
+    remember(settings.home, rows)
+    if output != "table":
+        print_rows(rows, output)
+        return
+    if rows.rows:
+        console().print(table(rows))
+    else:
+        tell.print(escape(nothing))
+    say_more(rows)
+
+
+def pairs(lines: Iterable[tuple[str, str]]) -> Table:
+    """Two columns, folded and never cut: a link that is cut doesn't work."""
+    table = Table("", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
+    for name, text in lines:
+        table.add_row(escape(name), escape(text))
+    return table
+
+
+@contextmanager
+def starting_spark() -> Iterator[None]:
+    """Shows on standard error, if it is a terminal, what the user waits for."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    # a copy of standard error, as the original one leads into Spark's log while Spark starts
+    with os.fdopen(os.dup(2), "w") as terminal, SafeConsole(file=terminal).status("starting Spark, and reading: ten seconds or more"):
+        yield
+
+
+@contextmanager
+def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows progress on standard error, if it is a terminal."""
+    with Progress(console=tell, disable=not sys.stderr.isatty(), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)

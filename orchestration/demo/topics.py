@@ -1,0 +1,109 @@
+"""Creates the demo's topics, and reads them back to check the answer to each report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.cimpl import NewTopic
+
+from orchestration.kafka.cluster import Cluster, Partition
+from orchestration.kafka.topics import HEADER_ROOM_BYTES
+from orchestration.loop.loop import Loop
+from publisher import make_client
+
+_TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
+# One partition, as a command's records are read in the order in which they were written.
+_PARTITIONS_OF_COMMANDS = 1
+_PARTITIONS = 3
+_LARGEST = 2 * 1024 * 1024
+
+
+def make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, int]:
+    """Creates missing topics; returns the end of each partition, after which the demo writes.
+
+    commands: the topic of operators' commands, if any, so that they can be given on the state that the demo leaves.
+    """
+    cluster = Cluster(kafka)
+    names = set(cluster.topic_names())
+    if commands and commands not in names:
+        cluster.create([NewTopic(commands, num_partitions=_PARTITIONS_OF_COMMANDS, replication_factor=1)])
+    there = cluster.describe(set(_TOPICS) & names)
+    ends = cluster.ends(Partition(topic.name, topic.id, number) for topic in there.values() for number in range(topic.partitions))
+    missing = sorted(set(_TOPICS) - there.keys())
+    cluster.create(
+        NewTopic(
+            name,
+            num_partitions=_PARTITIONS,
+            replication_factor=1,
+            # as `redrive check` requires: room for our headers on the largest record of the original
+            config={"max.message.bytes": str(_LARGEST + (0 if name in ("orders", "redrive.failures") else HEADER_ROOM_BYTES))},
+        )
+        for name in missing
+    )
+    return {
+        **{TopicPartition(partition.topic, partition.number): end for partition, end in ends.items()},
+        **{TopicPartition(name, number): 0 for name in missing for number in range(_PARTITIONS)},
+    }
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Counts by the topics. `lost`: ids of messages with a report that has no answer, and for which nothing waits."""
+
+    orders: int
+    lost: list[str]
+    early: int
+    twice: int
+    retries: int
+    dead: int
+
+
+def audit(loop: Loop, kafka: dict[str, str], begins: dict[TopicPartition, int], orders: list[dict[str, Any]]) -> Findings:
+    """Counts in Kafka: each report must have its answer there, a retry or a dead letter, or a delivery that waits in the tables."""
+    sent = list(_read(kafka, begins, ("orders-billing-retry", "orders.dlq")))
+    answers = Counter(headers["redrive-message-id"] for _, headers, _, _ in sent)
+    reports = Counter(_reported_message(headers) for _, headers, _, _ in _read(kafka, begins, ("redrive.failures",)))
+    open_states = "('waiting', 'dead_letter_pending')"
+    waiting = {
+        row["message_id"] for row in loop.spark.sql(f"select message_id from {loop.schema}.messages where state in {open_states}").collect()
+    }
+    deliveries = Counter(headers["redrive-delivery"] for _, headers, _, _ in sent)
+    return Findings(
+        orders=len(orders),
+        lost=sorted(message for message, count in reports.items() if answers[message] + (message in waiting) < count),
+        early=sum(timestamp < int(headers["redrive-due"]) for _, headers, timestamp, _ in sent),
+        twice=sum(count - 1 for count in deliveries.values()),
+        retries=sum(topic == "orders-billing-retry" for topic, _, _, _ in sent),
+        dead=sum(topic == "orders.dlq" for topic, _, _, _ in sent),
+    )
+
+
+def _reported_message(headers: dict[str, str]) -> str:
+    where = "{redrive-original-topic}/{redrive-original-partition}/{redrive-original-offset}".format_map(headers)
+    return headers.get("redrive-message-id") or f"{headers['redrive-consumer-group']}:{where}"
+
+
+def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Iterator[Any]:
+    """The committed records of topics since the demo began: topic, headers, timestamp in ms, value."""
+    own = {"group.id": "redrive.demo", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = make_client(Consumer, {**kafka, **own}, kafka)
+    partitions = [TopicPartition(where.topic, where.partition, offset) for where, offset in begins.items() if where.topic in topics]
+    consumer.assign(partitions)
+    open_partitions = len(partitions)
+    try:
+        while open_partitions:
+            record = consumer.poll(10)
+            if record is None:
+                raise KafkaException("the topics could not be read back within 10 s")
+            if record.error():
+                open_partitions -= 1
+                continue
+            pairs: Any = record.headers() or []
+            headers = {name: value.decode() for name, value in pairs if name.startswith("redrive-") and value is not None}
+            yield record.topic(), headers, record.timestamp()[1], record.value()
+    finally:
+        consumer.close()

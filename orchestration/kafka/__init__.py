@@ -1,0 +1,1 @@
+"""Access to Kafka, except for the publisher's."""

@@ -1,0 +1,294 @@
+"""Metadata from Kafka: topics and their ids, where partitions begin and end, consumer groups and their offsets."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from orchestration.settings import rejected
+from publisher import RejectedPropertiesError, kafka_error, make_client, redact
+
+_Client = TypeVar("_Client")
+
+_TIMEOUT_SECONDS = 10.0
+
+# How many groups a client is kept for; each client has threads of its own. Other groups get a new client each time, which takes 40 ms.
+_KEPT_GROUPS = 32
+
+# Errors while a group's coordinator moves to another broker: they pass within moments.
+_MOVING = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
+_PAUSE_SECONDS = 0.1
+
+# The topic id in the answer of a broker that has no topic ids: Kafka before 2.8, and some compatible ones.
+_ID_OF_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
+
+NO_ID = "name:"
+"""The prefix of a topic's id if Kafka has none; the name follows."""
+
+
+class ClusterError(Exception):
+    """Kafka did not answer, or refused to: the loop waits and asks again. name: Kafka's name of the error, such as `_TRANSPORT`."""
+
+    def __init__(self, message: str, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic that exists: its name, Kafka's id of it (another one when it is created again), and its number of partitions.
+
+    If Kafka has no ids, the id is `name:` and the name; then it can't be seen that a topic was created again.
+    """
+
+    name: str
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition of a topic, by the topic's id, as offsets belong to one id."""
+
+    topic: str
+    topic_id: str
+    number: int
+
+    @property
+    def key(self) -> str:
+        """The partition's key in the column `positions` of `ticks`."""
+        return f"{self.topic_id}/{self.number}"
+
+
+class Cluster:
+    """A Kafka cluster. It uses one admin client, and one client for each consumer group.
+
+    Every method raises ClusterError when Kafka gives no answer. The constructor raises SettingsError for properties that a client doesn't
+    take.
+    """
+
+    def __init__(self, kafka: Mapping[str, str], timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+        self._timeout = timeout_seconds
+        self._refused: KafkaError | None = None
+        self._unreached: tuple[KafkaError, float] | None = None
+        self._kafka = kafka
+        self._properties: dict[str, Any] = {**kafka, "error_cb": self._on_error}
+        self._admin = self._new_admin()
+        self._keepers: dict[str, Consumer] = {}
+
+    def _new_admin(self) -> AdminClient:
+        return self._client(AdminClient, {})
+
+    def _client(self, client: Callable[..., _Client], properties: Mapping[str, str]) -> _Client:
+        try:
+            return make_client(client, {**self._properties, **properties}, self._kafka)
+        except RejectedPropertiesError as error:
+            raise rejected(error) from None
+
+    def topic_names(self) -> list[str]:
+        """All topics that this user may see, without Kafka's internal ones."""
+        try:
+            topics = self._admin.list_topics(timeout=self._timeout).topics
+        except KafkaException as error:
+            raise self._unanswered("list its topics", error) from None
+        return sorted(name for name in topics if not name.startswith("__"))
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics of these names that exist."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        found: dict[str, Topic] = {}
+        try:
+            futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
+            for name, future in futures.items():
+                try:
+                    description = future.result()
+                except KafkaException as error:
+                    if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                        continue
+                    raise
+                topic_id = str(description.topic_id)
+                found[name] = Topic(name, f"{NO_ID}{name}" if topic_id == _ID_OF_NONE else topic_id, len(description.partitions))
+        except KafkaException as error:
+            raise self._unanswered(f"describe {', '.join(wanted[:3])}", error) from None
+        return found
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The last stable offset of each partition: what may be read without seeing a transaction that is still open.
+
+        A partition that gives no answer is left out. Raises ClusterError if none gives one.
+        """
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The first offset of each partition that retention has left; left out and raised as in `ends`."""
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        wanted = {TopicPartition(partition.topic, partition.number): partition for partition in partitions}
+        if not wanted:
+            return {}
+        found: dict[Partition, int] = {}
+        reason = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        try:
+            futures = self._admin.list_offsets(
+                dict.fromkeys(wanted, spec),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self._timeout,
+            )
+        except KafkaException as error:
+            raise self._unanswered("say where its partitions end", error) from None
+        for where, partition in wanted.items():
+            try:
+                offset = futures[where].result().offset
+            except KafkaException as error:
+                reason = error
+            else:
+                # for partitions of a broker that did not answer, librdkafka (2.16) returns offset -1001 and no error
+                if offset >= 0:
+                    found[partition] = offset
+        if not found:
+            raise self._unanswered("say where its partitions end", reason) from None
+        return found
+
+    def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:
+        """The largest record that each topic takes; a topic whose configuration may not be read is left out."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+        if not resources:
+            return {}
+        sizes: dict[str, int] = {}
+        for resource, future in self._admin.describe_configs(resources, request_timeout=self._timeout).items():
+            try:
+                sizes[str(resource.name)] = int(future.result()["max.message.bytes"].value)
+            except (KafkaException, KeyError, TypeError, ValueError):
+                continue
+        return sizes
+
+    def groups(self) -> dict[str, set[str]]:
+        """The consumer groups that have committed offsets, and the topics they read."""
+        try:
+            # a new client, which knows no coordinators: an older one would end the process if it asked one that has moved (see `committed`)
+            admin = self._new_admin()
+            names = [group.group_id for group in admin.list_consumer_groups(request_timeout=self._timeout).result().valid]
+            read: dict[str, set[str]] = {}
+            for name in names:
+                # one request takes one group
+                asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=self._timeout)
+                read[name] = {where.topic for where in asked[name].result().topic_partitions}
+        except KafkaException as error:
+            raise self._unanswered("list its consumer groups", error) from None
+        return read
+
+    def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """The offsets that a group has committed, by topic and partition.
+
+        It uses a consumer, which consumes nothing: an admin client ends the process when the group's coordinator has moved (seen with
+        librdkafka 2.16: its issue 5040).
+        """
+        asked = [TopicPartition(topic, number) for topic, number in partitions]
+        keeper: Consumer | None = None
+        try:
+            keeper = self._keepers.pop(group, None) or self._client(Consumer, {"group.id": group, "enable.auto.commit": "false"})
+            found = self._committed(keeper, asked)
+        except KafkaException as error:
+            if keeper is not None:
+                keeper.poll(0)  # calls the error callback
+            raise self._unanswered(f"say how far the consumer group {group} is", error) from None
+        keeper.poll(0)
+        if len(self._keepers) < _KEPT_GROUPS:
+            self._keepers[group] = keeper
+        return {(where.topic, where.partition): where.offset for where in found if where.error is None and where.offset >= 0}
+
+    def keep_only(self, groups: Container[str]) -> None:
+        """Drops the clients of other groups."""
+        self._keepers = {group: keeper for group, keeper in self._keepers.items() if group in groups}
+
+    def _committed(self, keeper: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                found = keeper.committed(asked, max(deadline - time.monotonic(), _PAUSE_SECONDS))
+                for where in found:
+                    # the offsets of a deleted topic are deleted, too
+                    if where.error is not None and where.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise KafkaException(where.error)
+                return found
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+    def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
+        """Creates topics (NewTopic). Returns Kafka's objection, or None, by name."""
+        wanted = list(topics)
+        said: dict[str, str | None] = {}
+        if not wanted:
+            return said
+        for name, future in self._admin.create_topics(wanted, request_timeout=self._timeout).items():
+            try:
+                future.result()
+                said[name] = None
+            except KafkaException as error:
+                said[name] = redact(kafka_error(error).str(), self._kafka)
+        return said
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refused = error
+        elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
+            self._unreached = (error, time.monotonic())
+
+    def _unanswered(self, what: str, error: KafkaException) -> ClusterError:
+        """Why there is no answer.
+
+        A refused login, an address that can't be resolved and a connection that is closed at once are reported in the background; the call
+        itself only times out.
+        """
+        self._admin.poll(0)
+        said = kafka_error(error)
+        reason, self._refused = self._refused, None
+        if reason is None and said.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and self._unreached is not None:
+            unreached, heard = self._unreached
+            reason = unreached if time.monotonic() - heard <= self._timeout + 1 else None
+        reason = reason or said
+        if said.code() == KafkaError._TIMED_OUT:
+            # a new client: librdkafka keeps using its old connection to a group's coordinator, even after the broker is back
+            self._admin = self._new_admin()
+        why = redact(reason.str(), self._kafka)
+        if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (address := self._wants_tls()):
+            why = f"{address} asks for TLS: set security.protocol to ssl or sasl_ssl"
+        return ClusterError(f"Kafka did not {what}: {why} ({reason.name()})", reason.name())
+
+    def _wants_tls(self) -> str | None:
+        """The first address, if its broker expects TLS and the settings have none: librdkafka only sees a closed connection."""
+        first = self._kafka.get("bootstrap.servers", "").split(",")[0].strip().rpartition("://")[2]
+        host, _, port = first.rpartition(":")
+        if "ssl" in self._kafka.get("security.protocol", "plaintext").lower() or not port.isdecimal():
+            return None
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=1) as plain, context.wrap_socket(plain):
+                return first
+        except ssl.SSLError as error:
+            # the handshake was refused, but in TLS
+            return first if "ALERT" in (error.reason or "") else None
+        except (OSError, OverflowError):
+            return None

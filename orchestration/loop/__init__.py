@@ -1,0 +1,1 @@
+"""The loop: what a tick does, step by step, and what it keeps."""

@@ -1,0 +1,89 @@
+"""The steps of a loop, put together with what each of them needs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from orchestration.kafka.json_topics import JsonTopic
+from orchestration.kafka.topics import TopicMaker
+from orchestration.loop.charge import Charge
+from orchestration.loop.circuit_breaker import gate_record_of, record_of
+from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.command_dispatch import CommandDispatch
+from orchestration.loop.commands import ISSUED_AT_ONCE, Commands
+from orchestration.loop.consumer_progress import Consumers
+from orchestration.loop.decide import Decide
+from orchestration.loop.decision_feed import DecisionFeedWriter
+from orchestration.loop.feeds import CircuitBreakerFeed, DecisionFeed
+from orchestration.loop.intake import Intake
+from orchestration.loop.intake_step import IntakeStep
+from orchestration.loop.metrics import Metrics
+from orchestration.loop.publish import Publish
+from orchestration.loop.recovery import Recovery
+from orchestration.loop.rules_in_force import RulesInForce
+from orchestration.loop.settle import Settle
+from orchestration.loop.state import LoopState
+from orchestration.loop.stored import Stored
+from orchestration.loop.undecided import Undecided
+from orchestration.settings import Settings
+from orchestration.tables.spark import session_to_ask
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps, in the order of a tick. recovery: handles a step that failed."""
+
+    rules: RulesInForce
+    take_in: IntakeStep
+    dispatch: CommandDispatch
+    decide: Decide
+    publish: Publish
+    settle: Settle
+    decision_feed: DecisionFeed
+    breaker_feed: CircuitBreakerFeed
+    recovery: Recovery
+
+    def use_rules(self) -> None:
+        """Passes the seeds that were loaded on to the steps that use them."""
+        self.take_in.intake.use(self.rules.seeds.rows["sources"])
+        self.publish.charge.renew_publisher()
+
+
+def assembled(
+    state: LoopState, stored: Stored, breakers: CircuitBreakers, charge: Charge, sending: threading.Lock, stopping: threading.Event
+) -> Steps:
+    """The steps of a loop that is in charge. state: the state they begin with."""
+    spark, schema, ledgers, clock = stored.spark, stored.schema, stored.ledgers, stored.clock
+    settings, cluster, health, rules = charge.settings, charge.cluster, charge.health, charge.rules
+    undecided = Undecided(stored, breakers)
+    intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
+    commands = Commands(spark, schema, ledgers, state.commands, min(settings.intake_max_rows, ISSUED_AT_ONCE))
+    consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch)
+    consumers.remember(state.awaited)
+
+    def json_topic(topic: str) -> JsonTopic:
+        return JsonTopic(cluster, settings.kafka_properties, topic)
+
+    writer = DecisionFeedWriter(spark, schema, json_topic(settings.decisions_topic)) if settings.decisions_topic else None
+    breaker_topics = ((settings.circuit_breakers_topic, record_of), (settings.gates_topic, gate_record_of))
+    return Steps(
+        rules=rules,
+        take_in=IntakeStep(intake, health),
+        dispatch=CommandDispatch(commands, intake, health),
+        decide=Decide(rules.dbt, undecided, breakers, rules, health, clock, stopping),
+        publish=Publish(charge, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
+        settle=Settle(consumers, breakers, commands, ledgers, health),
+        decision_feed=DecisionFeed(writer, health),
+        breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),
+        recovery=Recovery(undecided, health),
+    )
+
+
+def serving(settings: Settings, stored: Stored, watermark: int) -> Metrics | None:
+    """Starts the metrics server, whose counts begin at 0. None if `metrics_port` is 0, or the port is not available."""
+    if not settings.metrics_port:
+        return None
+    ask = session_to_ask(settings)
+    metrics = Metrics(settings, stored.spark, ask, stored.schema, watermark=watermark, batch=stored.ledgers.batch)
+    return metrics if metrics.serve(settings.metrics_address, settings.metrics_port) else None

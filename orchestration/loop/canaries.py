@@ -1,0 +1,87 @@
+"""Reads the outcome of a redrive's canaries: the messages that are sent first, before the rest of the command's list."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from pyspark.sql import Row, SparkSession
+
+from orchestration.loop.completeness import Completeness
+from orchestration.loop.consumer_progress import Consumers, Place
+from orchestration.tables.rows import collected
+
+
+def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: int, canary: int) -> list[Row]:
+    """The decided canaries of a command, one row each. A `duplicate` means that the message was on its way already; it is not a failure."""
+    rows = spark.sql(
+        f"""
+        with
+
+        orders as (
+            select concat_ws('/', topic_id, partition, offset, index) as input_id from {schema}.events
+            where batch >= {closed_batch:d} and command = '{command}' and kind <> 'command' and index < {canary:d}
+        ),
+
+        redriven as (
+            select distinct input_id, batch, decision, message_id, life_cycle, original_topic
+            from {schema}.deliveries left semi join orders using (input_id)
+            where batch >= {closed_batch:d}
+        ),
+
+        failed as (
+            select message_id, life_cycle, max(batch) as batch from {schema}.deliveries
+            where
+                batch >= {closed_batch:d} and decision <> 'duplicate'
+                and (report_topic is not null or decision in ('dead_letter', 'parked', 'cancelled'))
+            group by message_id, life_cycle
+        ),
+
+        sent as (
+            select message_id, max_by(struct(consumer_group, topic, partition, offset, sent_at), batch) as sent
+            from {schema}.publish_results
+            where batch >= {closed_batch:d} and outcome = 'delivered' and kind <> 'dead_letter'
+            group by message_id
+        ),
+
+        -- not the view `settled_offsets`: it reads all of `ticks`, which only grows, and this statement runs every two seconds
+        settled_offsets as (
+            select
+                settled.consumer_group,
+                settled.topic,
+                settled.partition,
+                max_by(settled.offset, batch) as offset,
+                max(recorded_at) as settled_at
+            from (select batch, recorded_at, explode(settled) as settled from {schema}.ticks where batch >= {closed_batch:d})
+            group by settled.consumer_group, settled.topic, settled.partition
+        )
+
+        select
+            redriven.message_id,
+            redriven.decision,
+            redriven.original_topic,
+            redriven.decision not in ('redrive', 'retry', 'duplicate') or failed.message_id is not null as has_failed,
+            sent.sent,
+            coalesce(settled.offset > sent.sent.offset and settled.settled_at >= sent.sent.sent_at, false) as has_settled
+        from redriven
+        left join failed
+            on redriven.message_id = failed.message_id and redriven.life_cycle = failed.life_cycle and redriven.batch < failed.batch
+        left join sent on redriven.message_id = sent.message_id
+        left join settled_offsets as settled
+            on sent.sent.consumer_group = settled.consumer_group
+                and sent.sent.topic = settled.topic
+                and sent.sent.partition = settled.partition
+        """
+    )
+    return collected(rows)
+
+
+def has_succeeded(canary: Row, assume_after: timedelta, consumers: Consumers, now: datetime, *, complete: Completeness) -> bool:
+    """Whether a canary was processed: its offset is settled, or its group commits no offsets and no report came within `assume_after`."""
+    if canary["decision"] == "duplicate" or canary["has_settled"]:
+        return True
+    sent = canary["sent"]
+    if sent is None or not complete.of([canary["original_topic"]]):
+        return False
+    sent_at = sent["sent_at"]
+    place = None if sent["consumer_group"] is None else Place(sent["consumer_group"], sent["topic"], sent["partition"])
+    return sent_at + assume_after <= now and (place is None or consumers.is_silent(place, sent_at))

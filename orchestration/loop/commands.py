@@ -1,0 +1,303 @@
+"""Operators' commands: one event for each message that a complete command lists, at the rate of the command.
+
+SQL reads what a command says (`operator_commands`, `commanded_deliveries`), and decides about each event. This module does what depends on
+time: when a command starts, how many messages it issues at once, and what holds it up. How much of each list is issued is kept in `ticks`,
+and can be counted in the events: after a crash, nothing is issued twice or skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from orchestration.logs import event
+from orchestration.loop.canaries import canaries_of, has_succeeded
+from orchestration.loop.command_orders import Orders
+from orchestration.loop.completeness import Completeness
+from orchestration.loop.consumer_progress import Consumers
+from orchestration.loop.issued import IssuedCommands
+from orchestration.tables.ledgers import Ledgers
+from orchestration.tables.rows import collected
+
+log = logging.getLogger(__name__)
+
+# The longest time since the last issue that counts for the rate: without it, a loop that was down would issue a flood.
+_LONGEST_ISSUE = timedelta(seconds=10)
+
+# The most orders in one tick. Each is looked up in the wheel by the decide run: with 50,000 (2.5 kB each, beside a million dead letters), a
+# Spark process with 3 GB of memory ended in its first decide run. The time for each order is the same with 10,000 as with 20,000.
+ISSUED_AT_ONCE = 10_000
+
+# How many rows of a list are held in memory. Each page costs a pass over the whole list.
+_PAGE = 50_000
+
+# How often the outcome of canaries is read.
+_CANARY_LOOK = timedelta(seconds=2)
+
+# A canary whose group commits no offsets counts as successful after this time without a report, unless the command sets another time.
+ASSUME_AFTER = timedelta(minutes=5)
+
+
+@dataclass
+class _Open:
+    """A command whose list is not issued completely.
+
+    canary: how many messages are sent first; the rest follows when these have succeeded (passed), or when an operator resumes the command.
+    held: why the canaries hold the rest up. credit: how many messages the rate allows now. page: the part of the list that is in memory,
+    from place page_from on.
+    """
+
+    command: str
+    what: str
+    listed: int
+    first_batch: int
+    closed_batch: int
+    destination: str | None
+    rate: float | None
+    start_at: datetime | None
+    canary: int | None
+    assume_after: timedelta
+    paused: bool = False
+    passed: bool = False
+    held: str | None = None
+    credit: float = 0.0
+    credited_at: datetime | None = None
+    looked_at: datetime | None = None
+    page: list[tuple[str, datetime, int]] = field(default_factory=list)
+    page_from: int = 0
+
+    def state(self, issued: int, now: datetime) -> str:
+        """The state of the command, in the words of the mart `redrives`."""
+        if self.paused:
+            return "paused"
+        if self.start_at is not None and self.start_at > now:
+            return "waiting"
+        return "canary" if issued == self.canary and not self.passed else "running"
+
+    def earn(self, now: datetime, most: int) -> int:
+        """How many messages may be issued now, at most `most`."""
+        if self.rate is None:
+            return most
+        elapsed = min(now - (self.credited_at or now), _LONGEST_ISSUE).total_seconds()
+        longest = max(1.0, self.rate * _LONGEST_ISSUE.total_seconds())
+        self.credit = min(self.credit + self.rate * elapsed, longest)
+        self.credited_at = now
+        return min(int(self.credit), most)
+
+
+@dataclass
+class Commands:
+    """All commands that a loop has to execute.
+
+    issued: how much of each command is issued. The step that runs takes it from the state when it begins, and returns it in its result.
+
+    most: how many messages all commands together issue in one tick. Much of the cost of a decide run is fixed, so many small runs take
+    longer; large ones delay the retries of others, and need memory.
+    """
+
+    spark: SparkSession
+    schema: str
+    ledgers: Ledgers
+    issued: IssuedCommands
+    most: int
+    _open: dict[str, _Open] = field(default_factory=dict)
+    _incomplete: dict[str, int] = field(default_factory=dict)
+    _finished: dict[str, int] = field(default_factory=dict)
+    _executed: set[str] = field(default_factory=set)
+    _read_upto: int | None = None
+    rest: bool = False
+    """Whether more could be issued at once, without waiting for a rate, a canary or an operator."""
+    undecided: int = 0
+    """How many events were appended since this was set to 0, also if a later append has failed."""
+
+    @property
+    def orders(self) -> Orders:
+        """Makes the events."""
+        return Orders(self.spark, self.schema)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages are still to be issued, without those of commands that are paused or held and wait for an operator."""
+        return sum(each.listed - self.issued.of(each.command) for each in self._open.values() if not each.paused and not each.held)
+
+    def progress(self, now: datetime) -> dict[tuple[str, ...], tuple[int, int]]:
+        """How many messages the unfinished commands list, and how many are issued, by what the commands want and their state."""
+        found: dict[tuple[str, ...], tuple[int, int]] = {}
+        for each in self._open.values():
+            issued = self.issued.of(each.command)
+            labels = (each.what, each.state(issued, now))
+            listed_before, issued_before = found.get(labels, (0, 0))
+            found[labels] = listed_before + each.listed, issued_before + issued
+        return found
+
+    def execute(self, now: datetime, *, came: bool) -> None:
+        """Issues what is to be issued now. came: whether records of commands came since the last call.
+
+        For orders about waiting messages it looks into `ready`: nothing may be sent between that look and the decisions. Raises
+        AppendError.
+        """
+        if came or self._read_upto is None:
+            self._read()
+        self.rest = False
+        running = [each for each in self._open.values() if each.state(self.issued.of(each.command), now) == "running"]
+        for each in running:
+            self._issue(each, now, max(1, self.most // len(running)))
+        self._forget()
+
+    # ---------- reading commands
+
+    def _read(self) -> None:
+        """Reads the commands that came in since the last time; after a start, all that may be open."""
+        upto = self.ledgers.batch
+        since = self.issued.since if self._read_upto is None else self._read_upto + 1
+        came = self.spark.sql(
+            f"""
+            select distinct command from {self.schema}.events
+            where batch >= {since:d} and batch <= {upto:d} and kind = 'command' and command is not null
+            """
+        ).collect()
+        if came:
+            commands = self.spark.table(f"{self.schema}.operator_commands").where(F.col("command").isin(*(row["command"] for row in came)))
+            for row in collected(commands.orderBy("closed_batch", "partition", "offset")):
+                self._take_up(row, since)
+        self._read_upto = upto
+
+    def _take_up(self, row: Row, since: int) -> None:
+        command = row["command"]
+        if row["status"] == "incomplete":
+            # its other records may still come
+            self._incomplete[command] = row["first_batch"]
+            return
+        self._incomplete.pop(command, None)
+        if row["closed_batch"] < since or command in self._executed:
+            # a record that came after the command was taken up
+            return
+        self._executed.add(command)
+        if row["status"] != "complete":
+            event(log, logging.WARNING, "command_rejected", command=command, reason=row["problem"])
+            self._finished[command] = row["closed_batch"]
+        elif row["of_command"] is not None:
+            self._control(row["what"], row["of_command"], row["who"])
+            self._finished[command] = row["closed_batch"]
+        elif self.issued.of(command) >= row["listed"]:
+            self._finished[command] = row["closed_batch"]
+        else:
+            event(
+                log, logging.INFO, "command_accepted",
+                command=command, what=row["what"], messages=row["listed"], who=row["who"], reason=row["reason"],
+            )  # fmt: skip
+            self._open[command] = self._opened(row)
+
+    def _opened(self, row: Row) -> _Open:
+        canary = row["canary"] if row["what"] == "redrive" else None
+        return _Open(
+            command=row["command"],
+            what=row["what"],
+            listed=row["listed"],
+            first_batch=row["first_batch"],
+            closed_batch=row["closed_batch"],
+            destination=row["destination"],
+            rate=row["rate_per_second"],
+            start_at=row["start_at"],
+            canary=canary,
+            assume_after=ASSUME_AFTER if row["assume_after_ms"] is None else timedelta(milliseconds=row["assume_after_ms"]),
+            passed=canary is not None and self.issued.of(row["command"]) > canary,
+        )
+
+    def _control(self, what: str, of: str, who: str) -> None:
+        each = self._open.get(of)
+        if each is None:
+            event(log, logging.WARNING, "command_control_ignored", command=of, what=what, who=who, reason="the command is not running")
+            return
+        event(log, logging.INFO, "command_control_applied", command=of, what=what, who=who)
+        if what == "stop":
+            self._finish(each)
+        elif what == "resume" and not each.paused:
+            # it was not paused: the canaries held it up
+            each.passed, each.held = True, None
+        else:
+            each.paused = what == "pause"
+            each.credited_at = None
+
+    def _finish(self, each: _Open) -> None:
+        del self._open[each.command]
+        self._finished[each.command] = each.closed_batch
+
+    def _forget(self) -> None:
+        """Sets `issued.since` to the first batch of a command that may be open, and forgets the commands that ended before it."""
+        first = min([*(each.first_batch for each in self._open.values()), *self._incomplete.values()], default=(self._read_upto or 0) + 1)
+        self.issued = replace(self.issued, since=first)
+        for command, batch in list(self._finished.items()):
+            if batch < first:
+                del self._finished[command]
+                self._executed.discard(command)
+                self.issued = self.issued.without(command)
+
+    # ---------- issuing orders
+
+    def _issue(self, each: _Open, now: datetime, most: int) -> None:
+        """Writes the next events of a command."""
+        done = self.issued.of(each.command)
+        end = each.canary if each.canary is not None and not each.passed else each.listed
+        some = min(each.earn(now, most), end - done)
+        if some > 0:
+            some = self._append(each, done, some, now)
+            each.credit -= some if each.rate is not None else 0
+            done += some
+        if done >= each.listed:
+            self._finish(each)
+        elif each.rate is None and done < end:
+            self.rest = True
+
+    def _append(self, each: _Open, done: int, some: int, now: datetime) -> int:
+        """Writes the events of at most `some` further places of the list; returns how many."""
+        chosen = self._next(each, done)[:some]
+        orders = self.orders.of(each.command, each.what, each.destination, chosen, self.ledgers.next_batch, now)
+        self.ledgers.append("events", orders, now)
+        self.issued = self.issued.with_issued(each.command, done + len(chosen))
+        self.undecided += len(chosen)
+        return len(chosen)
+
+    def _next(self, each: _Open, done: int) -> list[tuple[str, datetime, int]]:
+        """Deliveries of a list from place `done` on, with due time and place: the rest of the page in memory, or the next page."""
+        held = each.page[done - each.page_from :]
+        if held:
+            return held
+        listed = self.spark.table(f"{self.schema}.commanded_deliveries")
+        page = listed.where((F.col("command") == each.command) & F.col("place").between(done, done + _PAGE - 1)).orderBy("place")
+        each.page = [(row["delivery_id"], row["due_at"], row["place"]) for row in collected(page)]
+        each.page_from = done
+        return each.page
+
+    # ---------- canaries
+
+    def look(self, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
+        """Reads the outcome of canaries. now: when the tick began; complete: the topics of which all reports by then are decided.
+
+        A canary has succeeded when its offset is settled; if its group commits no offsets, when no report came within `assume_after`. One
+        that failed again, or was not sent, holds the rest up until an operator resumes the command.
+        """
+        for each in self._open.values():
+            waits = each.canary is not None and not each.passed and each.held is None and self.issued.of(each.command) >= each.canary
+            if waits and (each.looked_at is None or each.looked_at + _CANARY_LOOK <= now):
+                each.looked_at = now
+                self._judge(each, consumers, now, complete=complete)
+
+    def _judge(self, each: _Open, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
+        canaries = canaries_of(self.spark, self.schema, each.command, each.closed_batch, each.canary or 0)
+        failed = [row["message_id"] for row in canaries if row["has_failed"]]
+        if failed:
+            each.held = f"{len(failed)} of {each.canary} canaries failed: {failed[0]}"
+            event(
+                log, logging.WARNING, "command_held",
+                command=each.command, reason=each.held, hint="`resume` sends the rest all the same, `stop` ends the command",
+            )  # fmt: skip
+        elif len(canaries) == each.canary and all(
+            has_succeeded(row, each.assume_after, consumers, now, complete=complete) for row in canaries
+        ):
+            each.passed = True
+            event(log, logging.INFO, "canaries_succeeded", command=each.command, canaries=each.canary)

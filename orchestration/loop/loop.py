@@ -1,0 +1,350 @@
+"""The loop: intake, decide, publish, strictly one after another; then it sleeps until something is due or new records have come.
+
+It holds no retry rule: SQL decides. It holds the order of steps that makes this safe: an input is in a ledger before it is decided, a
+decision is committed before it is sent, and a result is committed before the floor moves over it.
+
+Each step takes the state and returns what it did (steps.py); `_apply` is the only place that changes the state.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from orchestration.clock import LoopClock
+from orchestration.kafka.cluster import Cluster
+from orchestration.logs import event
+from orchestration.loop.assembly import Steps, assembled, serving
+from orchestration.loop.charge import Charge
+from orchestration.loop.commands import Commands
+from orchestration.loop.health import DECIDE, LEDGERS, STATUS, Health, Reason
+from orchestration.loop.intake import Intake
+from orchestration.loop.metrics import Metrics
+from orchestration.loop.preparation import prepare_tables
+from orchestration.loop.presence import Presence
+from orchestration.loop.reports import log_first_sends, log_tick, status_of, turn_of, what_it_waits_for
+from orchestration.loop.rules_in_force import RulesInForce
+from orchestration.loop.sending import PublishStep
+from orchestration.loop.standing import Standing, read_standing
+from orchestration.loop.state import LoopState
+from orchestration.loop.status import write_status
+from orchestration.loop.steps import Step, StepResult, Tick, reduce
+from orchestration.loop.stored import Stored
+from orchestration.loop.takeover import TakeOver
+from orchestration.rules.seeds import Seeds, read_seeds
+from orchestration.settings import Settings
+from orchestration.tables.dbt import Dbt
+from orchestration.tables.ledgers import Ledgers, TakenOverError
+from orchestration.tables.spark import schema as schema_of
+from orchestration.tables.spark import start_session
+
+log = logging.getLogger(__name__)
+
+# How often a loop that runs until it is idle logs what it waits for, in seconds.
+_SAYS_EVERY = 60.0
+
+
+class Loop:
+    """One loop: `start` takes the generation, `tick` turns once, `run` turns until it is stopped."""
+
+    spark: SparkSession
+    stored: Stored
+    ledgers: Ledgers
+    clock: LoopClock
+    state: LoopState
+    steps: Steps
+
+    def __init__(self, settings: Settings, on_tick: Callable[[Tick], None] | None = None) -> None:
+        self.settings = settings
+        self.stopping = threading.Event()
+        self.sending = threading.Lock()
+        """Held while messages are sent, until their results are appended: if the process ends in between, they are sent again."""
+        self.on_tick = on_tick
+        self.health = Health(lambda: self.clock.now())
+        self.superseded_by: int | None = None
+        self.metrics: Metrics | None = None
+        self._tick = Tick()
+        self._presence = Presence(settings.home)
+        self._started = False
+        self._has_ended = False
+
+    # ---------- start
+
+    def start(self) -> None:
+        """Goes on from the last row of `ticks`, takes the next generation, sends what is due, and decides what was left undecided.
+
+        What takes long and doesn't depend on the loop before is done first, so that little time passes between that loop's last send and
+        the first one here. Returns early if it is stopped, or another loop is in charge. Raises SeedError, DbtError.
+        """
+        seeds = read_seeds(self.settings.seeds)
+        self.spark = start_session(self.settings)
+        self.schema = schema_of(self.settings.project)
+        self.dbt = Dbt(self.settings)
+        self.rules = RulesInForce(self.settings, self.dbt, self.health, seeds, self._loaded_rules, lambda: self.steps.use_rules())
+        prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
+        self.cluster = Cluster(self.settings.kafka_properties)
+        self.charge = Charge(self.settings, self.cluster, self.rules, self.health, self._superseded)
+        standing = TakeOver(self._read, self.charge, self._presence, self.stopping).run()
+        if standing is None:
+            return
+        self.charge.log_state()
+        self.charge.renew_publisher()
+        self.state = standing.caught_up()
+        self.steps = assembled(self.state, self.stored, standing.breakers, self.charge, self.sending, self.stopping)
+        self.state = replace(self.state, feed_batch=self.steps.decision_feed.begin(self.state))
+        self._started = True
+        self.metrics = serving(self.settings, self.stored, self.state.watermark)
+        self.state = self.steps.recovery.find_undecided(self.state)
+        left, upto = self.state.window.undecided, self.ledgers.batch
+        self._send_first()
+        if left and not self.stopping.is_set():
+            # what was left undecided is decided by the rules in the tables; what has come since, by the rules that are loaded below
+            self._apply(replace(self.steps.decide.run(self.state, self.clock.now(), upto), counts={}, step_ms={}))
+            self.state = self.steps.recovery.find_undecided(self.state)
+        if not self.stopping.is_set():
+            self.rules.load()
+
+    def _read(self) -> Standing:
+        standing = read_standing(self.settings, self.spark, self.schema)
+        self.stored, self.ledgers, self.clock, self.state = standing.stored, standing.stored.ledgers, standing.stored.clock, standing.state
+        return standing
+
+    def _send_first(self) -> None:
+        """Sends what is due before anything is decided: the first run of dbt takes half a minute, and may kill the process each time.
+
+        Reports are taken in first: they show what a killed loop has sent. All this counts as the beginning of the first tick.
+        """
+        self._take_in()
+        while not self.stopping.is_set():
+            self._tick = replace(self._tick, rest=False)
+            self._publish()
+            if not self._tick.rest:
+                break
+        log_first_sends(self._tick)
+
+    # ---------- one tick
+
+    def tick(self) -> Tick:
+        """Runs the steps in their order. A step that can't run now is left for a later tick, and its trouble is reported."""
+        self._began = self.clock.now()
+        # what a start has done already belongs to its first tick
+        counts, step_ms = (self.state.counts, self.state.step_ms) if self.state.tick == 0 else ({}, {})
+        self.state = replace(self.state.began(self.state.tick + 1), counts=counts, step_ms=step_ms)
+        self._tick = replace(self._tick, rest=False) if self.state.tick == 1 else Tick()
+        if self.health.unsure and self.health.has_paused(LEDGERS):
+            self.state = self.steps.recovery.read_again(self.state)
+        self.charge.look()
+        for step in (
+            self._reload_rules,
+            self._take_in,
+            self._dispatch_commands,
+            self._publish_before_a_long_run,
+            self._decide,
+            self._publish,
+            self._settle,
+            self._feed,
+        ):
+            if self.stopping.is_set():
+                break
+            step()
+        tick = self._tick
+        if tick.did_something and self.superseded_by is None:
+            # while the state of the tables is unknown, a row could record a wrong position
+            if not self.health.unsure:
+                self._append_tick()
+            log_tick(self.state.tick, tick)
+        self._write_status("running")
+        if self.metrics is not None:
+            commands = self.commands.progress(self.clock.now())
+            self.metrics.measure(turn_of(self.state, self.ledgers.batch, self.health, self.intake, commands))
+        if self.on_tick:
+            self.on_tick(tick)
+        return tick
+
+    def _reload_rules(self) -> None:
+        self._run(self.rules)
+
+    def _take_in(self) -> None:
+        self._run(self.steps.take_in)
+
+    def _dispatch_commands(self) -> None:
+        if self.steps.publish.unrecorded is None:
+            self._run(self.steps.dispatch)
+
+    def _publish_before_a_long_run(self) -> None:
+        # a first decide run takes long, and one that fails may take as long each time: what is due doesn't wait for it
+        if self.state.window.undecided and (self.steps.decide.cold or DECIDE in self.health):
+            self._publish()
+
+    def _decide(self) -> None:
+        self._run(self.steps.decide)
+
+    def _publish(self) -> None:
+        self._run(self.steps.publish)
+
+    def _settle(self) -> None:
+        self.steps.settle.unread = self._tick.unread
+        self._run(self.steps.settle, self._began)
+
+    def _feed(self) -> None:
+        self._run(self.steps.decision_feed)
+        self._run(self.steps.breaker_feed)
+
+    def _run(self, step: Step, now: datetime | None = None) -> None:
+        self._apply(step.run(self.state, now or self.clock.now()))
+
+    def _apply(self, result: StepResult) -> None:
+        """Applies the result of a step to the state, and handles its failure."""
+        self.state, self._tick = reduce(self.state, self._tick, result, self.health)
+        if result.superseded_by is not None:
+            self._superseded(result.superseded_by)
+        elif isinstance(result.failure, TakenOverError):
+            self._superseded(result.failure.by)
+        elif result.failure is not None:
+            self.state = self.steps.recovery.after(self.state, result.failure)
+
+    def _loaded_rules(self) -> str:
+        """The hash of the rules that a decide run would find now."""
+        return str(self.spark.table(f"{self.schema}.rules").select("rules_hash").collect()[0]["rules_hash"])
+
+    def _append_tick(self) -> None:
+        try:
+            self.stored.append(self.state)
+            self.intake.kept()
+        except Exception as error:
+            self._apply(StepResult(self.state, failure=error))
+
+    def _write_status(self, state: str) -> None:
+        """Writes the status file. A full disk must not end the loop."""
+        try:
+            write_status(self.settings.status_file, status_of(state, self.state, self._tick, self.ledgers.batch, self.health, self.clock))
+            self.health.recovered(STATUS)
+        except OSError as error:
+            self.health.failed(STATUS, Reason(f"{self.settings.status_file} can't be written: {error}"))
+
+    def _superseded(self, generation: int) -> None:
+        """Ends this loop: another one is in charge."""
+        self.superseded_by = generation
+        self.stopping.set()
+        event(log, logging.ERROR, "loop_superseded", generation=self.ledgers.generation, superseded_by=generation)
+
+    # ---------- until it is stopped
+
+    def run(self, *, until_idle: bool = False, at_most: float | None = None) -> bool:
+        """Turns until `stopping` is set; with until_idle, until nothing waits and nothing came for idle_for_seconds.
+
+        at_most: ends after this many seconds in any case. Returns whether it was idle in the end.
+        """
+        began = said = idle_since = time.monotonic()
+        idle = False
+        while not self.stopping.is_set():
+            if at_most is not None and time.monotonic() - began >= at_most:
+                waits_for = what_it_waits_for(self.state.window, self.health, self.waiting)
+                event(log, logging.INFO, "time_limit_reached", seconds=at_most, waits_for=waits_for)
+                break
+            if until_idle and time.monotonic() - said >= _SAYS_EVERY:
+                said = time.monotonic()
+                event(log, logging.INFO, "idle_not_reached", waits_for=what_it_waits_for(self.state.window, self.health, self.waiting))
+            tick = self.tick()
+            if tick.did_something or self.health or self.state.window.paused:
+                idle_since = time.monotonic()
+            if until_idle and time.monotonic() - idle_since >= self.settings.idle_for_seconds:
+                if self.waiting() == 0:
+                    event(log, logging.INFO, "idle_reached", seconds=self.settings.idle_for_seconds)
+                    idle = True
+                    break
+                idle_since = time.monotonic()
+            if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
+                if self.steps.decide.cold and not tick.did_something and self.health.may(DECIDE) and self.health.may(LEDGERS):
+                    # a decide run without inputs, while nothing waits: the first run takes some seconds longer than the others
+                    self._apply(replace(self.steps.decide.decide_up_to(self.state, self.ledgers.batch), counts={}, step_ms={}))
+                self.stopping.wait(self._pause())
+        self.close()
+        return idle
+
+    def _pause(self) -> float:
+        """Seconds to sleep: until the next due time, but at most `poll_seconds`, after which Kafka is asked for new records."""
+        pause, next_due = self.settings.poll_seconds, self.state.window.next_due
+        if next_due is not None:
+            pause = min(pause, (next_due - self.clock.now()).total_seconds())
+        return max(pause, 0.01)
+
+    def close(self) -> None:
+        """Records that the loop has ended, in the tables, too, and closes its clients."""
+        if self._started:
+            try:
+                # a newer loop that has taken the generation in Kafka waits for these results before it takes the tables
+                self.steps.publish.record_late()
+            except Exception as error:
+                event(log, logging.ERROR, "send_results_lost", reason=error)
+            self._append_end()
+        self.finish()
+        if self._started:
+            self.intake.close()
+        self._presence.end()
+        if self.metrics is not None:
+            self.metrics.close()
+            self.metrics = None
+
+    def _append_end(self) -> None:
+        """Appends the last row, which a loop that takes over waits for. It is refused if another loop has taken the tables already."""
+        if self._has_ended or self.health.unsure or self.steps.publish.unrecorded is not None:
+            return
+        try:
+            self.stored.append(replace(self.state.of_kind("end"), settled={}))
+        except Exception as error:
+            event(log, logging.DEBUG, "end_not_recorded", reason=error)
+
+    def finish(self) -> None:
+        """Records in the status file and in the log that the loop has ended."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        if not self._started:
+            # the status file belongs to another loop
+            event(log, logging.INFO, "start_aborted")
+            return
+        self._write_status("stopped")
+        event(log, logging.INFO, "loop_ended", generation=self.ledgers.generation, ticks=self.state.tick)
+
+    # ---------- for callers beside the loop
+
+    @property
+    def intake(self) -> Intake:
+        """What reads the sources."""
+        return self.steps.take_in.intake
+
+    @property
+    def commands(self) -> Commands:
+        """Operators' commands."""
+        return self.steps.dispatch.commands
+
+    @property
+    def publisher(self) -> PublishStep:
+        """What sends."""
+        return self.charge.publisher
+
+    @property
+    def seeds(self) -> Seeds:
+        """The seeds that are in force."""
+        return self.rules.seeds
+
+    def look_now(self, since: datetime | None = None) -> None:
+        """Has the next tick look into the wheel, from `since` on: for a caller that has added deliveries itself."""
+        self.state = replace(self.state, window=self.state.window.kept_under(since).look_now())
+
+    def waiting(self) -> int:
+        """How many deliveries are open, due or not, or held, plus how many messages commands have still to issue."""
+        # held deliveries that the rules in force refuse don't count: they wait for other rules
+        open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries where not is_refused")]
+        rows = self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()
+        return self.commands.waiting + int(rows[0]["n"])
+
+
+__all__ = ["Loop", "Tick"]

@@ -1,0 +1,244 @@
+"""The step that publishes: sends what is due, tries paused destinations again, and moves the floors over what is closed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from orchestration.clock import LoopClock
+from orchestration.kafka.topics import TopicMaker
+from orchestration.logs import event
+from orchestration.loop.charge import Charge
+from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.due import Due, Window
+from orchestration.loop.health import LEDGERS, SENDS, Health, Reason
+from orchestration.loop.sending import HORIZON, Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport, StepResult
+from orchestration.loop.undecided import Undecided
+from orchestration.loop.window import PausedDestination, SendWindow
+from orchestration.tables.rows import collected
+from publisher import SettingsError as PublisherSettingsError
+
+log = logging.getLogger(__name__)
+
+# How many original topics are read to choose the number of partitions of a missing destination, which may serve many.
+_ORIGINALS = 100
+
+
+@dataclass
+class Publish:
+    """Sends what is due.
+
+    sending: held while messages are sent, until their results are appended: if the process ends in between, they are sent again.
+    unrecorded: results that could not be appended. Until they are, nothing is sent: without them, deliveries would be sent twice.
+    """
+
+    charge: Charge
+    breakers: CircuitBreakers
+    undecided: Undecided
+    topic_maker: TopicMaker
+    health: Health
+    clock: LoopClock
+    sending: threading.Lock
+    stopping: threading.Event
+    unrecorded: Unrecorded | None = None
+
+    def run(self, state: LoopState, now: datetime) -> StepResult:
+        """Looks into the wheel, if it is time, and sends what is due there."""
+        report = StepReport(state)
+        if not self.health.may(LEDGERS) or not self.health.may(SENDS) or not state.window.is_due(now):
+            return report.result()
+        try:
+            if not self.charge.in_charge and not self.charge.take(report):
+                return report.result()
+        except PublisherSettingsError:
+            raise
+        except Exception as error:
+            return report.result(error)
+        with self.sending:
+            return self._send(report, now)
+
+    def _send(self, report: StepReport, now: datetime) -> StepResult:
+        began = time.monotonic()
+        ledgers = self.undecided.stored.ledgers
+        try:
+            # a newer loop that can't reach Kafka has fenced nothing there, but has its row in the tables
+            report.superseded_by = ledgers.superseded_by()
+            if report.superseded_by is not None:
+                return report.result()
+            before = ledgers.batch
+            self._record_late(report)
+            self._see_probes(report, before, now)
+            self._hold(report, now)
+            before = ledgers.batch
+            if self.publish_due(report, now) and not self.stopping.is_set():
+                self.publish_paused(report, now)
+            self._see_probes(report, before, now)
+        except Exception as error:
+            # a step that failed may have sent anything: what has no result is sent again
+            if isinstance(error, ResultsLostError):
+                self.unrecorded = None
+            elif isinstance(error, UnrecordedError) and self.unrecorded is None:
+                self.unrecorded = error.unrecorded
+                self._postpone(report, error.unrecorded.published)
+            report.change(window=report.state.window.look_now())
+            return report.result(error)
+        if any(report.counts.get(outcome) for outcome in ("delivered", "failed", "unknown")):
+            report.took("publish", began)
+        report.recovered(LEDGERS)
+        with self.breakers.of(report):
+            next_look = self.breakers.next_look
+        report.change(window=report.state.window.next_look(next_look))
+        return report.result()
+
+    def record_late(self) -> None:
+        """Appends the results that could not be appended before. Raises AppendError."""
+        if self.unrecorded is not None:
+            self.charge.publisher.record(self.unrecorded, self.clock.now)
+            self.unrecorded = None
+
+    def _record_late(self, report: StepReport) -> None:
+        if self.unrecorded is not None:
+            self.record_late()
+            report.recovered(LEDGERS)
+            self.undecided.find(report)
+
+    def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
+        with self.breakers.of(report):
+            self.breakers.sent(before, now)
+
+    def _hold(self, report: StepReport, now: datetime) -> None:
+        """Closes what is due under open circuit breakers as `held`, except their probes."""
+        with self.breakers.of(report):
+            open_keys = self.breakers.open
+            if not open_keys:
+                return
+            what = Due(report.state.window.lowest_floor, now, now, undecided_after=report.state.undecided_after)
+            blocked = self.charge.publisher.waiting(what, breakers=open_keys)
+            held, asked = self.breakers.hold(self.charge.publisher, what, blocked)
+        report.count("held", held)
+        if asked:
+            report.change(window=report.state.window.awaiting(asked, now))
+            report.rest = True
+
+    # ---------- what is due
+
+    def publish_due(self, report: StepReport, now: datetime) -> bool:
+        """Sends what is due, except to paused destinations, and moves the floor over it. Returns whether Kafka takes sends."""
+        state = report.state
+        what = Due(state.window.floor, now, now, without=tuple(state.window.paused), undecided_after=state.undecided_after)
+        waiting = self.charge.publisher.waiting(what)
+        window = replace(state.window, next_due=waiting.next_due or now + HORIZON)
+        report.change(window=window)
+        if waiting.rows == 0:
+            report.change(window=window.without_unknown_before(now).moved(now))
+            return True
+        published = self.charge.publisher.run(what, self.clock.now, waiting)
+        self._count(report, published, now)
+        stops = self._stops_of(report, published)
+        if not published.stops:
+            # this step has read the sends of unknown outcome that may be sent again by now
+            report.change(window=report.state.window.without_unknown_before(now))
+        self._postpone(report, published)
+        if stops is None:
+            # tried again as soon as the pause of "sends" is over
+            report.change(window=report.state.window.look_now())
+            return False
+        report.change(window=self._after(report.state.window, what, published, stops, now))
+        return True
+
+    def _after(self, window: SendWindow, what: Due, published: Published, stops: dict[str, Reason], now: datetime) -> SendWindow:
+        for topic, reason in stops.items():
+            paused = PausedDestination(reason, now, floor=what.floor)
+            until = now + paused.pause
+            window = window.with_paused(topic, replace(paused, until=until))
+            event(log, logging.WARNING, "destination_paused", topic=topic, retry_at=until, error=reason.error, reason=reason.text)
+        if what.undecided_after is None:
+            window = window.moved(published.upto)
+        return window if published.complete else window.look_now()
+
+    def _count(self, report: StepReport, published: Published, now: datetime) -> None:
+        """Adds what was sent to the counts of the step."""
+        for name in ("delivered", "dead_letters", "failed", "unknown"):
+            report.count(name, getattr(published, name))
+        report.lateness_ms = report.lateness_ms or published.lateness_ms
+        if published.failed:
+            report.change(window=report.state.window.awaiting(published.failed, now))
+        report.rest = report.rest or not published.complete or published.failed > 0
+
+    def _postpone(self, report: StepReport, published: Published) -> None:
+        if published.open_since and published.open_until:
+            report.change(window=report.state.window.with_unknown(published.open_since, published.open_until))
+            event(log, logging.WARNING, "send_outcomes_unknown", deliveries=published.unknown, retry_at=published.open_until)
+
+    # ---------- destinations that are paused
+
+    def publish_paused(self, report: StepReport, now: datetime) -> None:
+        """Tries paused destinations again, all in one step: first with little of what waits for each, then, step by step, with the rest.
+
+        A destination for which nothing waits any more is resumed.
+        """
+        paused = report.state.window.paused
+        windows = [paused[topic].window(topic, now) for topic in report.state.window.worth_a_try(now)]
+        if not windows:
+            return
+        what = Due.within(windows, now, report.state.undecided_after)
+        waiting = self.charge.publisher.waiting(what)
+        upto, stops = what.upto, dict[str, Reason]()
+        if waiting.rows:
+            published = self.charge.publisher.run(what, self.clock.now, waiting)
+            self._count(report, published, now)
+            said = self._stops_of(report, published)
+            self._postpone(report, published)
+            # where Kafka as a whole took nothing, each of them has failed
+            stops = said if said is not None else {window.topic: paused[window.topic].reason for window in windows}
+            upto = published.upto
+        for window in windows:
+            if window.topic in stops:
+                failed = report.state.window.paused[window.topic].failed(stops[window.topic], now)
+                report.change(window=report.state.window.with_paused(window.topic, failed))
+            elif upto < window.floor:
+                # there was no room for it in this step
+                report.rest = True
+            else:
+                self._go_on_with(report, window.topic, min(window.upto, upto), now)
+
+    def _go_on_with(self, report: StepReport, topic: str, upto: datetime, now: datetime) -> None:
+        """After an attempt that sent everything up to `upto` to a paused destination: the rest is next, if there is any."""
+        after = report.state.window.after_success(topic, upto, now, left_out=report.state.undecided_after is not None)
+        report.rest = report.rest or upto < now
+        if topic not in after.paused:
+            event(log, logging.WARNING, "destination_resumed", topic=topic)
+        report.change(window=after)
+
+    # ---------- what takes no sends
+
+    def _stops_of(self, report: StepReport, published: Published) -> dict[str, Reason] | None:
+        """The destinations that took nothing, and why; None if Kafka as a whole took nothing, or this loop is not in charge."""
+        stops: dict[str, Reason] = {}
+        for stop in published.stops:
+            if stop.is_superseded:
+                report.superseded_by = self.charge.newest()
+                return None
+            if stop.topic is None:
+                report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
+                return None
+            stops[stop.topic] = self._why(report, stop, stop.topic)
+        report.recovered(SENDS)
+        return stops
+
+    def _why(self, report: StepReport, stop: Stop, topic: str) -> Reason:
+        """Why a destination took nothing. Creates it if it is missing and `create_topics` is set: the next try finds it."""
+        if not stop.is_missing or not self.topic_maker.settings.create_topics:
+            return Reason(stop.reason, stop.error)
+        now = self.clock.now()
+        what = Due.within([Window(topic, report.state.window.lowest_floor, now)], now)
+        publisher = self.charge.publisher
+        rows = publisher.due(what, publisher.waiting(what)).select("original_topic").distinct()
+        originals = [row["original_topic"] for row in collected(rows, _ORIGINALS) if row["original_topic"]]
+        objection = self.topic_maker.make(topic, originals)
+        return Reason(stop.reason if objection is None else f"{stop.reason}; it is not made: {objection}", stop.error)

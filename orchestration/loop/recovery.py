@@ -1,0 +1,68 @@
+"""Recovery after a step that failed: the loop assumes nothing about the tables, and reads its position from them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JNetworkError
+
+from orchestration.loop.health import LEDGERS, Health, Reason
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport
+from orchestration.loop.undecided import Undecided
+from orchestration.tables.ledgers import AppendError
+from orchestration.tables.spark import in_short
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether the Spark process itself is gone: this process can't bring it back."""
+    return isinstance(error, Py4JNetworkError | ConnectionError)
+
+
+@dataclass
+class Recovery:
+    """Reads the position of the loop from the tables."""
+
+    undecided: Undecided
+    health: Health
+
+    def after(self, state: LoopState, failure: Exception) -> LoopState:
+        """Handles a step that failed, unless another loop has taken over. Raises the error if Spark itself is gone.
+
+        Whatever failed, the next tick looks into the wheel: this shows whether the tables work, even if nothing is due for long.
+        """
+        report = StepReport(state)
+        report.change(window=state.window.look_now())
+        if isinstance(failure, AppendError):
+            self.health.failed(LEDGERS, Reason(str(failure)))
+            return self.read_again(report.state)
+        if is_gone(failure):
+            raise failure
+        self.health.unsure = True
+        self.health.failed(LEDGERS, Reason(f"a step failed, and is tried again: {in_short(failure)}"))
+        return report.state
+
+    def find_undecided(self, state: LoopState) -> LoopState:
+        """The state with the inputs in the ledgers that have no decision."""
+        report = StepReport(state)
+        self.undecided.find(report)
+        return report.state
+
+    def read_again(self, state: LoopState) -> LoopState:
+        """Reads the position of the loop from the tables. Until this has succeeded, nothing is taken in, decided or sent."""
+        report = StepReport(state)
+        stored = self.undecided.stored
+        try:
+            stored.ledgers.read_end()
+            report.state = stored.raised(report.state, stored.last_row())
+            self.undecided.find(report)
+            # last: if an append in doubt is committed before this row, the row is refused, and everything is read once more
+            for ledger in stored.ledgers.in_doubt:
+                stored.seal(ledger, report.state)
+            self.health.unsure = False
+        except Exception as reason:
+            if is_gone(reason):
+                raise
+            self.health.unsure = True
+            self.health.failed(LEDGERS, Reason(f"the ledgers can't be read either: {in_short(reason)}"))
+        return report.state

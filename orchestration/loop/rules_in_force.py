@@ -1,0 +1,88 @@
+"""The rules that decisions are made by: reads the seeds, loads them into the tables, and loads them again when their files change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from orchestration.logs import event
+from orchestration.loop.health import SEEDS, Health, Reason
+from orchestration.loop.recovery import is_gone
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport, StepResult
+from orchestration.rules.seeds import SeedError, Seeds, read_seeds
+from orchestration.settings import Settings
+from orchestration.tables.dbt import Dbt, DbtError
+from orchestration.tables.spark import in_short
+
+log = logging.getLogger(__name__)
+
+
+def seeds_file(settings: Settings) -> Path:
+    """The file that records which seeds were loaded, and the hash of the rules made of them."""
+    return settings.home / "seeds.digest"
+
+
+def seeds_stamp(seeds: Seeds, rules_hash: str) -> str:
+    """The content of that file: the digest of the seeds, and the hash of the rules made of them."""
+    return f"{seeds.digest} {rules_hash}\n"
+
+
+@dataclass
+class RulesInForce:
+    """The seeds that were read, and the hash that every decide run must find.
+
+    hash: None before the seeds are loaded, when a start decides what was left undecided by the rules in the tables. is_stale: the rules in
+    the tables are not made of these seeds, or that is unknown; the next tick loads the seeds. loaded_hash: reads the hash from the tables.
+    when_loaded: called after each load.
+    """
+
+    settings: Settings
+    dbt: Dbt
+    health: Health
+    seeds: Seeds
+    loaded_hash: Callable[[], str]
+    when_loaded: Callable[[], None]
+    hash: str | None = None
+    is_stale: bool = False
+
+    def load(self) -> None:
+        """Loads the seeds, if others were loaded last, and sets the hash that every decide run from now on must find."""
+        file = seeds_file(self.settings)
+        stamp = file.read_text(encoding="utf-8") if file.exists() else ""
+        rules = self.loaded_hash()
+        # the stamp has the hash of the tables, too: a `dbt build` beside the loop may have loaded other files since
+        if stamp != seeds_stamp(self.seeds, rules):
+            self.dbt.run("seed")
+            self.dbt.run("run", select=["rules"])
+            rules = self.loaded_hash()
+            file.write_text(seeds_stamp(self.seeds, rules), encoding="utf-8")
+        self.hash = rules
+        self.is_stale = False
+        self.when_loaded()
+
+    def run(self, state: LoopState, now: datetime) -> StepResult:
+        """The step that reads the files again, and loads them where they have changed."""
+        report = StepReport(state)
+        if not self.health.may(SEEDS):
+            return report.result()
+        try:
+            seeds = read_seeds(self.settings.seeds)
+        except SeedError as error:
+            report.failed(SEEDS, Reason(f"the seeds have changed and can't be used; the old rules stay in force:\n{error}"))
+            return report.result()
+        if seeds.digest == self.seeds.digest and not self.is_stale:
+            report.recovered(SEEDS)
+            return report.result()
+        event(log, logging.INFO, "seeds_changed", directory=self.settings.seeds)
+        self.seeds, self.is_stale = seeds, True
+        try:
+            self.load()
+        except Exception as error:
+            if is_gone(error):
+                raise
+            report.failed(SEEDS, Reason(f"the seeds could not be loaded: {error if isinstance(error, DbtError) else in_short(error)}"))
+        return report.result()

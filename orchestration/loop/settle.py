@@ -1,0 +1,67 @@
+"""The settle step: reads how far consumer groups are, closes circuit breakers, checks canaries, and orders releases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.commands import Commands
+from orchestration.loop.completeness import Completeness
+from orchestration.loop.consumer_progress import Consumers
+from orchestration.loop.health import CONSUMERS, DECIDE, KAFKA, LEDGERS, Health, Reason
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport, StepResult
+from orchestration.tables.ledgers import Ledgers
+
+
+@dataclass
+class Settle:
+    """Finds out which sends have succeeded.
+
+    unread: the topics and patterns that sources speak for which this tick has not read completely; None: not known.
+    """
+
+    consumers: Consumers
+    breakers: CircuitBreakers
+    commands: Commands
+    ledgers: Ledgers
+    health: Health
+    unread: frozenset[str] | None = None
+
+    def run(self, state: LoopState, now: datetime) -> StepResult:
+        """now: when the tick began. Everything that was reported by then is decided, so that what is settled stays settled."""
+        report = StepReport(state)
+        if not self.health.may(LEDGERS) or KAFKA in self.health:
+            return report.result()
+        complete = Completeness(self.unread or frozenset(), decided=self.unread is not None and DECIDE not in self.health)
+        self.commands.issued = state.commands
+        try:
+            with self.breakers.of(report):
+                released = self._look(report, now, complete)
+        except Exception as error:
+            return report.result(error)
+        finally:
+            report.change(awaited=tuple(self.consumers.state()))
+        report.change(awaited_batch=self.consumers.looked)
+        report.count("circuit_breakers", self.breakers.changes)
+        self.breakers.changes = 0
+        if released:
+            report.count("released", released)
+            report.change(window=report.state.window.awaiting(released, now))
+            report.rest = True
+        return report.result()
+
+    def _look(self, report: StepReport, now: datetime, complete: Completeness) -> int:
+        """Returns how many deliveries were released."""
+        settled = self.consumers.look(now, self.ledgers.batch, complete=complete)
+        report.change(settled=settled)
+        silent = sorted(self.consumers.unanswered.values())
+        if silent:
+            report.failed(CONSUMERS, Reason("; ".join(one.why for one in silent), silent[-1].error))
+        else:
+            report.recovered(CONSUMERS)
+        self.breakers.look(settled, self.consumers, now, complete=complete)
+        report.count("settled", len(settled))
+        self.commands.look(self.consumers, now, complete=complete)
+        return self.breakers.release(now)

@@ -1,0 +1,68 @@
+"""The status file of the loop: small, written with every tick, so that `redrive status` needs neither Spark nor Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from orchestration.loop.health import Entry
+
+
+@dataclass(frozen=True)
+class Status:
+    """The loop after its last tick. Times are ISO 8601, UTC."""
+
+    state: str
+    generation: int
+    instance: str
+    pid: int
+    tick: int
+    at: str
+    watermark: int
+    batch: int
+    floor: str
+    next_due: str | None
+    counts: dict[str, int] = field(default_factory=dict)
+    step_ms: dict[str, int] = field(default_factory=dict)
+    lateness_ms: tuple[int, int] | None = None
+    trouble: dict[str, str] = field(default_factory=dict)
+    """For people: what doesn't work, and why."""
+    health: tuple[Entry, ...] = ()
+    """The same for programs."""
+
+
+def write_status(path: Path, status: Status) -> None:
+    """Replaces the file in one step: a reader sees the old one or the new one."""
+    beside = path.with_suffix(".writing")
+    beside.write_text(json.dumps(asdict(status), indent=2) + "\n", encoding="utf-8")
+    os.replace(beside, path)
+
+
+def read_status(path: Path) -> Status | None:
+    """The last status; None where no loop has run yet."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return Status(**{**said, "health": tuple(Entry(**entry) for entry in said.get("health", ()))})
+    except FileNotFoundError:
+        return None
+
+
+def is_alive(status: Status) -> bool:
+    """Whether the process that wrote the status is still there."""
+    if status.state == "stopped":
+        return False
+    try:
+        os.kill(status.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def text(moment: datetime | None) -> str | None:
+    """A moment as the status file has it."""
+    return moment.isoformat(timespec="milliseconds") if moment else None

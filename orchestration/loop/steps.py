@@ -1,0 +1,129 @@
+"""What a step is: it takes the state and returns what it did. One reducer applies that; nothing else writes the state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from orchestration.loop.health import Health, Part, Reason
+from orchestration.loop.state import LoopState
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step did.
+
+    state: the state after it. counts: rows by what happened to them; step_ms: milliseconds by step; both add to those of the tick. trouble:
+    what went wrong, and (None) what works again, in that order. failure: the error that ended the step; what it has done before is in the
+    state. superseded_by: the generation that has taken over. rest: whether there is more to do at once. unread: the topics and patterns
+    that sources speak for which are not completely read; None: not known to the step.
+    """
+
+    state: LoopState
+    counts: Mapping[str, int] = field(default_factory=dict)
+    step_ms: Mapping[str, int] = field(default_factory=dict)
+    trouble: tuple[tuple[Part, Reason | None], ...] = ()
+    failure: Exception | None = None
+    superseded_by: int | None = None
+    rest: bool = False
+    unread: frozenset[str] | None = None
+    lateness_ms: tuple[int, int] | None = None
+
+
+class Step(Protocol):
+    """One step of a tick."""
+
+    def run(self, state: LoopState, now: datetime) -> StepResult:
+        """Does what there is to do. Raises only what ends the process: anything else is the result's failure."""
+
+
+@dataclass
+class StepReport:
+    """Gathers a step's result while it runs."""
+
+    state: LoopState
+    counts: dict[str, int] = field(default_factory=dict)
+    step_ms: dict[str, int] = field(default_factory=dict)
+    trouble: list[tuple[Part, Reason | None]] = field(default_factory=list)
+    superseded_by: int | None = None
+    rest: bool = False
+    unread: frozenset[str] | None = None
+    lateness_ms: tuple[int, int] | None = None
+
+    def change(self, **fields: Any) -> None:
+        """Changes fields of the state."""
+        self.state = replace(self.state, **fields)
+
+    def count(self, name: str, rows: int) -> None:
+        """Counts rows by what happened to them."""
+        self.counts[name] = self.counts.get(name, 0) + rows
+
+    def took(self, step: str, began: float) -> None:
+        """Notes how long the step took. began: a monotonic time."""
+        self.step_ms[step] = round((time.monotonic() - began) * 1000)
+
+    def failed(self, part: Part, reason: Reason) -> None:
+        """Something doesn't work."""
+        self.trouble.append((part, reason))
+
+    def recovered(self, part: Part) -> None:
+        """It works, again or still."""
+        self.trouble.append((part, None))
+
+    def result(self, failure: Exception | None = None) -> StepResult:
+        """What the step did. failure: the error that ended it."""
+        return StepResult(
+            self.state,
+            self.counts,
+            self.step_ms,
+            tuple(self.trouble),
+            failure,
+            self.superseded_by,
+            self.rest,
+            self.unread,
+            self.lateness_ms,
+        )
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What one tick did: rows by what happened to them, milliseconds by step.
+
+    rest: whether there is more to do at once. unread: the topics and patterns that sources speak for of which reports that existed when the
+    tick began are not taken in; None: not known.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    step_ms: Mapping[str, int] = field(default_factory=dict)
+    lateness_ms: tuple[int, int] | None = None
+    rest: bool = False
+    unread: frozenset[str] | None = None
+
+    @property
+    def did_something(self) -> bool:
+        """Whether it is worth a row in `ticks`."""
+        return any(self.counts.values())
+
+
+def reduce(state: LoopState, tick: Tick, result: StepResult, health: Health) -> tuple[LoopState, Tick]:
+    """The state and the tick after a step. state: before it; its counts and milliseconds are those of the tick so far."""
+    for part, reason in result.trouble:
+        if reason is None:
+            health.recovered(part)
+        else:
+            health.failed(part, reason)
+    counts, step_ms = _added(state.counts, result.counts), _added(state.step_ms, result.step_ms)
+    return replace(result.state, counts=counts, step_ms=step_ms), Tick(
+        counts=counts,
+        step_ms=step_ms,
+        lateness_ms=tick.lateness_ms or result.lateness_ms,
+        rest=tick.rest or result.rest,
+        unread=tick.unread if result.unread is None else result.unread,
+    )
+
+
+def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {**before, **{name: before.get(name, 0) + number for name, number in more.items()}}

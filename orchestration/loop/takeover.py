@@ -1,0 +1,106 @@
+"""A start takes over from the loop before: the generation in Kafka first, then a row in each ledger. docs/decisions/0040 says why."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestration.logs import event
+from orchestration.loop.charge import Charge
+from orchestration.loop.presence import Presence
+from orchestration.loop.standing import Standing
+from orchestration.tables.ledgers import AppendError, TakenOverError
+
+log = logging.getLogger(__name__)
+
+# The pauses between the attempts of a start to take over from a loop that is still writing, in seconds.
+_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
+
+# How long a start waits until the older loop, which can't send any more, has appended its last results; and the time between two checks, in
+# seconds.
+_LAST_ROWS = 15.0
+_LAST_WORDS_GLANCE = 0.2
+
+
+@dataclass
+class TakeOver:
+    """Takes over from the last loop. read: reads the position of that loop."""
+
+    read: Callable[[], Standing]
+    charge: Charge
+    presence: Presence
+    stopping: threading.Event
+
+    def run(self) -> Standing | None:
+        """Takes the next generation: in Kafka, so that an older loop stops sending, then in each ledger, so that it stops appending.
+
+        In between the older loop may append the results of its last sends, which would be sent again here otherwise.
+
+        If Kafka gives no answer, the tables are taken all the same, and Kafka before the first send. `ticks` is the first ledger, so that
+        the older loop can read there which loop has refused it. What it appends to the others in between does no harm: their ends are read
+        again. Returns the position from which this loop goes on; None if it was stopped, or another loop is in charge.
+        """
+        for pause in (*_PAUSES, None):
+            standing = self._read()
+            self.charge.in_charge = False
+            if not self.stopping.is_set():
+                self.charge.take_first()
+            if self.stopping.is_set():
+                return None
+            if self.charge.in_charge and self._wait_for_last_rows(standing):
+                before, standing = self.charge.generation, self._read()
+                self.charge.in_charge = self.charge.generation == before
+            try:
+                standing.stored.append(standing.state.of_kind("start"))
+                break
+            except AppendError:
+                # another loop has written in the meantime, or is starting just now
+                if pause is None:
+                    raise
+            time.sleep(pause)
+        self.presence.show(self.charge.generation)
+        for ledger in ("events", "publish_results"):
+            self._append_start(standing, ledger)
+        return standing
+
+    def _read(self) -> Standing:
+        standing = self.read()
+        self.charge.stored = standing.stored
+        return standing
+
+    def _wait_for_last_rows(self, standing: Standing) -> bool:
+        """Waits until the loop before, which can't send any more, has appended its results; returns whether it may have appended any.
+
+        Doesn't wait if that loop has ended already. The wait is bounded, as that loop may be frozen, or was killed on another machine.
+        """
+        last = standing.last
+        if last is None or last["kind"] == "end" or self.presence.has_ended(last["generation"]):
+            return False
+        before = last["generation"]
+        event(log, logging.INFO, "older_loop_awaited", generation=before, at_most_s=_LAST_ROWS)
+        deadline = time.monotonic() + _LAST_ROWS
+        ledgers = standing.stored.ledgers
+        while not (self.presence.has_ended(before) or ledgers.has_ended(before) or self.stopping.is_set()):
+            if time.monotonic() >= deadline:
+                event(log, logging.WARNING, "older_loop_timed_out", generation=before)
+                break
+            time.sleep(_LAST_WORDS_GLANCE)
+        return True
+
+    def _append_start(self, standing: Standing, ledger: str) -> None:
+        """Takes over in a ledger: an older loop may still append there until then."""
+        for pause in (*_PAUSES, None):
+            try:
+                standing.stored.seal(ledger, standing.state)
+                return
+            except TakenOverError:
+                raise
+            except AppendError:
+                if pause is None:
+                    raise
+            time.sleep(pause)
+            # the older loop has appended once more: read what it has appended
+            standing.stored.ledgers.read_end()

@@ -1,0 +1,1 @@
+"""What operators do: find dead letters, and give commands about them."""

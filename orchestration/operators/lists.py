@@ -1,0 +1,214 @@
+"""The list of a command: selects the deliveries when the command is given, keeps lists of dry runs, and sums lists up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestration.operators.commands import CommandError, CommandRequest
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.selections import Selection
+from orchestration.rules.explain import Rulebook
+from orchestration.rules.routing import Redrive, Routing
+from orchestration.settings import Settings
+
+MOST = 1_000_000
+"""The longest list of one command, the same as in the model command_records."""
+
+# The largest part of a list, in bytes. By default Kafka takes records of up to a megabyte.
+_PART_BYTES = 256 * 1024
+
+# The commands that are about waiting messages.
+WAITING = ("send_now", "cancel")
+
+BY_RULES = "redrive_rules"
+"""The name, in place of a person's, in commands by the redrive rules."""
+
+# Why a redrive would be refused, by the reason of the decision.
+_OBJECTIONS = {
+    "no_original_topic": "refused: no original topic is known",
+    "no_route": "refused: no route",
+    "destination_not_legal": "refused: Kafka allows no such name",
+    "destination_is_a_source": "refused: a source reads it",
+    "destination_is_internal": "refused: an internal topic",
+}
+
+_AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One message of a list, with the delivery that the command is about. due_ms: due time of the delivery, in epoch milliseconds."""
+
+    message_id: str
+    delivery_id: str
+    due_ms: int
+    original_topic: str | None = None
+    consumer_group: str | None = None
+    error_class: str | None = None
+    error_kind: str | None = None
+    since: datetime | None = None
+    state: str | None = None
+    """The state when it was selected; of a `refused` message, the report is decided anew. None in a list that was kept."""
+
+
+# ---------- which deliveries
+
+
+def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Target]:
+    """Selects the deliveries that a command is about, by due time: of dead and refused messages, or of waiting ones.
+
+    most: the most to select. Raises CommandError if there are more than a list may have.
+    """
+    if what in WAITING:
+        states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
+        chosen = f"""
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, last_failed_at as since, state
+            from messages where state in {states} and {selection.condition(since_column="last_failed_at")}
+        """
+    else:
+        chosen = f"""
+            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, dead_at as since, state
+            from stranded_messages where {selection.condition()}
+        """
+    rows = dead.rows(
+        f"""
+        select * except (due_at), unix_millis(due_at) as due_ms from ({chosen})
+        order by due_ms, delivery_id
+        limit {min(most or MOST + 1, MOST + 1):d}
+        """
+    )
+    if len(rows) > MOST:
+        raise CommandError(f"more than {MOST:,} messages are selected: select fewer, or give --max {MOST}")
+    return [Target(**row) for row in rows]
+
+
+def triage(dead: DeadLetters) -> list[tuple[CommandRequest, list[Target]]]:
+    """The dead letters to send again by the redrive rules, a command for each rule. At most MOST: the rest follows the next time."""
+    rows = dead.rows(
+        f"""
+        select
+            rule, why, message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since,
+            unix_millis(due_at) as due_ms
+        from dead_letters_to_redrive
+        order by rule, due_ms, delivery_id
+        limit {MOST}
+        """
+    )
+    by_rule: dict[tuple[str, str], list[Target]] = {}
+    for row in rows:
+        by_rule.setdefault((row.pop("rule"), row.pop("why")), []).append(Target(**row))
+    return [(CommandRequest("redrive", f"{rule}: {why}", BY_RULES), listed) for (rule, why), listed in by_rule.items()]
+
+
+# ---------- a list that is kept
+
+
+def digest(listed: Sequence[Target]) -> str:
+    """The digest of a list, which the closing record has."""
+    return digest_of_parts(part_digest(part) for part in parts_of(listed))
+
+
+def keep(home: Path, listed: Sequence[Target]) -> str:
+    """Stores a list, so that exactly this one can be sent later; returns its name."""
+    name = digest(listed)[:12]
+    directory = home / "lists"
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps([one.message_id, one.delivery_id, one.due_ms], ensure_ascii=False) + "\n" for one in listed)
+    return name
+
+
+def kept(home: Path, name: str) -> list[Target]:
+    """A list that was stored. Raises CommandError if it doesn't exist, or was changed."""
+    path = home / "lists" / f"{name}.jsonl"
+    if not re.fullmatch(r"[0-9a-f]{12}", name) or not path.exists():
+        raise CommandError(f"--list {name!r}: there is no such list; --dry-run prints the name of its list")
+    try:
+        with path.open(encoding="utf-8") as file:
+            listed = [Target(*json.loads(line)) for line in file]
+        changed = digest(listed)[:12] != name
+    except (ValueError, TypeError):
+        changed = True
+    if changed:
+        raise CommandError(f"--list {name}: {path} was changed since it was written")
+    return listed
+
+
+# ---------- in parts, as its records have it
+
+
+def parts_of(listed: Sequence[Target]) -> Iterator[list[Target]]:
+    part: list[Target] = []
+    size = 0
+    for one in listed:
+        length = len(one.delivery_id.encode()) + 24
+        if part and size + length > _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += length
+    if part:
+        yield part
+
+
+def part_digest(part: Sequence[Target]) -> str:
+    return _sha256("\n".join(f"{one.delivery_id} {one.due_ms}" for one in part))
+
+
+def digest_of_parts(parts: Iterable[str]) -> str:
+    return _sha256("\n".join(parts))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ---------- shown before it is done
+
+
+def shown(
+    settings: Settings, request: CommandRequest, listed: Sequence[Target], now: datetime
+) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Summary of a list: how many messages, by topic, by class, by age, and by destination of a redrive; the most frequent first."""
+    yield "messages", [(request.what, len(listed))]
+    yield "topic", Counter(one.original_topic or "-" for one in listed).most_common(20)
+    yield "error", Counter(one.error_class or "-" for one in listed).most_common(20)
+    ages = Counter(_age(one.since, now) for one in listed)
+    yield "age", [(age, ages[age]) for age in (*_AGES, "unknown") if ages[age]]
+    if request.what == "redrive":
+        yield "would go to", destinations(lambda: Rulebook(settings).routing(), listed, request.to).most_common(20)
+
+
+def _age(since: datetime | None, now: datetime) -> str:
+    if since is None:
+        return "unknown"
+    hours = (now - since.astimezone(UTC)).total_seconds() / 3600
+    return next(age for age, most in _AGES.items() if most is None or hours <= most)
+
+
+def destinations(routing: Callable[[], Routing], listed: Sequence[Target], to: str | None) -> Counter[str]:
+    """Where the messages of a redrive would go by the rules in force: how many by topic, or by the reason of a refusal.
+
+    routing: makes the Routing, which takes seconds; only called if it is needed.
+    """
+    found: Counter[str] = Counter()
+    asked: Counter[Redrive] = Counter()
+    for one in listed:
+        if one.state == "refused":
+            found["decided anew" if to in (None, "retry") else "refused: --to is for dead letters"] += 1
+        elif one.original_topic is None:
+            # a list that was kept has only ids
+            found[str(to) if to not in (None, "retry", "original") else _OBJECTIONS["no_original_topic"]] += 1
+        else:
+            asked[one.original_topic, one.consumer_group, one.error_kind] += 1
+    if asked:
+        for kind, (topic, objection) in routing().redrives(asked, to).items():
+            found[str(topic) if objection is None else _OBJECTIONS.get(objection, f"refused: {objection}")] += asked[kind]
+    return found

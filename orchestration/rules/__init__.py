@@ -1,0 +1,1 @@
+"""The rules in the seeds: read, checked, explained."""

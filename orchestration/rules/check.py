@@ -1,0 +1,272 @@
+"""`redrive check`: finds what would keep the loop from working before it is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from confluent_kafka.cimpl import NewTopic
+
+from orchestration.kafka.cluster import Cluster, ClusterError, Topic
+from orchestration.kafka.topics import new_topic, room
+from orchestration.rules.policies import why_not
+from orchestration.rules.seed_rows import Row, Seeds
+from orchestration.rules.seeds import SeedError, read_seeds
+from orchestration.rules.topic_patterns import speaks_for_all, topic_matches
+from orchestration.rules.topics_needed import Need, plan_topics
+from orchestration.rules.vocabulary import KIND_PRECEDENCE
+from orchestration.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from orchestration.rules.explain import Rulebook
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check."""
+
+    ok: bool
+    what: str
+    found: str
+    warns: bool = False
+    """It works, but probably not as intended."""
+
+
+def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()) -> list[Finding]:
+    """Checks seeds, brokers, topics and catalog, in this order. A check that depends on a failed one is left out.
+
+    groups: further consumer groups that read the topics that sources speak for, beside those that Kafka and the seed `sources` name.
+    """
+    findings: list[Finding] = []
+    try:
+        seeds = read_seeds(settings.seeds)
+        findings.append(Finding(True, "seeds", f"{sum(map(len, seeds.rows.values()))} rows in {settings.seeds}"))
+    except SeedError as error:
+        findings += [Finding(False, "seeds", problem) for problem in error.problems]
+        seeds = None
+    if seeds is not None:
+        findings += _permissions(settings, seeds)
+    # before the topics: this creates the catalog of a new home, which the session that asks the rules must find
+    catalog = _catalog(settings)
+    rulebook = cache(lambda: _rulebook(settings))
+    findings += _kafka(settings, seeds, rulebook, groups, create=create)
+    findings.append(catalog)
+    if seeds is not None:
+        findings += _equal_rules(settings, seeds)
+        findings += _policies(settings, seeds, rulebook()) if catalog.ok else ()
+    return findings
+
+
+def _rulebook(settings: Settings) -> Rulebook:
+    # imported here, as dbt takes seconds to import
+    from orchestration.rules.explain import Rulebook
+
+    return Rulebook(settings)
+
+
+def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
+    """Sources whose reports may have records sent to any topic, and destinations that are internal topics."""
+    for row in seeds.rows["sources"]:
+        where = f"{settings.seeds / 'sources.csv'}:{row.line}"
+        for pattern in filter(speaks_for_all, row["speaks_for"].split()):
+            yield Finding(
+                True,
+                "seeds",
+                f"{where}: speaks_for is {pattern!r}: whoever may write to {row['topic']} can have records sent to any topic that is "
+                "not internal; name the topics whose failures are reported there",
+                warns=True,
+            )
+        for name in filter(None, (settings.decisions_topic, settings.circuit_breakers_topic, settings.gates_topic)):
+            if topic_matches(name, row["topic"]):
+                yield Finding(
+                    False, "seeds", f"{where}: topic is {row['topic']!r}, which matches {name}: what redrive writes there would come back"
+                )
+    for seed, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
+        for row in seeds.rows[seed]:
+            if "{" not in row[column] and settings.is_internal(row[column]):
+                yield Finding(
+                    False,
+                    "seeds",
+                    f"{settings.seeds / seed}.csv:{row.line}: {column} is {row[column]!r}: nothing is sent to an internal topic",
+                )
+
+
+def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
+    """Rules that differ only in the kind: which one wins is defined, but a reader of the file may not know it."""
+    first: dict[tuple[str, ...], Row] = {}
+    for row in seeds.rows["error_rules"]:
+        conditions = tuple(row[column] for column in ("error_class", "message", "code", "header", "source", "topic", "consumer_group"))
+        other = first.setdefault(conditions, row)
+        if other is not row:
+            yield Finding(
+                True,
+                "seeds",
+                f"{settings.seeds / 'error_rules.csv'}:{row.line}: {' '.join(filter(None, conditions[:4])) or 'all others'} is "
+                f"{row['kind']} here and {other['kind']} on line {other.line}: of equal rules the first of "
+                f"{', '.join(KIND_PRECEDENCE)} decides",
+                warns=True,
+            )
+
+
+def _policies(settings: Settings, seeds: Seeds, rulebook: Rulebook) -> Iterator[Finding]:
+    """Policies that the SQL can't parse, or that a route uses as publish_policy but can't: with one of them, no seeds are loaded."""
+    rows = {row["policy"]: row for row in seeds.rows["retry_policies"]}
+    reading = rulebook.reading_of({name: row["definition"] for name, row in rows.items()})
+    misused = [row for row in seeds.rows["routes"] if row["publish_policy"] in reading.processing_only]
+    for row in misused:
+        yield Finding(
+            False,
+            "seeds",
+            f"{settings.seeds / 'routes.csv'}:{row.line}: publish_policy is {row['publish_policy']!r}, which has "
+            f"{reading.processing_only[row['publish_policy']]}: failed sends are bounded by attempts alone; name a policy without it",
+        )
+    for problem in reading.problems:
+        yield Finding(
+            False,
+            "seeds",
+            f"{settings.seeds / 'retry_policies.csv'}:{rows[problem.name].line}: definition: {why_not(problem.definition, problem.clause)}",
+        )
+    if not reading.problems and not misused:
+        yield Finding(True, "policies", f"{len(rows)} can be read")
+
+
+def _kafka(
+    settings: Settings, seeds: Seeds | None, rulebook: Callable[[], Rulebook], groups: Collection[str], *, create: bool
+) -> Iterator[Finding]:
+    servers = settings.kafka_properties.get("bootstrap.servers")
+    if not servers:
+        yield Finding(
+            False, "brokers", "bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"
+        )
+        return
+    try:
+        cluster = Cluster(settings.kafka_properties)
+        names = cluster.topic_names()
+    except (ClusterError, SettingsError) as error:
+        yield Finding(False, "brokers", f"{servers}: {error}")
+        return
+    yield Finding(True, "brokers", f"{servers}: {len(names)} topics")
+    if seeds is None:
+        return
+    try:
+        yield from _commands_topic(cluster, settings, names, create=create)
+        yield from _topics(cluster, settings, seeds, rulebook, names, groups, create=create)
+    except ClusterError as error:
+        yield Finding(False, "topics", str(error))
+
+
+def _commands_topic(cluster: Cluster, settings: Settings, names: list[str], *, create: bool) -> Iterator[Finding]:
+    name = settings.commands_topic
+    what = f"topic {name}"
+    if not name:
+        return
+    if name in names:
+        yield Finding(True, what, "operators' commands: whoever may write there can redrive")
+    elif create:
+        # one partition, so that the records of a command are read in their order
+        new = NewTopic(name, num_partitions=1, replication_factor=settings.create_topics_replication, config={"retention.ms": "-1"})
+        objection = cluster.create([new])[name]
+        yield Finding(objection is None, what, objection or "made, with 1 partition")
+    else:
+        yield Finding(True, what, "is missing: no commands can be given; --create makes it", warns=True)
+
+
+def _topics(
+    cluster: Cluster,
+    settings: Settings,
+    seeds: Seeds,
+    rulebook: Callable[[], Rulebook],
+    names: list[str],
+    groups: Collection[str],
+    *,
+    create: bool,
+) -> Iterator[Finding]:
+    topics = cluster.describe(names)
+    for source in seeds.rows["sources"]:
+        found = [name for name in names if topic_matches(name, source["topic"])]
+        adopts = "; their dead letters are adopted" if source["adopt"] else ""
+        which = f"{', '.join(found)}{adopts}" if found else f"no topic matches {source['topic']}"
+        yield Finding(bool(found), f"source {source['source']}", which)
+    own = {settings.group, f"{settings.transactional_prefix}.{settings.instance}"}
+    read = {group: its_topics for group, its_topics in cluster.groups().items() if group not in own}
+    try:
+        with rulebook().routing_of(seeds) as routing:
+            plan = plan_topics(settings, routing, seeds, topics, read, groups)
+    except Exception as error:
+        from orchestration.tables.spark import in_short
+
+        yield Finding(False, "topics", f"the topics that are needed can't be determined without Spark and dbt: {in_short(error)}")
+        return
+    yield from _loops(seeds, plan.needs)
+    sizes = cluster.max_message_bytes([*topics])
+    missing: dict[str, list[Need]] = {}
+    for need in plan.needs:
+        if need.topic not in topics:
+            missing.setdefault(need.topic, []).append(need)
+    new = [new_topic(name, [need.original for need in needs], sizes, settings.create_topics_replication) for name, needs in missing.items()]
+    said = cluster.create(new) if create else {}
+    for topic in new:
+        why = missing[topic.topic][0].why
+        if not create:
+            yield Finding(False, f"topic {topic.topic}", f"is missing ({why}); --create makes it")
+        else:
+            objection = said[topic.topic]
+            yield Finding(objection is None, f"topic {topic.topic}", objection or f"made, with {topic.num_partitions} partitions")
+    for name in dict.fromkeys(need.topic for need in plan.needs if need.topic in topics):
+        fits = [_fits(need, topics[name], sizes) for need in plan.needs if need.topic == name]
+        yield from [finding for finding in fits if not finding.ok] or fits[:1]
+    for what, why in plan.unknown:
+        yield Finding(True, what, why, warns=True)
+
+
+def _fits(need: Need, topic: Topic, sizes: dict[str, int]) -> Finding:
+    """Whether an existing destination fits: has room for the largest record with its headers, and as many partitions as the original."""
+    what = f"topic {topic.name}"
+    wanted = room(sizes, need.original.name)
+    if topic.name in sizes and sizes[topic.name] < wanted:
+        return Finding(
+            False, what, f"max.message.bytes is {sizes[topic.name]}; {wanted} leaves room for headers on records of {need.original.name}"
+        )
+    if topic.partitions < need.original.partitions:
+        return Finding(
+            False,
+            what,
+            f"has {topic.partitions} partitions, {need.original.name} has {need.original.partitions}: "
+            "records of the others go where their key says, and lose their order",
+        )
+    return Finding(True, what, f"{topic.partitions} partitions ({need.why})")
+
+
+def _loops(seeds: Seeds, needs: Iterable[Need]) -> Iterator[Finding]:
+    for name, why in {need.topic: need.why for need in needs}.items():
+        for source in seeds.rows["sources"]:
+            if topic_matches(name, source["topic"]):
+                yield Finding(False, f"topic {name}", f"is read by source {source['source']}: what is sent there would come back ({why})")
+
+
+def _catalog(settings: Settings) -> Finding:
+    from orchestration.tables.catalog import default_catalog, left_behind
+    from orchestration.tables.spark import in_short, schema, start_session
+
+    probe = f"{schema(settings.project)}.check_writes"
+    try:
+        spark = start_session(settings)
+        spark.sql(f"create namespace if not exists {schema(settings.project)}")
+        spark.sql(f"create or replace table {probe} using iceberg as select 1 as one")
+        spark.sql(f"drop table {probe} purge")
+    except Exception as error:
+        return Finding(False, "catalog", f"can't be written to: {in_short(error)}")
+    found = f"schema {schema(settings.project)} can be written to"
+    if left_behind(settings):
+        return Finding(True, "catalog", f"{found}; the tables have the names of version 0.1.0: the next start moves them", warns=True)
+    if default_catalog(settings.project) == schema(settings.project):
+        return Finding(
+            True,
+            "catalog",
+            f"{found}, but the catalog has its name: the tables lie in the empty namespace, which most other readers can't name; "
+            "docs/tables.md",
+            warns=True,
+        )
+    return Finding(True, "catalog", found)

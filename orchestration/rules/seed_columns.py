@@ -1,0 +1,278 @@
+"""The columns of each seed, each with the check of its cells; the defaults of columns that may be left out; the keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from orchestration.clock import parse_duration
+from orchestration.rules import patterns
+from orchestration.rules.vocabulary import (
+    CONCERNS,
+    DIALECTS,
+    ERROR_KINDS,
+    EVERYTHING,
+    HEADER_PROFILES,
+    LINK_PLACEHOLDERS,
+    NO_TOPIC,
+    OTHER_KIND_WORDS,
+    PUBLISH_KINDS,
+    TOPIC_PLACEHOLDERS,
+)
+
+Check = Callable[[str], str | None]
+"""What is wrong with a cell, in words; None if nothing is."""
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SET = re.compile(r"[A-Za-z0-9._-]+")
+_LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+_TEMPLATE = re.compile(rf"([A-Za-z0-9._-]|\{{({'|'.join(TOPIC_PLACEHOLDERS)})\}})+")
+
+
+def _text(value: str) -> str | None:
+    return None if value else "must not be empty"
+
+
+def _source_name(value: str) -> str | None:
+    return "must not begin with @" if value.startswith("@") else _text(value)
+
+
+def _anything(_: str) -> str | None:
+    return None
+
+
+def _one_of(*allowed: str) -> Check:
+    return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+
+def _adopted(value: str) -> str | None:
+    return None if value in ("", "dead") else "must be dead, or empty for failures that are retried"
+
+
+def _whole_number(least: int, most: int) -> Check:
+    def check(value: str) -> str | None:
+        allowed = f"must be a whole number from {least} to {most}"
+        try:
+            return None if least <= int(value) <= most else allowed
+        except ValueError:
+            return allowed
+
+    return check
+
+
+def _pattern(value: str) -> str | None:
+    if not value:
+        return "must not be empty"
+    if value.startswith("^"):
+        return patterns.objection(value)
+    return None if _TOPIC.fullmatch(value) else "must be a topic's name, or a regular expression that begins with ^"
+
+
+def _pattern_or_any(value: str) -> str | None:
+    objection = None if value == "*" else _pattern(value)
+    return f"{objection}, or * for any" if objection else None
+
+
+def _fragment(value: str) -> str | None:
+    return _pattern(value) if value.startswith("^") else None
+
+
+def _class_or_any(value: str) -> str | None:
+    if value.startswith("^"):
+        return _pattern(value)
+    return "must be a class's name, without blanks, or empty for any" if " " in value or value.startswith("@") else None
+
+
+def _class(value: str) -> str | None:
+    return _class_or_any(value) if value else "must not be empty"
+
+
+def _header(value: str) -> str | None:
+    name, _, wanted = value.partition("=")
+    if value and not name:
+        return "must be name=value, name=^regular expression, or a header's name alone"
+    return _fragment(wanted)
+
+
+def _denied(value: str) -> str | None:
+    # names of headers are compared without regard to case
+    expressions = (part for part in value.split() if part.startswith("^"))
+    return next((problem for part in expressions if (problem := patterns.objection(part, ignore_case=True))), None)
+
+
+def _privacy_name(value: str) -> str | None:
+    return f"is the privacy that keeps all: call it otherwise than {EVERYTHING}" if value == EVERYTHING else _text(value)
+
+
+def _kind(value: str) -> str | None:
+    words = {word.lower() for word in (*ERROR_KINDS, *OTHER_KIND_WORDS)}
+    return None if value.lower() in words else f"must be one of {', '.join(ERROR_KINDS)}; or {', '.join(OTHER_KIND_WORDS)}"
+
+
+def _patterns(value: str) -> str | None:
+    return next((problem for part in value.split() if (problem := _pattern(part))), None) if value else "must not be empty"
+
+
+def _template(value: str) -> str | None:
+    return None if _TEMPLATE.fullmatch(value) else "must be a topic's name, in which {topic}, {group} and {kind} may stand"
+
+
+def _retry_topic(value: str) -> str | None:
+    if value == NO_TOPIC:
+        return f"only dead letters may go nowhere; for no retries at all, name a policy whose definition is {NO_TOPIC}"
+    return _template(value)
+
+
+def _dead_letter_topic(value: str) -> str | None:
+    objection = _template(value)
+    return f"{objection}, or {NO_TOPIC} for none" if objection else None
+
+
+def _rule_class(value: str) -> str | None:
+    return _set_name(value[1:]) if value.startswith("@") else _class_or_any(value)
+
+
+def _set_name(value: str) -> str | None:
+    return None if _SET.fullmatch(value) else "must be the name of a set: letters, digits, . _ and -"
+
+
+def _link(value: str) -> str | None:
+    unknown = [name for name in re.findall(r"\{([^{}]*)\}", value) if name not in LINK_PLACEHOLDERS]
+    if unknown:
+        return f"knows no {{{unknown[0]}}}; placeholders are {', '.join(f'{{{name}}}' for name in LINK_PLACEHOLDERS)}"
+    return None if not value or _LINK.fullmatch(value) else "must be an address (https://...), without blanks"
+
+
+def _duration(value: str) -> str | None:
+    try:
+        parse_duration(value)
+    except ValueError:
+        return "must be a duration, up to 365 days: 90s, 5m, 2h, 1d"
+    return None
+
+
+def _places(value: str) -> str | None:
+    wrong = [place for place in value.split() if place.startswith("$") and not place.startswith(("$.", "$["))]
+    return f"{wrong[0]} is no path: $.name, or $['name']; a header stands by its name" if wrong else None
+
+
+COLUMNS: dict[str, dict[str, Check]] = {
+    "sources": {
+        "source": _source_name,
+        "topic": _pattern,
+        "dialect": _one_of(*DIALECTS),
+        "consumer_group": _anything,
+        "speaks_for": _patterns,
+        "start": _one_of("earliest", "latest"),
+        "states_kind": _one_of("true", "false"),
+        "adopt": _adopted,
+    },
+    "routes": {
+        "topic": _pattern_or_any,
+        "consumer_group": _text,
+        "error_kind": _one_of("*", *ERROR_KINDS),
+        "retry_policy": _text,
+        "publish_policy": _text,
+        "retry_topic": _retry_topic,
+        "dead_letter_topic": _dead_letter_topic,
+        "publish_charge": _one_of("record", "all"),
+        "circuit_breaker_per": _one_of("topic", "partition"),
+        "dead_letter_headers": _one_of(*(f"{profile}{stack}" for profile in HEADER_PROFILES for stack in ("", "+stack"))),
+        "privacy": _text,
+        "owner": _anything,
+        "runbook": _anything,
+        "logs_url": _link,
+        "trace_url": _link,
+        "request_id": _places,
+        "process_id": _places,
+        "trace_id": _places,
+    },
+    "dead_letter_topics": {
+        "error_class": _class,
+        "topic": _pattern_or_any,
+        "consumer_group": _text,
+        "dead_letter_topic": _dead_letter_topic,
+    },
+    "redrive_rules": {
+        "error_class": _class_or_any,
+        "topic": _pattern_or_any,
+        "consumer_group": _text,
+        "max_life_cycles": _whole_number(2, 1000),
+        "delay": _duration,
+        "why": _text,
+    },
+    "privacy": {
+        "name": _privacy_name,
+        "stack": _one_of("keep", "drop"),
+        "message": _one_of("keep", "drop"),
+        "payload": _one_of("keep", "hide", "drop"),
+        "headers": _denied,
+    },
+    "retry_policies": {
+        "policy": _text,
+        "definition": _text,
+    },
+    "error_rules": {
+        "error_class": _rule_class,
+        "message": _fragment,
+        "code": _anything,
+        "header": _header,
+        "kind": _kind,
+        "source": _text,
+        "topic": _pattern_or_any,
+        "consumer_group": _text,
+        "why": _anything,
+    },
+    "error_sets": {
+        "error_set": _set_name,
+        "error_class": _class_or_any,
+        "message": _fragment,
+        "code": _anything,
+        "header": _header,
+        "why": _anything,
+    },
+    "error_classes": {"error_class": _text, "parent": _text},
+    "transparent_wrappers": {"error_class": _text, "why": _anything},
+    "publish_error_kinds": {
+        "code": _whole_number(-1000, 10_000),
+        "name": _text,
+        "error_kind": _one_of(*PUBLISH_KINDS),
+        "concerns": _one_of(*CONCERNS),
+        "why": _anything,
+        "also_called": _anything,
+    },
+}
+
+DEFAULTS: dict[str, dict[str, str]] = {
+    "sources": {"adopt": ""},
+    "publish_error_kinds": {"also_called": ""},
+    "routes": {
+        "publish_charge": "record",
+        "circuit_breaker_per": "topic",
+        "dead_letter_headers": "dlq",
+        "privacy": EVERYTHING,
+        **dict.fromkeys(("owner", "runbook", "logs_url", "trace_url", "request_id", "process_id", "trace_id"), ""),
+    },
+}
+"""The columns that a file may leave out, with their defaults, the same as `defaults` in models/_seeds.yml."""
+
+FORMER_NAMES: dict[str, dict[str, str]] = {
+    "routes": {"gate": "circuit_breaker_per"},
+    "redrive_rules": {"max_lives": "max_life_cycles"},
+    "publish_error_kinds": {"scope": "concerns"},
+}
+"""Old names of columns and their new ones, the same as `formerly` in models/_seeds.yml. The next version drops the old names."""
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "sources": ("source",),
+    "routes": ("topic", "consumer_group", "error_kind"),
+    "dead_letter_topics": ("error_class", "topic", "consumer_group"),
+    "redrive_rules": ("error_class", "topic", "consumer_group"),
+    "privacy": ("name",),
+    "retry_policies": ("policy",),
+    "error_rules": ("error_class", "message", "code", "header", "kind", "source", "topic", "consumer_group"),
+    "error_sets": ("error_set", "error_class", "message", "code", "header"),
+    "error_classes": ("error_class",),
+    "transparent_wrappers": ("error_class",),
+    "publish_error_kinds": ("code",),
+}

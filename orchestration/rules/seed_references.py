@@ -1,0 +1,78 @@
+"""Checks between rows of the seeds: duplicate keys, and references to rows that don't exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from orchestration.rules.seed_columns import KEYS
+from orchestration.rules.seed_rows import Row
+from orchestration.rules.topic_patterns import topic_matches
+from orchestration.rules.vocabulary import EVERYTHING, NO_TOPIC
+
+Rows = Mapping[str, tuple[Row, ...]]
+
+
+def contradictions(directory: Path, rows: Rows) -> Iterator[str]:
+    """A line for each row that contradicts another one, or names one that doesn't exist. directory: that of the files."""
+    for find in (_doubles, _policies, _error_sets, _privacies, _destinations):
+        yield from find(directory, rows)
+
+
+def _doubles(directory: Path, rows: Rows) -> Iterator[str]:
+    for name, keys in KEYS.items():
+        seen: dict[tuple[str, ...], int] = {}
+        for row in rows[name]:
+            key = tuple(row[column] for column in keys)
+            if key in seen:
+                yield f"{directory / name}.csv:{row.line}: {' and '.join(keys)} {' / '.join(key)} stand on line {seen[key]} already"
+            seen.setdefault(key, row.line)
+
+
+def _policies(directory: Path, rows: Rows) -> Iterator[str]:
+    policies = sorted(row["policy"] for row in rows["retry_policies"])
+    for row in rows["routes"]:
+        for column in ("retry_policy", "publish_policy"):
+            if row[column] not in policies:
+                yield (
+                    f"{directory / 'routes.csv'}:{row.line}: {column} is {row[column]!r}: "
+                    f"must be a policy of retry_policies.csv: {', '.join(policies) or 'it has none'}"
+                )
+
+
+def _error_sets(directory: Path, rows: Rows) -> Iterator[str]:
+    sets = {row["error_set"] for row in rows["error_sets"]}
+    for row in rows["error_rules"]:
+        where = f"{directory / 'error_rules.csv'}:{row.line}: error_class is {row['error_class']!r}"
+        if not row["error_class"].startswith("@"):
+            continue
+        if row["error_class"][1:] not in sets:
+            yield f"{where}: must be a set of error_sets.csv: {', '.join(f'@{name}' for name in sorted(sets)) or 'it has none'}"
+        if row["message"] or row["code"] or row["header"]:
+            yield f"{where}: a set has its own conditions; message, code and header must be empty"
+    for row in rows["error_sets"]:
+        if not any(row[column] for column in ("error_class", "message", "code", "header")):
+            yield f"{directory / 'error_sets.csv'}:{row.line}: has no condition: it would hold for any error"
+
+
+def _privacies(directory: Path, rows: Rows) -> Iterator[str]:
+    privacies = sorted([EVERYTHING, *(row["name"] for row in rows["privacy"])])
+    for row in rows["routes"]:
+        if row["privacy"] not in privacies:
+            yield (
+                f"{directory / 'routes.csv'}:{row.line}: privacy is {row['privacy']!r}: must be one of privacy.csv: {', '.join(privacies)}"
+            )
+
+
+def _destinations(directory: Path, rows: Rows) -> Iterator[str]:
+    """Destinations that a source reads: what is sent there would come back as a report."""
+    for name, column in (("routes", "retry_topic"), ("routes", "dead_letter_topic"), ("dead_letter_topics", "dead_letter_topic")):
+        for row in rows[name]:
+            if "{" in row[column] or row[column] == NO_TOPIC:
+                continue
+            for source in rows["sources"]:
+                if topic_matches(row[column], source["topic"]):
+                    yield (
+                        f"{directory / name}.csv:{row.line}: {column} is {row[column]!r}: that is read by the source "
+                        f"{source['source']!r}; what is sent there would come back as a report"
+                    )

@@ -1,0 +1,1 @@
+"""The tables: Spark, dbt, ledgers, queries and maintenance."""

@@ -1,0 +1,166 @@
+"""dbt in this process, which parses the project once. A subprocess for each run would start a JVM each time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import dbt.compilation
+import yaml
+from dbt.artifacts.resources.v1.components import InjectedCTE
+from dbt.cli.main import dbtRunner, dbtRunnerResult
+
+from orchestration.settings import Settings
+from orchestration.tables.spark import in_short, scratch, to_ask
+
+# The beginning of a model's SQL, after comments, if it is a `with`, as in all our models.
+_BEGINNING = re.compile(r"(?is)(?:\s|--[^\n]*\n|/\*.*?\*/)*with\s+(?!recursive\b)")
+
+_inject_ctes_into_sql = dbt.compilation.inject_ctes_into_sql
+
+
+def injected(sql: str, ctes: Sequence[InjectedCTE]) -> str:
+    """The SQL of a model, with the ephemeral models that it reads in front of it: the same as dbt's own function returns.
+
+    dbt's function parses the whole SQL of each model in each run to find the place, which takes a tenth of a decide run.
+    """
+    beginning = _BEGINNING.match(sql)
+    if beginning is None or not ctes:
+        return str(_inject_ctes_into_sql(sql, ctes))
+    return f"{sql[: beginning.end()]}{', '.join(cte.sql for cte in ctes)}, {sql[beginning.end() :]}"
+
+
+dbt.compilation.inject_ctes_into_sql = injected
+
+
+class DbtError(Exception):
+    """A dbt command failed. The message has those of the failed nodes."""
+
+
+# Vars of dbt_project.yml that belong to the SQL and are not a user's choice: an older copy must not hide what an upgrade has added.
+_OF_THE_SQL = frozenset({"dialects", "judge", "rules_hash", "upto", "watermark"})
+
+
+def variables_of(settings: Settings) -> dict[str, object]:
+    """The vars in the dbt_project.yml of a directory made by `redrive init`. dbt runs in another directory, so they are passed to it."""
+    if settings.project == settings.dbt_directory:
+        return {}
+    said = yaml.safe_load((settings.project / "dbt_project.yml").read_text(encoding="utf-8")) or {}
+    return {name: value for name, value in (said.get("vars") or {}).items() if name not in _OF_THE_SQL}
+
+
+def dbt_args(
+    command: str,
+    settings: Settings,
+    *,
+    select: Sequence[str] = (),
+    variables: Mapping[str, object] | None = None,
+    writes_to: Path | None = None,
+) -> list[str]:
+    """The arguments of a dbt command, as data.
+
+    dbt caches and writes only what a later command in this process needs, which saves time. Target and logs are in the loop's home, or in
+    `writes_to`, so that they don't collide with those of a `dbt run` in the project's directory.
+    """
+    place = writes_to or settings.home
+    given = {**variables_of(settings), **(variables or {})}
+    return [
+        command,
+        *("--project-dir", str(settings.dbt_directory)),
+        *("--profiles-dir", str(settings.project)),
+        *("--target-path", str(place / "dbt")),
+        *("--log-path", str(place / "logs")),
+        *("--log-level-file", "none", "--quiet", "--no-use-colors"),
+        *(() if command == "parse" else ("--no-populate-cache", "--no-write-json")),
+        *(("--select", *select) if select else ()),
+        *(("--vars", json.dumps(given)) if given else ()),
+    ]
+
+
+def dbt_to_ask(settings: Settings) -> Dbt:
+    """dbt that writes nothing to the home. It starts with what the loop's dbt has parsed, which saves most of the parsing."""
+    place = scratch()
+    parsed = settings.home / "dbt" / "partial_parse.msgpack"
+    with contextlib.suppress(OSError):
+        (place / "dbt").mkdir(exist_ok=True)
+        shutil.copyfile(parsed, place / "dbt" / parsed.name)
+    return Dbt(to_ask(settings), place)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The result of one of dbt's tests. warns: the test only warns. failures: how many rows are wrong. message: dbt's message."""
+
+    passed: bool
+    warns: bool
+    failures: int
+    message: str
+
+
+@dataclass
+class Dbt:
+    """dbt for one project. It can't run two commands at once."""
+
+    settings: Settings
+    writes_to: Path | None = None
+    """Where its files go, if not into the home."""
+    _parsed: bytes | None = None
+
+    def run(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> None:
+        """Runs a command. Raises DbtError with all messages."""
+        self._invoke(self._runner(), self._args(command, select=select, variables=variables))
+
+    def test(self, names: Sequence[str]) -> dict[str, Tested]:
+        """Runs data tests, by name. A test that fails is a result; DbtError is raised if dbt itself fails."""
+        outcome = self._runner().invoke(self._args("test", select=names))
+        if outcome.exception is not None:
+            raise DbtError(str(outcome.exception))
+        found = {
+            str(one.node.name): Tested(
+                passed=one.status == "pass",
+                warns=one.status == "warn",
+                failures=int(one.failures or 0),
+                message=in_short(one.message or ""),
+            )
+            for one in getattr(outcome.result, "results", [])
+        }
+        if missing := sorted(set(names) - found.keys()):
+            raise DbtError(f"dbt has not run {', '.join(missing)}")
+        return found
+
+    def compiled(self, inline: str, variables: Mapping[str, object] | None = None) -> str:
+        """The SQL that a piece of Jinja becomes in this project."""
+        arguments = [*self._args("compile", variables=variables), "--log-level", "none", "--inline", inline]
+        outcome = self._invoke(self._runner(), arguments)
+        return str(outcome.result.results[0].node.compiled_code)
+
+    def _args(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> list[str]:
+        return dbt_args(command, self.settings, select=select, variables=variables, writes_to=self.writes_to)
+
+    def _runner(self) -> dbtRunner:
+        # set before each command: models are compiled with the environment, which other settings in this process may have changed
+        os.environ.update(self.settings.dbt_environment)
+        if self._parsed is None:
+            self._parsed = pickle.dumps(self._invoke(dbtRunner(), self._args("parse")).result)
+        # dbt changes the manifest that it is given, so each command gets a fresh one; pickle is several times as fast as a deep copy
+        return dbtRunner(manifest=pickle.loads(self._parsed))
+
+    @staticmethod
+    def _invoke(runner: dbtRunner, args: list[str]) -> dbtRunnerResult:
+        outcome = runner.invoke(args)
+        if outcome.success:
+            return outcome
+        messages = [str(outcome.exception)] if outcome.exception else []
+        messages += [
+            f"{node.node.name}: {in_short(node.message)}"
+            for node in getattr(outcome.result, "results", [])
+            if node.status in ("error", "fail", "runtime error")
+        ]
+        raise DbtError("\n".join(messages) or f"dbt {args[0]} failed")

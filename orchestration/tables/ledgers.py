@@ -1,0 +1,228 @@
+"""Appends to the ledgers, strictly one after another. Each has its own batch number. Only the loop in charge may append.
+
+An append is refused if another process has written to the ledger since this loop did. For Iceberg it is an overwrite of the rows after this
+loop's last batch (there are none), validated from this loop's last snapshot: rows of another loop are a conflict.
+
+The outcome of an append that failed may be in doubt: it may still be committed, seconds later. Its number is used up, and nothing is
+appended to the other ledgers until another append to the same ledger has been committed; after that, the late commit is refused as a
+conflict. Without this rule, the late rows would have a batch that the decide step has passed already, and would never be decided.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from orchestration.tables.spark import FROM_KAFKA, in_short, java_errors
+
+LEDGERS = ("ticks", "events", "publish_results")
+
+APPEND = "redrive.append"
+"""The property of a snapshot's summary that identifies the append of a loop which made it."""
+
+
+# The errors with which Iceberg says that it has not committed, and will not.
+_REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException", "org.apache.iceberg.exceptions.CommitFailedException"})
+
+# An error raised in these classes comes before Spark commits: from a job, or from the planning of a read from Kafka.
+_BEFORE_A_COMMIT = ("org.apache.spark.scheduler.DAGScheduler", FROM_KAFKA)
+
+
+class AppendError(Exception):
+    """An append to a ledger failed. What is in the ledger now must be read before anything else is done."""
+
+
+class TakenOverError(AppendError):
+    """An append was refused because a loop with a higher generation is in charge."""
+
+    def __init__(self, by: int, message: str) -> None:
+        super().__init__(message)
+        self.by = by
+
+
+@dataclass(frozen=True)
+class _End:
+    """The known end of a ledger: its last batch, and a snapshot that has it (None: the ledger is empty)."""
+
+    snapshot: int | None
+    batch: int
+
+
+class Ledgers:
+    """The ledgers of one installation, written by one loop.
+
+    `batch` is the number of the last append, counted over all ledgers; each append takes the next and is committed before the next
+    begins, so that whoever reads up to a batch sees all of it. The number of an append whose outcome is unknown is used up.
+    """
+
+    def __init__(self, spark: SparkSession, schema: str, generation: int = 0) -> None:
+        self._spark = spark
+        self._schema = schema
+        self._ends: dict[str, _End] = {}
+        self._in_doubt: dict[str, int] = {}
+        self.generation = generation
+        self.batch = 0
+
+    def name(self, ledger: str) -> str:
+        """The ledger's table as SQL names it."""
+        return f"{self._schema}.{ledger}"
+
+    @property
+    def next_batch(self) -> int:
+        """The batch that the next append will be."""
+        return self.batch + 1
+
+    @property
+    def in_doubt(self) -> list[str]:
+        """The ledgers whose last append may still be committed. Only an append to these is possible, and it removes the doubt."""
+        return list(self._in_doubt)
+
+    def read_end(self) -> int:
+        """Reads the last batch from the tables: at a start, and after an append that failed. Iceberg answers from metadata.
+
+        What is there now counts as known: only what others append from now on is a conflict.
+        """
+        for ledger in LEDGERS:
+            self._read_end_of(ledger)
+            if self._ends[ledger].batch >= self._in_doubt.get(ledger, self._ends[ledger].batch + 1):
+                # the append in doubt was committed; earlier ones can't be committed any more
+                del self._in_doubt[ledger]
+        self.batch = max(self.batch, *(end.batch for end in self._ends.values()))
+        return self.batch
+
+    def end_of(self, ledger: str) -> int:
+        """The last batch of a ledger, as far as it was read, or appended here; 0: none."""
+        return self._ends[ledger].batch
+
+    def superseded_by(self) -> int | None:
+        """The generation that has taken over from this one, if any."""
+        newest = self.newest_generation()
+        return newest if newest > self.generation else None
+
+    def newest_generation(self) -> int:
+        """The generation of the loop that started last; 0 where none has."""
+        row = self._spark.sql(f"select max(generation) as generation from {self.name('ticks')}").collect()[0]
+        return int(row["generation"] or 0)
+
+    def has_ended(self, generation: int) -> bool:
+        """Whether a loop has written its last row: then all its rows are in the ledgers, and no more will follow."""
+        found = self._spark.sql(f"select 1 from {self.name('ticks')} where generation = {generation:d} and kind = 'end' limit 1")
+        return bool(found.collect())
+
+    def has(self, ledger: str, batch: int) -> bool:
+        """Whether this loop's append of a batch is in the ledger."""
+        found = self._spark.sql(f"select 1 from {self.name(ledger)} where batch = {batch} and generation = {self.generation} limit 1")
+        return bool(found.collect())
+
+    def append(self, ledger: str, rows: DataFrame, recorded_at: datetime) -> int:
+        """Appends rows and returns their batch. Columns that the rows don't have are null; batch, generation and recorded_at are added.
+
+        Callers count first: an append of no rows would also be a commit. Raises AppendError, after which the caller must read the end
+        again; TakenOverError, after which it must end.
+        """
+        batch = self.next_batch
+        self._refuse_beside_a_doubt(ledger, batch)
+        end = self._ends[ledger]
+        committing = False
+        token = f"{self.generation}/{batch}/{uuid.uuid4()}"
+        try:
+            writer = (
+                self._completed(ledger, rows, batch, recorded_at)
+                .writeTo(self.name(ledger))
+                .option("isolation-level", "serializable")
+                .option(f"snapshot-property.{APPEND}", token)
+            )
+            if end.snapshot is not None:
+                writer = writer.option("validate-from-snapshot-id", str(end.snapshot))
+            committing = True
+            writer.overwrite(F.expr(f"batch > {end.batch}L"))
+        except Exception as error:
+            if committing and not _is_refused(error):
+                self.batch = batch
+                self._in_doubt[ledger] = batch
+            self._refuse_if_taken_over(ledger, batch, error)
+            raise AppendError(f"batch {batch} could not be appended to {ledger}: {in_short(error)}") from error
+        # committed: whatever happens from here on, no other append may take its number
+        self._ends[ledger] = _End(end.snapshot, batch)
+        self._in_doubt.pop(ledger, None)
+        self.batch = batch
+        with contextlib.suppress(Exception):  # the snapshot before works, too: an older one only makes validation slower
+            self._ends[ledger] = _End(self._snapshot_of(ledger, token), batch)
+        return batch
+
+    def _completed(self, ledger: str, rows: DataFrame, batch: int, recorded_at: datetime) -> DataFrame:
+        """The rows with all columns of the ledger, in its types."""
+        added: dict[str, Column] = {
+            "batch": F.lit(batch),
+            "generation": F.lit(self.generation),
+            "recorded_at": F.lit(recorded_at),
+        }
+        present = set(rows.columns)
+        return rows.select(
+            *(
+                added.get(column.name, F.col(column.name) if column.name in present else F.lit(None))
+                .cast(column.dataType)
+                .alias(column.name)
+                for column in self._spark.table(self.name(ledger)).schema
+            )
+        )
+
+    def _refuse_beside_a_doubt(self, ledger: str, batch: int) -> None:
+        doubtful = [f"batch {tried} has been appended to {other}" for other, tried in self._in_doubt.items() if other != ledger]
+        if doubtful:
+            raise AppendError(f"batch {batch} was not appended to {ledger}: it is not known yet whether {' and '.join(doubtful)}")
+
+    def _refuse_if_taken_over(self, ledger: str, batch: int, error: Exception) -> None:
+        try:
+            by = self.superseded_by()
+        except Exception:
+            # the tables can't be read either: the next append finds out
+            return
+        if by is not None:
+            message = f"generation {by} has taken over from generation {self.generation}: batch {batch} was not appended to {ledger}"
+            raise TakenOverError(by, message) from error
+
+    def _read_end_of(self, ledger: str) -> None:
+        # the batch is read in this snapshot: rows appended between two separate reads would be neither known nor a conflict
+        current = self._table(ledger).currentSnapshot()
+        if current is None:
+            self._ends[ledger] = _End(None, 0)
+            return
+        snapshot = int(current.snapshotId())
+        row = self._spark.sql(f"select max(batch) as batch from {self.name(ledger)} version as of {snapshot}").collect()[0]
+        self._ends[ledger] = _End(snapshot, int(row["batch"] or 0))
+
+    def _snapshot_of(self, ledger: str, token: str) -> int | None:
+        """The snapshot of an append of ours: another commit, of maintenance for instance, may have come after it.
+
+        If it is not found (expired already), the one before: an older one only makes validation slower.
+        """
+        table = self._table(ledger)
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            if snapshot.summary().get(APPEND) == token:
+                return int(snapshot.snapshotId())
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        return self._ends[ledger].snapshot
+
+    def _table(self, ledger: str) -> Any:
+        """Iceberg's object of the table, which answers in milliseconds; SQL on its metadata tables needs a job."""
+        iceberg = self._spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
+        # with the catalog's name: a JVM thread that has run no statement has no default catalog
+        catalog = self._spark.conf.get("spark.sql.defaultCatalog", "spark_catalog")
+        return iceberg.loadIcebergTable(self._spark._jsparkSession, f"{catalog}.{self.name(ledger)}")
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether an append that failed has certainly not been committed: it was refused, or its rows could not be made.
+
+    Anything else may be a commit whose answer got lost.
+    """
+    return any(one.name in _REFUSALS or one.is_raised_in(*_BEFORE_A_COMMIT) for one in java_errors(error))

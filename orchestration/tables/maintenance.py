@@ -1,0 +1,294 @@
+"""Maintenance: makes few large files of many small ones, and removes snapshots and files that are no longer needed.
+
+It changes rows only to remove what an operator has purged.
+
+It may run beside the loop, in another process: it rewrites only settled rows (see Settled), and its commits (Iceberg's
+operation `replace`) are no conflict for the loop's guarded appends. docs/maintenance.md explains why.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final, Literal, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.table import Table
+
+from orchestration.cli.output import as_json, console, one_line
+from orchestration.logs import event
+from orchestration.settings import Settings
+from orchestration.tables.catalog import left_behind, missing_tables
+from orchestration.tables.migration import unreadable_tables
+from orchestration.tables.procedures import Rewrite
+from orchestration.tables.procedures import Table as IcebergTable
+from orchestration.tables.spark import schema as schema_of
+from orchestration.tables.spark import start_session
+
+log = logging.getLogger(__name__)
+
+TABLES: Final = ("events", "publish_results", "ticks", "deliveries")
+
+# How many batches a partition of `events` holds.
+_EVENTS_PARTITION_BATCHES: Final = 1000
+# How often a step is tried whose commit is refused because of another commit.
+_ATTEMPTS: Final = 3
+# The columns, by table, that are emptied in rows that an operator has purged. In `deliveries`, payload_bytes = 0 marks such a row.
+_PURGED: Final = {
+    "events": ("key", "value", "headers"),
+    "deliveries": ("key", "value", "headers", "error_message", "error_stack", "matched"),
+}
+_CONFLICTS: Final = ("CommitFailedException", "ValidationException")
+
+T = TypeVar("T")
+
+
+class MaintenanceError(Exception):
+    """There is nothing to maintain. The message says which tables are missing, and what makes them."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What the loop has finished with, by its last row in `ticks`.
+
+    batch: all batches up to it are decided. hour: everything due before it is closed, or waits for a destination that is paused, as SQL
+    writes a time; a whole hour, UTC.
+    """
+
+    batch: int
+    hour: str
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What was done to a table. Files and bytes are the table's, with what the loop has appended meanwhile."""
+
+    table: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rows_purged: int
+    files_rewritten: int
+    bytes_rewritten: int
+    manifests_rewritten: int
+    snapshots_expired: int
+    orphans_removed: int
+    milliseconds: int
+    left: str = ""
+    """What is left for the next run, and why."""
+
+
+@dataclass(frozen=True)
+class MaintenanceReport:
+    """What one run did, table by table."""
+
+    tables: tuple[TableReport, ...]
+
+
+def maintain(settings: Settings, spark: SparkSession | None = None, now: datetime | None = None) -> MaintenanceReport:
+    """Removes what was purged, compacts the tables' files and manifests, expires their snapshots and removes files that nothing refers to.
+
+    A second run right after the first commits nothing. Raises MaintenanceError if the tables don't exist.
+    """
+    spark = spark or start_session(settings)
+    schema = schema_of(settings.project)
+    _must_exist(spark, schema, settings)
+    settled = _settled(spark, schema)
+    now = now or datetime.now(UTC)
+    purged = _purge(spark, schema, settled) if settled else {}
+    return MaintenanceReport(
+        tuple(
+            _maintain(IcebergTable(spark, f"{schema}.{table}"), table, rewrites(settled).get(table), purged.get(table, 0), settings, now)
+            for table in TABLES
+        )
+    )
+
+
+def print_report(report: MaintenanceReport, output: Literal["table", "json"]) -> None:
+    """Prints to standard output, a line or an object for each table."""
+    if output == "json":
+        for done in report.tables:
+            print(as_json(asdict(done)))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in (
+        "table",
+        "files",
+        "bytes",
+        "rows purged",
+        "files rewritten",
+        "manifests rewritten",
+        "snapshots expired",
+        "orphans removed",
+        "ms",
+    ):
+        table.add_column(name, justify="left" if name == "table" else "right")
+    for done in report.tables:
+        table.add_row(
+            done.table,
+            f"{done.files_before:,} -> {done.files_after:,}",
+            f"{done.bytes_before:,} -> {done.bytes_after:,}",
+            *(f"{count:,}" for count in (done.rows_purged, done.files_rewritten, done.manifests_rewritten, done.snapshots_expired)),
+            *(f"{count:,}" for count in (done.orphans_removed, done.milliseconds)),
+        )
+    console(200).print(table)
+    for done in report.tables:
+        if done.left:
+            print(one_line(f"{done.table}: left for the next run: {done.left}"), file=sys.stderr)
+
+
+def rewrites(settled: Settled | None) -> dict[str, Rewrite]:
+    """What may be rewritten, by table; empty before the first loop has run.
+
+    Only batches that are decided: the guard of the loop in charge only looks at later ones. `events` by whole partitions, and
+    `publish_results` and `deliveries` by hours that are past, so that each payload is rewritten once; `ticks`, which is small, at any time.
+    Rows are sorted by kind first, so that queries of dead letters skip the row groups of the far more numerous retries; then by the
+    original coordinates, so that look-ups by coordinates skip row groups, too.
+    """
+    if settled is None:
+        return {}
+    complete = (settled.batch + 1) // _EVENTS_PARTITION_BATCHES * _EVENTS_PARTITION_BATCHES
+    past = f"due_at < timestamp '{settled.hour}'"
+    order = "kind, original_topic, original_partition, original_offset"
+    return {
+        "events": Rewrite(f"batch < {complete}"),
+        "publish_results": Rewrite(f"{past} and batch <= {settled.batch}", order),
+        "ticks": Rewrite(f"batch <= {settled.batch}"),
+        "deliveries": Rewrite(past, order),
+    }
+
+
+def _must_exist(spark: SparkSession, schema: str, settings: Settings) -> None:
+    spark.sql(f"create namespace if not exists {schema}")
+    exist = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
+    missing = [table for table in TABLES if table not in exist]
+    if missing and left_behind(settings):
+        raise MaintenanceError(missing_tables(settings))
+    if missing:
+        raise MaintenanceError(
+            f"nothing to maintain: {', '.join(missing)} {'does' if len(missing) == 1 else 'do'} not exist in the schema {schema} "
+            f"under {settings.home}. `redrive run` makes the tables; --home or REDRIVE_HOME names another state"
+        )
+    if objection := unreadable_tables(settings, spark, schema):
+        raise MaintenanceError(objection)
+
+
+def _settled(spark: SparkSession, schema: str) -> Settled | None:
+    last = spark.sql(
+        f"""
+        select
+            watermark,
+            -- deliveries due before the floor that are still open wait for a paused destination; maintenance changes no row of them
+            date_format(date_trunc('hour', floor), 'yyyy-MM-dd HH:mm:ss') as hour
+        from {schema}.ticks
+        order by batch desc
+        limit 1
+        """
+    ).collect()
+    return Settled(int(last[0]["watermark"]), last[0]["hour"]) if last else None
+
+
+def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int | None]:
+    """Empties rows that operators have purged, if they are settled; returns how many, by table. None: left, as other commits came first.
+
+    `events` first: an emptied row of `deliveries` means that its event is empty, too.
+    """
+    if all(row["viewName"] != "purges" for row in spark.sql(f"show views in {schema}").collect()):
+        # the view doesn't exist before the first start of a version that has it
+        return {}
+    past = f"due_at < timestamp '{settled.hour}' and batch <= {settled.batch:d}"
+    rows = spark.sql(
+        f"""
+        select distinct input_id, batch from {schema}.deliveries as deliveries
+        where
+            {past} and (coalesce(payload_bytes, 1) > 0 or error_message is not null or matched is not null)
+            and exists (
+                select 1 from {schema}.purges as purges
+                where deliveries.message_id = purges.message_id and deliveries.life_cycle <= purges.life_cycle
+            )
+        """
+    ).collect()
+    if not rows:
+        return {}
+    spark.createDataFrame([(row["input_id"],) for row in rows], "input_id string").createOrReplaceTempView("purged_inputs")
+    batches = [row["batch"] for row in rows]
+    among = f"batch between {min(batches):d} and {max(batches):d} and"
+    holds = " or ".join(f"{column} is not null" for column in _PURGED["events"])
+    conditions = {
+        "events": f"{among} concat_ws('/', topic_id, partition, offset, index) in (select input_id from purged_inputs) and ({holds})",
+        "deliveries": f"{among} {past} and input_id in (select input_id from purged_inputs)",
+    }
+    emptied: dict[str, int | None] = {}
+    for table, where in conditions.items():
+        changes = [*(f"{column} = null" for column in _PURGED[table]), *(["payload_bytes = 0"] if table == "deliveries" else [])]
+        emptied[table] = _unless_overtaken(partial(IcebergTable(spark, f"{schema}.{table}").empty, changes, where), "payloads", [])
+        if emptied[table] is None:
+            emptied = {"deliveries": None, **emptied}
+            break
+    spark.catalog.dropTempView("purged_inputs")
+    return emptied
+
+
+def _maintain(
+    table: IcebergTable, name: str, rewrite: Rewrite | None, purged: int | None, settings: Settings, now: datetime
+) -> TableReport:
+    began = time.monotonic()
+    before = table.size()
+    left = [] if purged is not None else [f"payloads: other commits came first {_ATTEMPTS} times"]
+    rewritten = _unless_overtaken(lambda: table.rewrite_files(rewrite), "files", left) if rewrite else None
+    manifests = _unless_overtaken(table.rewrite_manifests, "manifests", left)
+    expired = _unless_overtaken(
+        lambda: table.expire(now - timedelta(minutes=settings.maintenance_snapshot_minutes), settings.maintenance_snapshots),
+        "snapshots",
+        left,
+    )
+    orphans = table.remove_orphans(now - timedelta(days=settings.maintenance_orphan_days))
+    after = table.size()
+    report = TableReport(
+        table=name,
+        files_before=before.files,
+        files_after=after.files,
+        bytes_before=before.bytes,
+        bytes_after=after.bytes,
+        rows_purged=purged or 0,
+        files_rewritten=rewritten.files if rewritten else 0,
+        bytes_rewritten=rewritten.bytes if rewritten else 0,
+        manifests_rewritten=manifests or 0,
+        snapshots_expired=expired or 0,
+        orphans_removed=orphans,
+        milliseconds=round((time.monotonic() - began) * 1000),
+        left="; ".join(left),
+    )
+    event(
+        log, logging.INFO, "table_maintained",
+        table=report.table, files_rewritten=report.files_rewritten, snapshots_expired=report.snapshots_expired, ms=report.milliseconds,
+    )  # fmt: skip
+    return report
+
+
+def _unless_overtaken(step: Callable[[], T], what: str, left: list[str]) -> T | None:
+    """Runs a step, and again if its commit is refused because of another one. After _ATTEMPTS tries, the step is left for the next run."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return step()
+        except (Py4JJavaError, PySparkException) as error:
+            refusal = _refusal(error)
+            if refusal is None:
+                raise
+            event(log, logging.WARNING, "maintenance_commit_refused", step=what, attempt=attempt, attempts=_ATTEMPTS, reason=refusal)
+    left.append(f"{what}: other commits came first {_ATTEMPTS} times")
+    return None
+
+
+def _refusal(error: Exception) -> str | None:
+    """The line of an error that says that another commit came first; None for any other error."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if any(conflict in line for conflict in _CONFLICTS)), None)

@@ -1,0 +1,174 @@
+"""`redrive sql`: one select over the tables, as a table for people, or as JSON or CSV for programs."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from orchestration.cli.output import as_json, console, printable
+from orchestration.settings import Settings
+
+Format = Literal["table", "json", "jsonl", "csv"]
+"""How rows are printed: a table for people, one JSON array, one JSON object a line, or CSV with a header line."""
+
+
+class QueryError(Exception):
+    """The statement can't be run. The message is Spark's, shortened."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The result of a select. `more`: there were more rows than the limit."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    more: bool
+
+
+def select(settings: Settings, statement: str, limit: int) -> Rows:
+    """Runs one select. Raises QueryError for anything else, and for what Spark refuses."""
+    from orchestration.tables.catalog import missing_tables, without_tables
+    from orchestration.tables.migration import unreadable_tables
+    from orchestration.tables.spark import session_to_ask
+
+    text = statement.strip().rstrip(";")
+    if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
+        raise QueryError("give one select statement (or with, show, describe, explain)")
+    if missing := without_tables(settings):
+        raise QueryError(missing)
+    spark = session_to_ask(settings)
+    if not spark.catalog.tableExists(f"{_schema(settings)}.deliveries"):
+        raise QueryError(missing_tables(settings))
+    if objection := unreadable_tables(settings, spark, _schema(settings)):
+        raise QueryError(objection)
+    parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
+    if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
+        raise QueryError("give one select statement: this one would write")
+    return query(spark, _schema(settings), text, limit)
+
+
+def list_tables(settings: Settings) -> Rows:
+    """The tables and views that can be queried, with their descriptions: marts first, then decisions and sends, then the rules.
+
+    Read from the descriptions of the project's models, so it needs neither Spark nor tables.
+    """
+    import yaml
+
+    found: list[tuple[str, str, str]] = []
+    models = settings.dbt_directory / "models"
+    for path in sorted(models.glob("**/*.yml")):
+        said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        for kind, nodes in ((path.relative_to(models).parts[0], said.get("models")), ("rules", said.get("seeds"))):
+            # a model without columns is ephemeral: no table or view
+            found += [(node["name"], kind, " ".join(node["description"].split())) for node in nodes or () if node.get("columns")]
+    order = {kind: place for place, kind in enumerate(("marts", "retry", "ledgers", "commands", "rules"))}
+    return Rows(("table", "of", "what"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
+
+
+def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
+    """Runs a select in a session, with the schema's tables under their own names."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from orchestration.tables.rows import collected
+    from orchestration.tables.spark import in_short
+
+    try:
+        spark.sql(f"use {schema}")
+        frame = spark.sql(statement)
+        rows = collected(frame, limit + 1)
+    except PySparkException as error:
+        raise QueryError(str(error).split("\n\nJVM")[0].split("; line")[0].strip()) from error
+    except Py4JJavaError as error:
+        # errors while rows are read have no class in Python
+        raise QueryError(in_short(error)) from error
+    return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
+
+
+def print_rows(rows: Rows, output: Format, screen: Console | None = None) -> None:
+    """Prints rows to standard output; a note that there are more goes to standard error."""
+    if output == "table":
+        table = Table(*rows.columns, box=None, pad_edge=False, header_style="bold")
+        for row in rows.rows:
+            table.add_row(*(_shown(value) for value in row))
+        (screen or console()).print(table)
+    elif output == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(rows.columns)
+        writer.writerows([_cell(value) for value in row] for row in rows.rows)
+    else:
+        lines = [as_json(dict(zip(rows.columns, map(_plain, row), strict=True))) for row in rows.rows]
+        if output == "json":
+            # one line for each row, for pagers and diffs
+            lines = ["[" + ",\n ".join(lines) + "]"]
+        print(*lines, sep="\n", end="\n" if lines else "")
+    say_more(rows)
+
+
+def _cell(value: Any) -> str:
+    """A value in CSV: null is an empty cell; maps, lists and structs are JSON."""
+    plain = _plain(value)
+    if plain is None:
+        return ""
+    return printable(plain) if isinstance(plain, str) else as_json(plain)
+
+
+def say_more(rows: Rows) -> None:
+    """Prints a note to standard error if there are more rows than the limit."""
+    if rows.more:
+        print(f"there are more than these {len(rows.rows)} rows: --limit", file=sys.stderr)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(bytes(value)).decode()}
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if hasattr(value, "asDict"):
+        return {name: _plain(inner) for name, inner in value.asDict().items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _shown(value: Any) -> str:
+    plain = _plain(value)
+    if plain is None:
+        return "-"
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return printable(text).replace("[", r"\[")
+
+
+def _without_literals(text: str) -> str:
+    return re.sub(r"'(?:[^'\\]|\\.|'')*'", "''", text)
+
+
+def _schema(settings: Settings) -> str:
+    from orchestration.tables.spark import schema
+
+    return schema(settings.project)
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first three names, and how many more there are."""
+    return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+__all__: Sequence[str] = ("Format", "QueryError", "Rows", "first_of", "list_tables", "print_rows", "query", "say_more", "select")

@@ -1,0 +1,219 @@
+"""The Spark session. Its configuration is read from profiles.yml, as dbt's is."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+from jinja2 import Environment, StrictUndefined
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from orchestration.cli.output import redacted
+from orchestration.settings import Settings
+
+FROM_KAFKA = "org.apache.spark.sql.kafka010."
+"""The package of Spark's source for Kafka: an error raised there was raised while records were read."""
+
+# The most causes that are followed: in Java, a chain of causes may be a circle.
+_MOST_CAUSES = 20
+
+# Lines of Spark's messages that are of no use to people.
+_STACK = re.compile(r"at \S+\(|\.\.\. \d+ (more|elided)|Suppressed: |JVM stacktrace:|An error occurred while calling ")
+
+# The fewest partitions that shuffles of a query begin with; Spark coalesces them if there is little data.
+_ASKED_PARTITIONS = 8
+
+# When it is larger than this, the log of Spark's output begins anew.
+_LOG_BYTES = 1_000_000
+
+
+def start_session(settings: Settings) -> SparkSession:
+    """The session of this process, started if there is none. dbt's session method then picks it up.
+
+    Spark's output goes to `spark.log` in the home's logs: each start prints sixty lines, among which ours would be lost.
+    """
+    settings.make_home()
+    return _session(settings, settings.home / "logs" / "spark.log")
+
+
+def _session(settings: Settings, log: Path) -> SparkSession:
+    os.environ.update(settings.dbt_environment)
+    # the publisher runs in Spark's Python workers, which need this interpreter's packages, not those of any `python3`
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder
+    for name, value in session_configuration(settings.project).items():
+        builder = builder.config(name, value)
+    # this logger would repeat each exception, with the JVM's stack as JSON
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    if SparkContext._gateway is not None:
+        return builder.getOrCreate()
+    interrupted = signal.getsignal(signal.SIGINT)
+    with _said_in(log) as said:
+        _start_jvm(settings, said)
+        session = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark installs a handler of its own, which would raise in the middle of a step
+        signal.signal(signal.SIGINT, interrupted)
+    return session
+
+
+def _start_jvm(settings: Settings, log: IO[bytes]) -> None:
+    """Starts Spark's process in its own session: otherwise a signal to this process's group would end it in the middle of a step.
+
+    It ends with this process, when its standard input is closed.
+    """
+    conf = SparkConf(loadDefaults=False)
+    for name, value in session_configuration(settings.project).items():
+        conf.set(name, value)
+    gateway = launch_gateway(conf, {"start_new_session": True, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def session_to_ask(settings: Settings) -> SparkSession:
+    """A session beside the loop's, for queries of people, which may read any amount of data.
+
+    It uses adaptive execution, which skips joins of empty inputs and sorts of small ones, and would slow the decide step down. It writes
+    nothing to the home, where this user may have no permission.
+    """
+    return _asking(_session(to_ask(settings), scratch() / "spark.log"))
+
+
+def to_ask(settings: Settings) -> Settings:
+    """The settings for queries. Without a catalog, home is a scratch directory: to open a SQLite catalog creates its file."""
+    file = catalog_file(settings)
+    return settings if file is None or file.is_file() else settings.model_copy(update={"home": scratch()})
+
+
+@lru_cache(maxsize=1)
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="redrive-")
+
+
+def scratch() -> Path:
+    """A directory that is removed when this process ends, for what queries write."""
+    return Path(_scratch().name)
+
+
+def catalog_file(settings: Settings) -> Path | None:
+    """The file of the catalog in profiles.yml, whether it exists or not; None if it is not a SQLite catalog."""
+    configuration = session_configuration(settings.project, {**os.environ, **settings.dbt_environment})
+    name = configuration.get("spark.sql.defaultCatalog", "")
+    found = re.fullmatch(r"jdbc:sqlite:([^?]+)(?:\?.*)?", configuration.get(f"spark.sql.catalog.{name}.uri", ""))
+    return Path(found[1]).absolute() if found else None
+
+
+@lru_cache(maxsize=1)
+def _asking(session: SparkSession) -> SparkSession:
+    asking = session.newSession()
+    partitions = max(int(asking.conf.get("spark.sql.shuffle.partitions") or 1), _ASKED_PARTITIONS)
+    asking.conf.set("spark.sql.adaptive.enabled", "true")
+    asking.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", str(partitions))
+    return asking
+
+
+@contextmanager
+def _said_in(log: Path) -> Iterator[IO[bytes]]:
+    """The file for the output of a process that is started inside. If that fails, its last lines go to standard error."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > _LOG_BYTES:
+        log.unlink()
+    try:
+        with log.open("ab") as file:
+            yield file
+    except Exception:
+        os.write(2, b"".join(log.read_bytes().splitlines(keepends=True)[-20:]))
+        raise
+
+
+def in_short(error: BaseException | str) -> str:
+    """An error of Spark's in one line: the error and its first cause, without the JVM's stack."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not _STACK.match(line)]
+    causes = [line for line in said if line.startswith("Caused by: ")]
+    first = [line.removeprefix(": ") for line in said if line not in causes][:3]
+    return redacted("; ".join([*first, *causes[-1:]]) or repr(error))
+
+
+@dataclass(frozen=True)
+class JavaError:
+    """An exception of the JVM.
+
+    name: its class. frames: the classes of its stack frames, the innermost first. condition: Spark's name of the error, such as
+    `CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND`; None if it is not one of Spark's.
+    """
+
+    name: str
+    frames: tuple[str, ...]
+    condition: str | None = None
+
+    def is_raised_in(self, *prefixes: str) -> bool:
+        """Whether its class, or that of one of its frames, begins with one of these prefixes."""
+        return any(name.startswith(prefixes) for name in (self.name, *self.frames))
+
+
+def java_exception(error: BaseException) -> Any:
+    """The JVM's exception behind an error of Py4J's, or of PySpark's, which converts some classes; None if there is none."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def java_errors(error: BaseException) -> list[JavaError]:
+    """The exceptions of the JVM behind an error of Spark's, each followed by its cause; none if the JVM did not answer."""
+    found: list[JavaError] = []
+    with suppress(Exception):
+        thrown = java_exception(error)
+        while thrown is not None and len(found) < _MOST_CAUSES:
+            frames = tuple(str(frame.getClassName()) for frame in thrown.getStackTrace())
+            found.append(JavaError(str(thrown.getClass().getName()), frames, _condition(thrown)))
+            thrown = thrown.getCause()
+    return found
+
+
+def _condition(thrown: Any) -> str | None:
+    """Spark's name of an error; None for an exception that has no such method."""
+    with suppress(Exception):
+        name = thrown.getCondition()
+        return None if name is None else str(name)
+    return None
+
+
+def session_configuration(project: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The server_side_parameters of profiles.yml's target, with its env_var calls filled in."""
+    return {str(name): str(value) for name, value in _target(project, environment)["server_side_parameters"].items()}
+
+
+def schema(project: Path) -> str:
+    """The schema of the tables."""
+    return str(_target(project, os.environ)["schema"])
+
+
+def _target(project: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    def env_var(name: str, default: str | None = None) -> str:
+        value = environment.get(name, default)
+        if value is None:
+            raise KeyError(f"profiles.yml needs the environment variable {name}, which is not set")
+        return value
+
+    def rendered(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: rendered(inner) for name, inner in value.items()}
+        if isinstance(value, str):
+            return Environment(undefined=StrictUndefined, autoescape=False).from_string(value).render(env_var=env_var)
+        return value
+
+    profile = rendered(yaml.safe_load((project / "profiles.yml").read_text(encoding="utf-8"))["redrive"])
+    target: dict[str, Any] = profile["outputs"][profile["target"]]
+    return target

@@ -1,0 +1,206 @@
+"""Tables that the version before made are brought to this version when a loop starts; those of a newer version are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from orchestration.loop.preparation import prepare_tables
+from orchestration.loop.state import LoopState
+from orchestration.loop.status import Status
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.selections import DlqError
+from orchestration.settings import Settings, load_settings
+from orchestration.tables import migration
+from orchestration.tables.catalog import CatalogError
+from orchestration.tables.dbt import DbtError
+from orchestration.tables.maintenance import MaintenanceError, maintain
+from orchestration.tables.migration import TABLE_VERSION, migrate_tables, table_version, unreadable_tables
+from orchestration.tables.query import QueryError, select
+from orchestration.tables.rows import collected
+from tests.dbt.harness import PROJECT, Home
+from tests.dbt.test_catalog import _session
+
+# As the version before made them.
+TICKS = """
+    tick bigint, kind string, generation bigint, instance string, watermark bigint, floor timestamp, loop_time timestamp,
+    positions map<string, bigint>,
+    set_aside map<string, struct<until: timestamp, pause_ms: bigint, floor: timestamp, why: string>>,
+    gates map<string, struct<
+        closed_at: timestamp, opened_at: timestamp, error_class: string, probes: int,
+        probe: struct<
+            delivery_id: string, due_at: timestamp, sent_at: timestamp, consumer_group: string, topic: string,
+            partition: int, offset: bigint
+        >,
+        next_probe: timestamp, floor: timestamp
+    >>,
+    settled array<struct<consumer_group: string, topic: string, partition: int, offset: bigint>>,
+    awaited array<struct<consumer_group: string, topic: string, partition: int, sent: bigint, settled: bigint>>,
+    slots int, counts map<string, bigint>, step_ms map<string, bigint>, batch bigint, recorded_at timestamp
+"""
+PROBE = """named_struct(
+    'delivery_id', 'm#1', 'due_at', timestamp '2026-03-01 11:00:00', 'sent_at', timestamp '2026-03-01 11:00:01',
+    'consumer_group', 'billing', 'topic', 'orders-billing-retry', 'partition', 0, 'offset', 7L
+)"""
+TICK = f"""
+    1L, 'tick', 3L, 'default', 41L, timestamp '2026-03-01 12:00:00', timestamp '2026-03-01 12:00:00',
+    map('announced', 40L, 'awaited', 39L),
+    map('gone', named_struct(
+        'until', timestamp '2026-03-01 12:00:04', 'pause_ms', 4000L, 'floor', timestamp '2026-03-01 11:00:00', 'why', 'x'
+    )),
+    map(
+        'billing:blocked', named_struct('closed_at', timestamp '2026-03-01 10:00:00', 'opened_at', cast(null as timestamp),
+            'error_class', 'E', 'probes', 2, 'probe', {PROBE},
+            'next_probe', timestamp '2026-03-01 10:01:00', 'floor', timestamp '2026-03-01 09:00:00'),
+        'billing:free', named_struct('closed_at', timestamp '2026-03-01 10:00:00', 'opened_at', timestamp '2026-03-01 11:30:00',
+            'error_class', 'E', 'probes', 1, 'probe', null,
+            'next_probe', timestamp '2026-03-01 10:01:00', 'floor', timestamp '2026-03-01 09:00:00')
+    ),
+    array(), array(), 2, map('gates', 1L), map('fold', 700L), 42L, timestamp '2026-03-01 12:00:00'
+"""
+DELIVERIES = "cause string, batch bigint, fold bigint, life int, gate string, delivery_id string, due_at timestamp"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Of a home of this test's own."""
+    return load_settings(home=tmp_path, project=PROJECT)
+
+
+@pytest.fixture
+def before(home: Home, settings: Settings) -> SparkSession:
+    """A session on the tables of the version before, with a row in each."""
+    session = _session(home, settings, "lake")
+    session.sql("create namespace redrive")
+    session.sql(f"create table redrive.ticks ({TICKS}) using iceberg")
+    session.sql(f"insert into redrive.ticks select {TICK}")
+    session.sql(f"create table redrive.deliveries ({DELIVERIES}) using iceberg partitioned by (hours(due_at))")
+    session.sql("insert into redrive.deliveries values ('id/0/1/0', 1, 5, 2, 'billing:blocked', 'm#1', timestamp '2026-03-01 11:00:00')")
+    for table in ("events", "publish_results"):
+        session.sql(f"create table redrive.{table} (delivery_id string, batch bigint) using iceberg")
+        session.sql(f"insert into redrive.{table} values ('m#1', 1)")
+    return session
+
+
+def _columns(session: SparkSession, table: str) -> list[str]:
+    return list(session.table(f"redrive.{table}").columns)
+
+
+def test_tables_of_the_version_before_keep_their_rows_under_the_names_of_this_one(settings: Settings, before: SparkSession) -> None:
+    assert "version 1" in str(unreadable_tables(settings, before, "redrive"))
+    migrate_tables(settings, before, "redrive")
+    described = yaml.safe_load((PROJECT / "models" / "ledgers" / "ticks.yml").read_text(encoding="utf-8"))["models"][0]["columns"]
+    assert [(column.name, column.dataType.simpleString()) for column in before.table("redrive.ticks").schema] == [
+        (column["name"], column["data_type"].replace(": ", ":").replace(", ", ",")) for column in described
+    ]
+    (decision,) = collected(before.table("redrive.deliveries"))
+    assert (decision["input_id"], decision["decide_run"], decision["life_cycle"], decision["breaker_key"]) == (
+        "id/0/1/0", 5, 2, "billing:blocked",
+    )  # fmt: skip
+    assert {table: table_version(before, f"redrive.{table}") for table in ("ticks", "events", "publish_results", "deliveries")} == (
+        dict.fromkeys(("ticks", "events", "publish_results", "deliveries"), TABLE_VERSION)
+    )
+    assert unreadable_tables(settings, before, "redrive") is None
+    comments = {row["col_name"]: row["comment"] for row in before.sql("describe redrive.deliveries").collect()}
+    assert "circuit breaker" in comments["breaker_key"]
+
+
+def test_what_was_a_closed_gate_is_an_open_circuit_breaker(settings: Settings, before: SparkSession) -> None:
+    migrate_tables(settings, before, "redrive")
+    (row,) = collected(before.table("redrive.ticks"))
+    state = LoopState.from_row(row)
+    blocked, free = state.breakers["billing:blocked"], state.breakers["billing:free"]
+    assert (blocked.is_open, blocked.opened_at.hour, blocked.closed_at, blocked.probes) == (True, 10, None, 2)
+    assert blocked.probe is not None
+    assert (blocked.probe.offset, blocked.probe.topic) == (7, "orders-billing-retry")
+    assert free.closed_at is not None
+    assert (free.is_open, free.opened_at.hour, free.closed_at.hour) == (False, 10, 11)
+    assert (state.feed_batch, state.awaited_batch, list(state.window.paused)) == (40, 39, ["gone"])
+
+
+def test_a_second_start_changes_nothing_and_one_that_ended_halfway_is_gone_on_with(
+    settings: Settings, before: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate = migration._migrate
+
+    def dies(spark: SparkSession, name: str, version: int, table: str, descriptions: dict[str, str]) -> None:
+        if table == "deliveries":
+            raise KeyboardInterrupt
+        migrate(spark, name, version, table, descriptions)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(migration, "_migrate", dies)
+        with pytest.raises(KeyboardInterrupt):
+            migrate_tables(settings, before, "redrive")
+    assert "gate" in _columns(before, "deliveries")
+    assert unreadable_tables(settings, before, "redrive") is not None
+    for _ in range(2):
+        migrate_tables(settings, before, "redrive")
+        assert "breaker_key" in _columns(before, "deliveries")
+        (row,) = collected(before.table("redrive.ticks"))
+        assert LoopState.from_row(row).breakers["billing:blocked"].is_open
+
+
+def test_nothing_is_changed_under_a_running_loop(settings: Settings, before: SparkSession) -> None:
+    of_another = Status(
+        state="running", generation=1, instance="default", pid=os.getppid(), tick=1, at="", watermark=1, batch=1, floor="", next_due=None
+    )
+    settings.status_file.write_text(json.dumps(asdict(of_another)))
+    with pytest.raises(CatalogError, match=str(os.getppid())):
+        migrate_tables(settings, before, "redrive")
+    assert "gates" in _columns(before, "ticks")
+
+
+def test_a_home_without_tables_has_none_to_change(home: Home, settings: Settings) -> None:
+    migrate_tables(settings, _session(home, settings, "lake"), "redrive")
+
+
+# ---------- tables of another version, through all doors
+
+
+@pytest.fixture
+def of_version(home: Home, request: pytest.FixtureRequest) -> Iterator[None]:
+    """The tables of the home say that they have another version."""
+    name = f"{home.schema}.deliveries"
+
+    def say(version: int) -> None:
+        home.spark.sql(f"alter table {name} set tblproperties ('{migration.PROPERTY}' = '{version}')")
+
+    assert table_version(home.spark, name) == TABLE_VERSION, "made by this version"
+    say(request.param)
+    yield
+    say(TABLE_VERSION)
+
+
+@pytest.mark.usefixtures("of_version")
+@pytest.mark.parametrize(
+    ("of_version", "advice"),
+    [(TABLE_VERSION + 1, "a newer version of redrive has changed them"), (1, "`redrive run` or `redrive tick`")],
+    indirect=["of_version"],
+)
+def test_whoever_asks_or_writes_refuses_tables_of_another_version_and_says_what_to_do(home: Home, advice: str) -> None:
+    settings = home._settings
+    with pytest.raises(QueryError, match=advice):
+        select(settings, "select 1", 1)
+    with pytest.raises(DlqError, match=advice):
+        DeadLetters(settings)
+    with pytest.raises(MaintenanceError, match=advice):
+        maintain(settings)
+    with pytest.raises(DbtError, match=advice):
+        home.run("run", "ready")
+
+
+@pytest.mark.usefixtures("of_version")
+@pytest.mark.parametrize("of_version", [TABLE_VERSION + 1], indirect=True)
+def test_a_loop_refuses_tables_of_a_newer_version(home: Home) -> None:
+    with pytest.raises(CatalogError, match="a newer version of redrive has changed them") as refused:
+        prepare_tables(home._settings, home.spark, home.schema, home._dbt, rules=None)  # type: ignore[arg-type]
+    assert refused.value.exit_code == 2
+    assert str(home.path) in str(refused.value)

@@ -1,0 +1,48 @@
+"""States and steps of a loop without Spark or Kafka."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+from orchestration.loop.health import Health
+from orchestration.loop.publish import Publish
+from orchestration.loop.state import LoopState
+from orchestration.loop.window import PausedDestination, SendWindow
+
+
+class StoppedClock:
+    """A clock that stands still."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+
+    def now(self) -> datetime:
+        return self._now
+
+
+def state_at(floor: datetime, paused: Mapping[str, PausedDestination] | None = None, **fields: Any) -> LoopState:
+    """A state in which nothing is open before a moment, but for paused destinations."""
+    row: dict[str, Any] = {
+        "tick": 1,
+        "kind": "tick",
+        "generation": 1,
+        "instance": "default",
+        "watermark": 0,
+        "loop_time": floor,
+        "slots": 1,
+    }
+    return LoopState(**{**row, **fields}, window=SendWindow(floor, paused or {}))
+
+
+def publish_step(publisher: Any, now: datetime) -> Publish:
+    """A publish step that sends with a publisher of the test."""
+    nothing = cast(Any, None)
+    clock = cast(Any, StoppedClock(now))
+    charge = cast(Any, SimpleNamespace(in_charge=True, publisher=publisher))
+    topic_maker = cast(Any, SimpleNamespace(settings=SimpleNamespace(create_topics=False)))
+    health = Health(lambda: now)
+    return Publish(charge, nothing, nothing, topic_maker, health, clock, threading.Lock(), threading.Event())

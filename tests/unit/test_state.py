@@ -1,0 +1,126 @@
+"""The state is exactly a row of `ticks`, and what a step did changes it in one place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestration.loop.circuit_breaker import CircuitBreaker, Probe
+from orchestration.loop.consumer_progress import Awaited, Place
+from orchestration.loop.health import DECIDE, KAFKA, Health, Reason
+from orchestration.loop.issued import IssuedCommands
+from orchestration.loop.positions import SourceOffsets
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport, Tick, reduce
+from orchestration.loop.window import PausedDestination, SendWindow
+from orchestration.settings import load_settings
+from tests.unit.loop_kit.steps import state_at
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+numbers = st.integers(0, 2**63 - 1)
+batches = st.integers(1, 2**63 - 1)
+names = st.text(min_size=1, max_size=20)
+moments = st.integers(0, 4_000_000_000_000).map(lambda ms: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms))
+reasons = st.one_of(names, st.just("no answer (_TRANSPORT)"), st.just("no brokers (X)")).map(Reason.stored)
+places = st.builds(Place, names, names, st.integers(0, 1000))
+paused = st.builds(PausedDestination, reasons, moments, st.integers(1, 60_000).map(lambda ms: timedelta(milliseconds=ms)), floor=moments)
+probes = st.builds(Probe, names, moments, moments, st.none() | names, names, st.integers(0, 1000), numbers)
+breakers = st.builds(
+    CircuitBreaker,
+    opened_at=moments,
+    error_class=st.none() | names,
+    next_probe=moments,
+    floor=moments,
+    closed_at=st.none() | moments,
+    probes=st.integers(0, 1000),
+    probe=st.none() | probes,
+)
+# a topic's id is Kafka's, or `name:` and a legal name, perhaps with the batch of a gap
+topic_ids = st.from_regex(r"\A(name:[A-Za-z0-9._-]{1,20}|[A-Za-z0-9_-]{22})(~[0-9]{1,9})?\Z")
+partitions = st.builds(lambda topic_id, number: f"{topic_id}/{number}", topic_ids, st.integers(0, 1000))
+counts = st.dictionaries(names, numbers, max_size=3)
+
+states = st.builds(
+    LoopState,
+    tick=numbers,
+    kind=st.sampled_from(["start", "tick", "end"]),
+    generation=batches,
+    instance=names,
+    watermark=numbers,
+    loop_time=moments,
+    window=st.builds(SendWindow, moments, st.dictionaries(names, paused, max_size=3)),
+    slots=st.integers(1, 100),
+    offsets=st.builds(SourceOffsets, st.dictionaries(partitions, numbers, max_size=4), st.frozensets(names, max_size=3)),
+    commands=st.builds(IssuedCommands, numbers, st.dictionaries(names, numbers, max_size=3)),
+    feed_batch=st.none() | numbers,
+    awaited_batch=numbers,
+    breakers=st.dictionaries(names, breakers, max_size=3),
+    settled=st.dictionaries(places, numbers, max_size=3),
+    awaited=st.lists(st.builds(Awaited, places, numbers, numbers), max_size=3).map(tuple),
+    counts=counts,
+    step_ms=counts,
+)
+
+
+@given(states)
+def test_a_row_of_ticks_is_the_whole_state(state: LoopState) -> None:
+    assert LoopState.from_row(state.as_row()) == state
+
+
+def test_a_row_has_the_columns_of_the_table() -> None:
+    models = yaml.safe_load((load_settings().project / "models" / "ledgers" / "ticks.yml").read_text(encoding="utf-8"))["models"]
+    (columns,) = ([column["name"] for column in model["columns"]] for model in models if model["name"] == "ticks")
+    # each append adds the last two
+    assert [*state_at(NOW).as_row(), "batch", "recorded_at"] == columns
+
+
+def test_a_row_of_the_version_before_is_read() -> None:
+    row: dict[str, Any] = {
+        "tick": 7, "kind": "tick", "generation": 3, "instance": "default", "watermark": 41, "floor": NOW, "loop_time": NOW,
+        "positions": {"AAAAAAAAAAAAAAAAAAAAAA/0": 12, "name:old~9/3": 4, "source:a/b": 1, "source:reports": 1, "announced": 40,
+                      "awaited": 39, "commands": 30, "command:0b9c": 5},
+        "paused_destinations": {
+            "gone": {"until": NOW, "pause_ms": 4000, "floor": NOW, "why": "there is no such topic (UNKNOWN_TOPIC_OR_PART)"}
+        },
+        "circuit_breakers": None, "settled": None, "slots": 2, "counts": None, "step_ms": None,
+        "awaited": [{"consumer_group": "billing", "topic": "retries", "partition": 0, "sent": 10, "settled": 4}],
+    }  # fmt: skip
+    state = LoopState.from_row(row)
+    assert state.offsets == SourceOffsets({"AAAAAAAAAAAAAAAAAAAAAA/0": 12, "name:old~9/3": 4}, frozenset({"a/b", "reports"}))
+    assert (state.feed_batch, state.awaited_batch, state.commands) == (40, 39, IssuedCommands(30, {"0b9c": 5}))
+    assert state.awaited == (Awaited(Place("billing", "retries", 0), 10, 4),)
+    one = state.window.paused["gone"]
+    assert (one.pause, one.reason.error) == (timedelta(seconds=4), "UNKNOWN_TOPIC_OR_PART")
+    positions = row["positions"]
+    positions["decision_feed"] = positions.pop("announced")
+    assert state.as_row()["positions"] == positions
+
+
+def test_the_reducer_adds_what_steps_did_and_says_what_went_wrong() -> None:
+    health = Health(lambda: NOW)
+    health.failed(KAFKA, Reason("no answer"))
+    state, tick = state_at(NOW), Tick()
+    for number in (2, 3):
+        report = StepReport(state)
+        report.count("events", number)
+        report.step_ms["intake"] = number * 10
+        report.change(watermark=number)
+        report.recovered(KAFKA)
+        report.failed(DECIDE, Reason("no space left on device"))
+        report.rest = number == 2
+        report.unread = frozenset({"orders"}) if number == 2 else None
+        state, tick = reduce(state, tick, report.result(), health)
+    assert (state.watermark, state.counts, state.step_ms) == (3, {"events": 5}, {"intake": 50})
+    assert (dict(tick.counts), tick.rest, tick.unread, tick.did_something) == ({"events": 5}, True, frozenset({"orders"}), True)
+    assert list(health) == [DECIDE]
+
+
+def test_a_tick_begins_with_nothing_done() -> None:
+    done = state_at(NOW, counts={"events": 1}, step_ms={"intake": 5}, settled={Place("g", "t", 0): 4})
+    began = done.began(8)
+    assert (began.tick, began.kind, began.counts, began.step_ms, began.settled) == (8, "tick", {}, {}, {})

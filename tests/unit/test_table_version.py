@@ -1,0 +1,30 @@
+"""The version of the tables, which SQL writes into new ones and Python into those of before."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from orchestration.tables.migration import _RENAMED, _TABLES, TABLE_VERSION
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_sql_and_python_have_the_same_version() -> None:
+    macro = (PROJECT / "macros" / "materializations" / "table_version.sql").read_text(encoding="utf-8")
+    assert re.findall(r"return\((\d+)\)", macro) == [str(TABLE_VERSION)]
+    assert max(_RENAMED) == TABLE_VERSION
+
+
+def test_what_is_renamed_is_described_under_its_present_name() -> None:
+    described: dict[str, set[str]] = {}
+    for path in (PROJECT / "models").glob("**/*.yml"):
+        for model in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("models", ()):
+            described[model["name"]] = {column["name"] for column in model.get("columns", ())}
+    for tables in _RENAMED.values():
+        assert tables.keys() <= set(_TABLES)
+        for table, columns in tables.items():
+            assert {new for old, new in columns.items() if "." not in old} <= described[table]
+            assert not {old for old in columns if "." not in old} & described[table]
