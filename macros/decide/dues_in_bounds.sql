@@ -1,12 +1,7 @@
-{#- A condition on a due time: within bounds, as literals; false if there are none. By default the bounds are those of the deliveries that the decide
-    run's inputs may answer.
+{#- A condition on a due time: within bounds, as literals; false if there are none, so that Spark leaves the whole branch of the statement out.
 
-    bounds: a dictionary of `due_from` and `due_to`, for instance `payload_bounds()`. -#}
-{% macro dues_in_bounds(due_at, bounds=none) -%}
-    {%- set bounds = lookup_bounds() if bounds is none else bounds -%}
-    {%- if bounds.due_from is none -%}
-        false
-    {%- else -%}
-        {{ due_at }} between timestamp_micros({{ bounds.due_from }}) and timestamp_micros({{ bounds.due_to }})
-    {%- endif -%}
+    bounds (not SQL): `due`, those of the deliveries that the decide run's inputs may answer, or `payload`, those of what it redrives. -#}
+{% macro dues_in_bounds(due_at, bounds='due') -%}
+    {{ slot({'due': 'are_due', 'payload': 'have_payloads'}[bounds], 'false') }}
+    and {{ due_at }} between timestamp_micros({{ slot(bounds ~ '_from') }}) and timestamp_micros({{ slot(bounds ~ '_to') }})
 {%- endmacro %}

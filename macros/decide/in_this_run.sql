@@ -1,5 +1,4 @@
-{#- A condition on a batch: one that this run decides. The bounds are literals, so that Iceberg skips files of other batches. -#}
+{#- A condition on a batch: one that this run decides. The bounds become literals, so that Iceberg skips files of other batches. -#}
 {% macro in_this_run(batch) -%}
-    {%- set watermark, upto = batches_to_decide() -%}
-    {{ batch }} > {{ watermark }} and {{ batch }} <= {{ upto }}
+    {{ batch }} > {{ slot('watermark') }} and {{ batch }} <= {{ slot('upto') }}
 {%- endmacro %}

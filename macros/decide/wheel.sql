@@ -3,6 +3,6 @@
 {% macro wheel() -%}
     (
         select * from {{ wheel_relation() }}
-        where batch <= {{ batches_to_decide()[0] }}
+        where batch <= {{ slot('watermark') }}
     )
 {%- endmacro %}

@@ -2,12 +2,11 @@
 
     - If the table doesn't exist, it is created from the columns in the model's YAML, unless the macro named by `refuse_creation` raises an error.
     - A model with `appends: false` is written outside dbt: if the table exists, nothing is done.
-    - If the SQL has the comment `-- nothing to append`, nothing is executed: an empty append to an Iceberg table is a commit, too, and a loop would
-      make thousands.
+    - `slots` names a macro that returns the values of the SQL's slots (see `slot`). If its `inputs` are 0, nothing is executed: an empty append to an
+      Iceberg table is a commit, too, and a loop would make thousands.
+    - `guard` is a condition on rows: if another writer has added such rows since the slots were read, the whole append is refused (insert_guarded).
     - --full-refresh has no effect: the rows can't be computed again.
-    - `guard` names a macro that returns a condition (`rows`) and a snapshot of the table (`snapshot`, or none): if another writer has added rows that
-      fulfil the condition since that snapshot, the whole append is refused. No such rows may exist in the snapshot: the append would replace them.
-    - Columns that are new in the YAML are added. A decide run, which runs a single model, skips that. -#}
+    - Columns that are new in the YAML are added, unless the run selects this model alone. -#}
 {% materialization append_only, adapter='spark' %}
 
     {%- set target_relation = this -%}
@@ -26,22 +25,19 @@
         {%- if selected_resources | length > 1 -%}
             {%- do add_missing_columns(target_relation) -%}
         {%- endif -%}
-        {%- if not config.get('appends', true) or '-- nothing to append' in sql -%}
+        {%- set slots = context[config.get('slots')]() if config.get('slots') else {} -%}
+        {%- if not config.get('appends', true) or slots.inputs == '0' -%}
             {#- dbt requires a statement named main; noop_statement sends nothing to Spark -#}
             {%- call noop_statement('main', 'nothing to append') -%}{%- endcall -%}
-        {%- else -%}
-            {%- set appended = analysed_in_stages(sql) if config.get('stages') else sql -%}
+        {%- elif config.get('guard') -%}
             {%- call statement('main') -%}
-                {%- if config.get('guard') -%}
-                {{ insert_guarded(target_relation, appended, context[config.get('guard')]()) }}
-                {%- else -%}
-                insert into {{ target_relation }} by name
-                {{ appended }}
-                {%- endif -%}
+                {{ fill_slots(insert_guarded(target_relation, model.columns, sql, config.get('guard')), slots) }}
             {%- endcall -%}
-            {%- for stage in config.get('stages', []) -%}
-                {%- do run_query('drop view if exists __dbt__cte__' ~ stage) -%}
-            {%- endfor -%}
+        {%- else -%}
+            {%- call statement('main') -%}
+                insert into {{ target_relation }} by name
+                {{ fill_slots(sql, slots) }}
+            {%- endcall -%}
         {%- endif -%}
     {%- endif -%}
 

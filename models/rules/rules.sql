@@ -1,5 +1,5 @@
 -- rules: the seeds that decide something, in one row, made when they are loaded. A decide run reads this row alone: it never sees half-loaded seeds.
-{{ config(materialized='table', pre_hook=interpreted(true), post_hook=interpreted(false)) }}
+{{ config(materialized='table') }}
 
 with
 

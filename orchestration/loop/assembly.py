@@ -27,6 +27,7 @@ from orchestration.loop.state import LoopState
 from orchestration.loop.stored import Stored
 from orchestration.loop.undecided import Undecided
 from orchestration.settings import Settings
+from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.spark import session_to_ask
 
 
@@ -71,7 +72,7 @@ def assembled(
         rules=rules,
         take_in=IntakeStep(intake, health),
         dispatch=CommandDispatch(commands, intake, health),
-        decide=Decide(rules.dbt, undecided, breakers, rules, health, clock, stopping),
+        decide=Decide(DecideRunner(spark, rules.dbt), undecided, breakers, rules, health, clock, stopping),
         publish=Publish(charge, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),

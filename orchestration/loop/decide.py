@@ -1,4 +1,4 @@
-"""The decide step: dbt makes one decision for each input that has none, and appends it to `deliveries`. The rules of deciding are SQL."""
+"""The decide step: makes one decision for each input that has none, and appends it to `deliveries`. The rules are dbt models."""
 
 from __future__ import annotations
 
@@ -16,23 +16,28 @@ from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.loop.undecided import Undecided
-from orchestration.tables.dbt import Dbt, DbtError
+from orchestration.tables.dbt import DbtError
+from orchestration.tables.decide_statements import DecideError, DecideRunner
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Decide:
-    """Decides what is in the ledgers. cold: whether no decide run has ended yet; the first takes some seconds more than the others."""
+    """Decides what is in the ledgers."""
 
-    dbt: Dbt
+    runner: DecideRunner
     undecided: Undecided
     breakers: CircuitBreakers
     rules: RulesInForce
     health: Health
     clock: LoopClock
     stopping: threading.Event
-    cold: bool = True
+
+    @property
+    def cold(self) -> bool:
+        """Whether no decide run has ended yet: the first takes some seconds more than the others."""
+        return not self.runner.has_run
 
     def run(self, state: LoopState, now: datetime, upto: int | None = None) -> StepResult:
         """Decides all that is undecided; upto: no later batch than this one."""
@@ -64,13 +69,10 @@ class Decide:
         if by is not None:
             report.superseded_by = by
             return False
-        variables: dict[str, object] = {"watermark": report.state.watermark, "upto": upto}
-        if self.rules.hash:
-            variables["rules_hash"] = self.rules.hash
-        failed: DbtError | None = None
+        failed: DbtError | DecideError | None = None
         try:
-            self.dbt.run("run", select=["deliveries"], variables=variables)
-        except DbtError as error:
+            self.runner.run(report.state.watermark, upto, self.rules.hash)
+        except (DbtError, DecideError) as error:
             failed = error
         try:
             decided = self._note_decided(report, upto if failed is None else None)
@@ -89,7 +91,6 @@ class Decide:
         if failed is not None:
             event(log, logging.WARNING, "decisions_found_after_error", inputs=decided, reason=failed)
         report.recovered(DECIDE)
-        self.cold = False
         return decided > 0
 
     def _note_decided(self, report: StepReport, upto: int | None) -> int:

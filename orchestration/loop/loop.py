@@ -86,7 +86,7 @@ class Loop:
         self.spark = start_session(self.settings)
         self.schema = schema_of(self.settings.project)
         self.dbt = Dbt(self.settings)
-        self.rules = RulesInForce(self.settings, self.dbt, self.health, seeds, self._loaded_rules, lambda: self.steps.use_rules())
+        self.rules = RulesInForce(self.settings, self.spark, self.dbt, self.health, seeds, lambda: self.steps.use_rules())
         prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
         self.cluster = Cluster(self.settings.kafka_properties)
         self.charge = Charge(self.settings, self.cluster, self.rules, self.health, self._superseded)
@@ -208,10 +208,6 @@ class Loop:
             self._superseded(result.failure.by)
         elif result.failure is not None:
             self.state = self.steps.recovery.after(self.state, result.failure)
-
-    def _loaded_rules(self) -> str:
-        """The hash of the rules that a decide run would find now."""
-        return str(self.spark.table(f"{self.schema}.rules").select("rules_hash").collect()[0]["rules_hash"])
 
     def _append_tick(self) -> None:
         try:

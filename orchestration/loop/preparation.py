@@ -15,6 +15,7 @@ from orchestration.loop.rules_in_force import RulesInForce, seeds_file, seeds_st
 from orchestration.settings import Settings
 from orchestration.starter.directory import relink
 from orchestration.tables.dbt import Dbt, variables_of
+from orchestration.tables.decide_statements import interpreted
 from orchestration.tables.migration import migrate_tables
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,9 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
     tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
     if made != digest or not {"deliveries", "rules"} <= tables:
         event(log, logging.INFO, "preparation_started", schema=schema)
-        dbt.run("seed")
-        dbt.run("run", variables={"watermark": 0, "upto": 0})
+        with interpreted(spark):
+            dbt.run("seed")
+            dbt.run("run", variables={"watermark": 0, "upto": 0})
         stamp.write_text(digest, encoding="utf-8")
         seeds_file(settings).write_text(seeds_stamp(rules.seeds, rules.loaded_hash()), encoding="utf-8")
 

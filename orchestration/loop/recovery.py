@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JNetworkError
-
 from orchestration.loop.health import LEDGERS, Health, Reason
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport
 from orchestration.loop.undecided import Undecided
 from orchestration.tables.ledgers import AppendError
-from orchestration.tables.spark import in_short
-
-
-def is_gone(error: Exception) -> bool:
-    """Whether the Spark process itself is gone: this process can't bring it back."""
-    return isinstance(error, Py4JNetworkError | ConnectionError)
+from orchestration.tables.spark import in_short, is_gone
 
 
 @dataclass

@@ -12,12 +12,11 @@ from orchestration.loop.health import KAFKA, Health
 from orchestration.loop.intake import Intake
 from orchestration.loop.metric_names import NONE, Labels
 from orchestration.loop.metrics import Turn
-from orchestration.loop.recovery import is_gone
 from orchestration.loop.state import LoopState
 from orchestration.loop.status import Status, text
 from orchestration.loop.steps import Tick
 from orchestration.loop.window import SendWindow
-from orchestration.tables.spark import in_short
+from orchestration.tables.spark import in_short, is_gone
 
 log = logging.getLogger(__name__)
 

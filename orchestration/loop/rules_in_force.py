@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from orchestration.logs import event
 from orchestration.loop.health import SEEDS, Health, Reason
-from orchestration.loop.recovery import is_gone
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.rules.seeds import SeedError, Seeds, read_seeds
 from orchestration.settings import Settings
 from orchestration.tables.dbt import Dbt, DbtError
-from orchestration.tables.spark import in_short
+from orchestration.tables.decide_statements import interpreted
+from orchestration.tables.spark import in_short, is_gone, schema
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +38,22 @@ class RulesInForce:
     """The seeds that were read, and the hash that every decide run must find.
 
     hash: None before the seeds are loaded, when a start decides what was left undecided by the rules in the tables. is_stale: the rules in
-    the tables are not made of these seeds, or that is unknown; the next tick loads the seeds. loaded_hash: reads the hash from the tables.
-    when_loaded: called after each load.
+    the tables are not made of these seeds, or that is unknown; the next tick loads the seeds. when_loaded: called after each load.
     """
 
     settings: Settings
+    spark: SparkSession
     dbt: Dbt
     health: Health
     seeds: Seeds
-    loaded_hash: Callable[[], str]
     when_loaded: Callable[[], None]
     hash: str | None = None
     is_stale: bool = False
+
+    def loaded_hash(self) -> str:
+        """The hash of the rules in the tables, which a decide run would find now."""
+        rules = self.spark.table(f"{schema(self.settings.project)}.rules")
+        return str(rules.select("rules_hash").collect()[0]["rules_hash"])
 
     def load(self) -> None:
         """Loads the seeds, if others were loaded last, and sets the hash that every decide run from now on must find."""
@@ -56,8 +62,9 @@ class RulesInForce:
         rules = self.loaded_hash()
         # the stamp has the hash of the tables, too: a `dbt build` beside the loop may have loaded other files since
         if stamp != seeds_stamp(self.seeds, rules):
-            self.dbt.run("seed")
-            self.dbt.run("run", select=["rules"])
+            with interpreted(self.spark):
+                self.dbt.run("seed")
+                self.dbt.run("run", select=["rules"])
             rules = self.loaded_hash()
             file.write_text(seeds_stamp(self.seeds, rules), encoding="utf-8")
         self.hash = rules

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import yaml
 from jinja2 import Environment, StrictUndefined
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
@@ -146,6 +147,11 @@ def in_short(error: BaseException | str) -> str:
     causes = [line for line in said if line.startswith("Caused by: ")]
     first = [line.removeprefix(": ") for line in said if line not in causes][:3]
     return redacted("; ".join([*first, *causes[-1:]]) or repr(error))
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether the Spark process itself is gone: this process can't bring it back."""
+    return isinstance(error, Py4JNetworkError | ConnectionError)
 
 
 @dataclass(frozen=True)

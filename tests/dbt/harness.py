@@ -19,6 +19,7 @@ from pyspark.sql import Row
 
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import Dbt
+from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, start_session
@@ -166,6 +167,7 @@ class Home:
         self._dbt = Dbt(self._settings)
         self._dbt.run("seed")
         self._dbt.run("run")
+        self._runner = DecideRunner(self.spark, self._dbt)
         self._ledgers = Ledgers(self.spark, self.schema, generation=1)
         self._ledgers.read_end()
         self._records = 0
@@ -234,16 +236,24 @@ class Home:
         return self._ledgers.batch
 
     def decide(self, *, project: Path = PROJECT, upto: int | None = None, **variables: object) -> None:
-        """Decides all undecided inputs, in as many decide runs as it takes. Raises DbtError. project: another copy, with other SQL.
+        """Decides all undecided inputs as the loop does, in as many decide runs as it takes. Raises DecideError.
 
-        upto: the last batch to decide; None: all.
+        upto: the last batch to decide; None: all. project (a copy with other SQL), variables: by a `dbt run`, which raises DbtError.
         """
+        end = self.batch if upto is None else upto
         dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
         while True:
-            told = {} if upto is None else {"watermark": self._watermark(), "upto": upto}
-            dbt.run("run", select=["deliveries"], variables={**told, **variables})
-            if not self._has_undecided(self.batch if upto is None else upto):
+            if project == PROJECT and not variables:
+                self._runner.run(self._watermark(), end, None)
+            else:
+                told = {} if upto is None else {"watermark": self._watermark(), "upto": upto}
+                dbt.run("run", select=["deliveries"], variables={**told, **variables})
+            if not self._has_undecided(end):
                 break
+
+    def decide_by_hand(self, upto: int) -> None:
+        """A `dbt run` of the model, as a person runs it, but for the last batch."""
+        self._dbt.run("run", select=["deliveries"], variables={"watermark": self._watermark(), "upto": upto})
 
     def forget(self, after: int) -> None:
         """Deletes the decisions of later batches, which can then be decided again."""

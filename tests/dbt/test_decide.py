@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ from pyspark.sql import Row
 
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import DbtError
+from orchestration.tables.decide_statements import DecideError, DecideRunner
 from orchestration.tables.spark import start_session
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, order, pointer, report, spring_report
 
@@ -762,6 +763,25 @@ def test_what_is_decided(case: Case, decided: dict[str, list[Row]]) -> None:
     assert case.then(decisions), [row.asDict() for row in decisions]
 
 
+@pytest.mark.long
+def test_a_dbt_run_by_hand_decides_the_same(home: Home, decided: dict[str, list[Row]]) -> None:
+    """The same inputs, of every kind, in the same decide runs: every column is the same, whoever runs the SQL."""
+    first = min(row["batch"] for rows in decided.values() for row in rows)
+    by_the_loop = [row for row in home.read("deliveries") if row["batch"] >= first]
+    runs = {row["decide_run"] for row in by_the_loop}
+    ends = sorted(max(row["batch"] for row in by_the_loop if row["decide_run"] == run) for run in runs)
+    home.forget(first - 1)
+    for end in ends:
+        home.decide_by_hand(end)
+    by_hand = [row for row in home.read("deliveries") if row["batch"] >= first]
+    assert _by_input(by_hand) == _by_input(by_the_loop)
+    assert {row["decision"] for row in by_hand} >= {"retry", "redrive", "dead_letter", "orphan", "cancelled", "note"}
+
+
+def _by_input(rows: Iterable[Row]) -> dict[str, dict[str, object]]:
+    return {row["input_id"]: {name: value for name, value in row.asDict().items() if name != "decide_run"} for row in rows}
+
+
 def test_a_decide_run_has_its_own_settings_whatever_others_were_used_in_the_process(home: Home) -> None:
     # these name no protected topic
     start_session(load_settings(home=home.path, project=PROJECT))
@@ -939,8 +959,11 @@ def test_no_batch_is_decided_twice_whatever_the_rules_are_by_then(home: Home, se
     policies = seeds / "retry_policies.csv"
     policies.write_text(policies.read_text().replace("initial=1s, factor=2, max=60s", "initial=2h, factor=2, max=9h"))
     home.load_rules()
-    with pytest.raises(DbtError, match=f"batches up to {home.batch} are decided already, not up to {before} only"):
+    already = f"batches up to {home.batch} are decided already, not up to {before} only"
+    with pytest.raises(DbtError, match=already):
         home.decide(watermark=before, upto=home.batch)
+    with pytest.raises(DecideError, match=already):
+        DecideRunner(home.spark, home._dbt).run(before, home.batch, None)
     (later,) = home.append_reports(report("decided-once", 2))
     home.decide()
     rows = {row["input_id"]: row for row in home.read("deliveries") if row["batch"] > before}
@@ -965,9 +988,9 @@ def test_of_two_folds_at_once_under_different_rules_one_is_refused(home: Home, t
     home.spark.createDataFrame([tuple(other[name] for name in schema.names)], schema).createOrReplaceTempView("other_run")
     home.forget(before)
     project = _copy_of_the_project(tmp_path)
-    deliveries = project / "models" / "retry" / "5_send" / "deliveries.sql"
-    hook = f"pre_hook='insert into {home.schema}.deliveries by name select * from other_run',"
-    deliveries.write_text(deliveries.read_text().replace("guard='decide_guard',", f"guard='decide_guard', {hook}"))
+    slots = project / "macros" / "decide" / "read_slots.sql"
+    hook = f"{{%- do run_query('insert into {home.schema}.deliveries by name select * from other_run') -%}}"
+    slots.write_text(slots.read_text().replace("{{ return(slots) }}", f"{hook}{{{{ return(slots) }}}}"))
     with pytest.raises(DbtError, match="Found conflicting files that can contain records matching"):
         home.decide(project=project)
     home.spark.catalog.dropTempView("other_run")

@@ -424,12 +424,8 @@ ROUTES = [
 # ---------- what a decide run looks up
 
 
-def span(topic: str, partition: int, first: int, last: int) -> dict[str, object]:
-    return {"topic": topic, "partition": partition, "from": first, "to": last}
-
-
-def in_bounds(topic: str, partition: int, offset: int, spans: list[dict[str, object]]) -> str:
-    return call("coordinates_in_bounds", text(topic), f"{partition}", f"{offset}", spans)
+def span(topic: str, partition: int, first: int, last: int) -> str:
+    return f"named_struct('topic', '{topic}', 'partition', {partition}, 'first', {first}L, 'last', {last}L)"
 
 
 UNEVEN = [span("a", 0, 1_000_000, 1_000_005), span("a", 1, 7, 9), span("a", 1, 50_000, 50_000), span("b", 0, 1, 2)]
@@ -437,30 +433,28 @@ UNEVEN = [span("a", 0, 1_000_000, 1_000_005), span("a", 1, 7, 9), span("a", 1, 5
 TOO_MANY = [span("a", partition, 10, 20 + partition) for partition in range(501)]
 OF_TOO_MANY_TOPICS = [span(f"t-{number}", partition, 10, 20 + partition) for number in range(101) for partition in range(5)]
 
-BOUNDS = [
-    Case("coordinates_in_bounds", in_bounds(topic, partition, offset, spans), expected)
-    for topic, partition, offset, spans, expected in [
-        ("a", 0, 1_000_003, UNEVEN, True),
-        # where another partition has got to, this one was long ago
-        ("a", 0, 8, UNEVEN, False),
-        ("a", 1, 1_000_003, UNEVEN, False),
-        ("a", 1, 9, UNEVEN, True),
-        # an offset that somebody made up asks for nothing in between
-        ("a", 1, 30_000, UNEVEN, False),
-        ("a", 1, 50_000, UNEVEN, True),
-        ("b", 0, 2, UNEVEN, True),
-        ("b", 0, 1_000_003, UNEVEN, False),
-        ("c", 0, 1, UNEVEN, False),
-        ("a", 0, 1, [], False),
-        ("a", 0, 500, TOO_MANY, True),
-        ("a", 0, 521, TOO_MANY, False),
-        ("b", 0, 11, TOO_MANY, False),
-        ("b", 9, 11, OF_TOO_MANY_TOPICS, True),
-        ("t-1", 0, 25, OF_TOO_MANY_TOPICS, False),
-    ]
+# topic, partition, offset, spans, and whether the record is within them
+BOUNDS: list[tuple[str, int, int, list[str], bool]] = [
+    ("a", 0, 1_000_003, UNEVEN, True),
+    # where another partition has got to, this one was long ago
+    ("a", 0, 8, UNEVEN, False),
+    ("a", 1, 1_000_003, UNEVEN, False),
+    ("a", 1, 9, UNEVEN, True),
+    # an offset that somebody made up asks for nothing in between
+    ("a", 1, 30_000, UNEVEN, False),
+    ("a", 1, 50_000, UNEVEN, True),
+    ("b", 0, 2, UNEVEN, True),
+    ("b", 0, 1_000_003, UNEVEN, False),
+    ("c", 0, 1, UNEVEN, False),
+    ("a", 0, 1, [], False),
+    ("a", 0, 500, TOO_MANY, True),
+    ("a", 0, 521, TOO_MANY, False),
+    ("b", 0, 11, TOO_MANY, False),
+    ("b", 9, 11, OF_TOO_MANY_TOPICS, True),
+    ("t-1", 0, 25, OF_TOO_MANY_TOPICS, False),
 ]
 
-CASES = [*DELAYS, *FOREIGN, *NAMES, *ROUTES, *BOUNDS]
+CASES = [*DELAYS, *FOREIGN, *NAMES, *ROUTES]
 
 
 @pytest.fixture(scope="module")
@@ -478,3 +472,26 @@ def test_what_a_macro_says(place: int, values: list[object]) -> None:
 
 def test_every_content_has_a_hash_of_its_own() -> None:
     assert len({content_hash(*content) for content in CONTENTS}) == len(CONTENTS)
+
+
+def test_a_condition_on_offsets_holds_within_the_spans(home: Home) -> None:
+    conditions = home.compiled(
+        BETWEEN.join(
+            call(
+                "condition_of_spans",
+                f"cast(array({', '.join(spans)}) as array<struct<topic: string, partition: int, first: bigint, last: bigint>>)",
+                prefix,
+            )
+            for _, _, _, spans, _ in BOUNDS
+            for prefix in ("", "original_")
+        )
+    ).split(BETWEEN)
+    texts = list(home.spark.sql(f"select {', '.join(conditions)}").collect()[0])
+    assert "true" not in texts
+    read = [
+        f"(select {condition} from values ('{topic}', {partition}, {offset}) as record ({prefix}topic, {prefix}partition, {prefix}offset))"
+        for (topic, partition, offset, _, _), *pair in zip(BOUNDS, texts[::2], texts[1::2], strict=True)
+        for prefix, condition in zip(("", "original_"), pair, strict=True)
+    ]
+    found = list(home.spark.sql(f"select {', '.join(read)}").collect()[0])
+    assert found == [expected for *_, expected in BOUNDS for _ in range(2)]

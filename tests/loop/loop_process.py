@@ -29,7 +29,7 @@ from orchestration.clock import LoopClock, wall_clock
 from orchestration.loop.intake import Intake
 from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
-from orchestration.tables.dbt import Dbt
+from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.ledgers import Ledgers
 from publisher import PublisherSettings, publish
 
@@ -136,14 +136,13 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
 
             _put(Intake, "commit_offsets", commit_and_die)
         case "after the decide step":
-            run = Dbt.run
+            run = DecideRunner.run
 
-            def decide_and_die(self: Dbt, command: str, **how: Any) -> None:
-                run(self, command, **how)
-                if how.get("select") == ["deliveries"]:
-                    die()
+            def decide_and_die(self: DecideRunner, *how: Any) -> None:
+                run(self, *how)
+                die()
 
-            _put(Dbt, "run", decide_and_die)
+            _put(DecideRunner, "run", decide_and_die)
         case "in the middle of sending":
 
             def send_and_die(

@@ -22,7 +22,7 @@ from orchestration.operators.lists import Target, kept, select_deliveries
 from orchestration.operators.selections import Selection
 from orchestration.operators.sending import records, send, write
 from orchestration.rules.check import run_checks
-from orchestration.tables.dbt import Dbt, DbtError
+from orchestration.tables.decide_statements import DecideError, DecideRunner
 from tests.loop.harness import Record, Redrive
 from tests.loop.test_spring import recovered
 
@@ -335,15 +335,11 @@ def test_what_waits_is_sent_now_or_cancelled_and_what_was_sent_is_left_alone(slo
         send(slow.loop.settings.model_copy(update={"commands_topic": "not.there"}), _request("cancel"), [second])
 
 
-def _decide_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    run = Dbt.run
+def _decide_fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def failing(*_: Any) -> None:
+        raise error
 
-    def failing(self: Dbt, command: str, **how: Any) -> None:
-        if how.get("select") == ["deliveries"]:
-            raise error
-        run(self, command, **how)
-
-    monkeypatch.setattr(Dbt, "run", failing)
+    monkeypatch.setattr(DecideRunner, "run", failing)
 
 
 @pytest.mark.long
@@ -361,12 +357,12 @@ def test_nothing_is_sent_between_an_order_and_its_decision_and_everything_else_i
         listed = _list(executing, "send_now", "torn")
         send(executing.loop.settings, _request("cancel"), [listed[0]])
         send(executing.loop.settings, _request("send_now"), [listed[1]])
-        _decide_fails(patch, DbtError("no space left on device"))
+        _decide_fails(patch, DecideError("no space left on device"))
         ordered = "select 1 from events where kind in ('cancel', 'send_now') and delivery_id like 'billing:torn%'"
         executing.until(lambda: len(executing.sql(ordered)) == 2, "both are ordered")
         assert DECIDE in executing.loop.health
     with monkeypatch.context() as patch:
-        _decide_fails(patch, DbtError("no space left on device"))
+        _decide_fails(patch, DecideError("no space left on device"))
         executing.retries("torn", 1)
         for _ in range(3):
             executing.loop.look_now()
@@ -396,9 +392,9 @@ def test_a_loop_whose_first_decide_run_ends_it_sends_what_is_due_before(executin
         executing.until(lambda: len(executing.sql(reported)) == 2, "the second report is taken in")
     executing.loop.close()
     with monkeypatch.context() as patch:
-        _decide_fails(patch, MemoryError())
+        _decide_fails(patch, SystemExit())
         doomed = Loop(executing.loop.settings)
-        with pytest.raises(MemoryError):
+        with pytest.raises(SystemExit):
             doomed.start()
     assert [record.value for record in executing.read("doomed.orders-billing-retry")] == [b"due"]
     # so does the end of a process

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from orchestration.loop.recovery import Recovery
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepResult, Tick, reduce
 from orchestration.loop.undecided import Undecided
-from orchestration.tables.dbt import DbtError
+from orchestration.tables.decide_statements import DecideError
 from orchestration.tables.ledgers import AppendError
 from tests.unit.loop_kit.steps import StoppedClock, state_at
 
@@ -83,15 +82,15 @@ class DecideRuns:
 
     commits: list[tuple[int, bool]]
     decided: int = 3
-    told: list[tuple[object, object]] = field(default_factory=list)
+    told: list[tuple[int, int]] = field(default_factory=list)
     breakers: list[tuple[int, int]] = field(default_factory=list)
 
-    def run(self, command: str, *, select: Sequence[str], variables: dict[str, object]) -> None:
-        self.told.append((variables["watermark"], variables["upto"]))
+    def run(self, watermark: int, upto: int, rules_hash: str | None) -> None:
+        self.told.append((watermark, upto))
         upto, says_so = self.commits.pop(0)
         self.decided = upto
         if not says_so:
-            raise DbtError("503 Service Unavailable")
+            raise DecideError("503 Service Unavailable")
 
     def open_breakers(self, after: int, upto: int, now: datetime, floor: datetime) -> None:
         self.breakers.append((after, upto))

@@ -19,7 +19,7 @@ delivered as (
         due_at,
         batch
     from {{ ref('publish_results') }}
-    where outcome = 'delivered' and {{ coordinates_in_bounds('topic', 'partition', 'offset', lookup_bounds().named) }}
+    where outcome = 'delivered' and {{ slot('named', 'false') }}
 
 ),
 

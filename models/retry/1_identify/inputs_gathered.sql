@@ -1,112 +1,11 @@
--- inputs_gathered: the inputs of this decide run (reports, orders, notes, failed sends), with the same columns whatever they are.
+-- inputs_gathered: the inputs of this decide run.
 with
 
-reports as (
+inputs as (
 
-    select * from {{ ref('stg_reports') }}
-    where {{ in_this_run('batch') }}
-
-),
-
-failed_sends as (
-
-    select * from {{ ref('stg_failed_sends') }}
-    where {{ in_this_run('batch') }}
-
-),
-
-gathered as (
-
-    select
-        ---------- which
-        input_id,
-        batch,
-        recorded_at,
-        input_kind,
-        source,
-        dialect,
-        speaks_for,
-        adopts,
-        report_topic,
-        report_partition,
-        report_offset,
-        report_index,
-        order_detail,
-
-        ---------- what failed
-        named_topic,
-        named_partition,
-        named_offset,
-        origin_topic,
-        origin_partition,
-        origin_offset,
-        origin_timestamp,
-        consumer_group,
-        content_hash,
-
-        ---------- which delivery it says that it answers
-        case when {{ pointer_in_time('reports') }} then pointer_delivery end as pointer_delivery,
-        case when {{ pointer_in_time('reports') }} then pointer_due end as pointer_due,
-
-        ---------- why it failed, and when
-        error_class,
-        error_message,
-        causes,
-        error_code,
-        rule_headers,
-        stated_kind,
-        cast(null as string) as sent_error_kind,
-        problems,
-        failed_at,
-        happened_at
-    from reports
-
-    union all
-
-    select
-        ---------- which
-        input_id,
-        batch,
-        recorded_at,
-        input_kind,
-        null as source,
-        null as dialect,
-        null as speaks_for,
-        false as adopts,
-        null as report_topic,
-        null as report_partition,
-        null as report_offset,
-        null as report_index,
-        null as order_detail,
-
-        ---------- what failed
-        null as named_topic,
-        null as named_partition,
-        null as named_offset,
-        null as origin_topic,
-        null as origin_partition,
-        null as origin_offset,
-        null as origin_timestamp,
-        null as consumer_group,
-        null as content_hash,
-
-        ---------- which delivery it says that it answers
-        pointer_delivery,
-        pointer_due,
-
-        ---------- why it failed, and when
-        error_class,
-        error_message,
-        array() as causes,
-        null as error_code,
-        array() as rule_headers,
-        null as stated_kind,
-        error_kind as sent_error_kind,
-        array() as problems,
-        recorded_at as failed_at,
-        recorded_at as happened_at
-    from failed_sends
+    select * from {{ ref('stg_inputs') }}
 
 )
 
-select {{ in_few_partitions() }} * from gathered
+select {{ in_few_partitions() }} * from inputs
+where {{ in_this_run('batch') }}

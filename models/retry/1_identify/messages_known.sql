@@ -1,5 +1,4 @@
 -- messages_known: what is already on record about the original coordinates that this run's inputs name. Grain: one row per coordinates and group.
-{%- set in_bounds = coordinates_in_bounds('original_topic', 'original_partition', 'original_offset', lookup_bounds().origin) %}
 
 with
 
@@ -9,8 +8,7 @@ inputs as (
         origin_topic,
         origin_partition,
         origin_offset
-    from {{ ref('stg_reports') }}
-    where {{ in_this_run('batch') }}
+    from {{ ref('inputs_gathered') }}
 
 ),
 
@@ -23,7 +21,7 @@ deliveries as (
             deliveries.original_topic = inputs.origin_topic
             and deliveries.original_partition = inputs.origin_partition
             and deliveries.original_offset = inputs.origin_offset
-    where (kind is not null or decision in {{ decisions_where(succeeds='yes', sends='') }}) and {{ in_bounds }}
+    where (kind is not null or decision in {{ decisions_where(succeeds='yes', sends='') }}) and {{ slot('origin', 'false') }}
 
 ),
 
@@ -36,7 +34,7 @@ closing_results as (
     from {{ ref('publish_results') }}
     where
         -- a delivery that is held was not sent, so that no consumer can have failed to process it
-        outcome in {{ closing_outcomes() }} and outcome <> 'held' and {{ in_bounds }}
+        outcome in {{ closing_outcomes() }} and outcome <> 'held' and {{ slot('origin', 'false') }}
 
 ),
 

@@ -2,26 +2,17 @@
 {{ config(
     materialized='append_only',
     refuse_creation='refuse_to_replace_the_wheel',
-    guard='decide_guard',
+    slots='read_slots',
+    guard='batch > ' ~ slot('watermark'),
     partition_by=['hours(due_at)'],
     tblproperties=ledger_properties(distribution='none'),
-    stages=['answers_found', 'messages_identified', 'errors_classified', 'decisions_made'],
-    post_hook=interpreted(false),
+    stages=[
+        'inputs_gathered', 'answers_found', 'standings_found', 'messages_known', 'messages_identified', 'rules_found', 'delays_computed',
+        'reasons_given', 'decisions_made',
+    ],
 ) }}
-
-{% if execute and load_relation(this) is none %}
-
-{{ typed_empty() }}
-
-{% elif execute and lookup_bounds().inputs == 0 %}
-
--- nothing to append
-{{ typed_empty() }}
-
-{% else %}
-
-{#- dbt finds a model's refs when it parses this branch: without the call it would not know those of the macros, and a decide run would stop -#}
-{%- set batches = batches_to_decide() %}
+-- the queries of decide_bounds read these: dbt must know
+-- depends_on: {{ ref('events') }}, {{ ref('publish_results') }}, {{ ref('ticks') }}, {{ ref('stg_inputs') }}
 
 with
 
@@ -39,7 +30,7 @@ select
         "concat('the decide step made ', coalesce(decisions_of_this_input, 0), ' decisions for input ', input_id, ', not one: nothing was written. This is a bug in a rule; reports are kept and wait.')",
     ) }} as input_id,
     batch,
-    xxhash64('{{ invocation_id }}') as decide_run,
+    {{ slot('decide_run') }} as decide_run,
     recorded_at,
     source,
     message_id,
@@ -93,15 +84,11 @@ select
     problems,
     policy,
     policy_text,
-    {% if var('rules_hash') is none -%}
-    rules_hash,
-    {%- else -%}
     {{ stop_unless(
-        "rules_hash = '" ~ var('rules_hash') ~ "'",
+        'coalesce(rules_hash = ' ~ slot('given_rules_hash', 'null') ~ ', true)',
         'rules_hash',
         "'the rules changed since the loop loaded them (did a dbt build load others?): nothing was written, the decide step is tried again'",
     ) }} as rules_hash,
-    {%- endif %}
 
     ---------- the payload: only where something is sent, or may be later. A retry carries the message as it came, whatever its privacy
     content_hash,
@@ -115,5 +102,3 @@ from decisions
 -- sorted, so that look-ups by coordinates skip files by their statistics. Not `order by`: for a total order Spark computes everything twice, once to
 -- sample
 sort by original_topic, original_partition, original_offset
-
-{% endif %}

@@ -49,7 +49,7 @@ first_letters as (
         value,
         headers
     from {{ wheel() }} as deliveries
-    where {{ dues_in_bounds('due_at', payload_bounds()) }}
+    where {{ dues_in_bounds('due_at', 'payload') }}
 
 ),
 

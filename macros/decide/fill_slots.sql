@@ -1,0 +1,10 @@
+{#- Returns a statement with its slots filled. A slot that has no value keeps its default.
+
+    slots: a dictionary of values by name; see `slot`. -#}
+{% macro fill_slots(statement, slots) %}
+    {%- set filled = [statement] -%}
+    {%- for name, value in slots.items() -%}
+        {%- do filled.append(modules.re.sub('/[*]:' ~ name ~ ':[*]/[a-z0-9_.]*', value, filled.pop())) -%}
+    {%- endfor -%}
+    {{ return(filled[0]) }}
+{% endmacro %}

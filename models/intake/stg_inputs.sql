@@ -1,0 +1,110 @@
+-- stg_inputs: the inputs of the decide step (reports, orders, notes, failed sends), with the same columns whatever they are.
+with
+
+reports as (
+
+    select * from {{ ref('stg_reports') }}
+
+),
+
+failed_sends as (
+
+    select * from {{ ref('stg_failed_sends') }}
+
+),
+
+gathered as (
+
+    select
+        ---------- which
+        input_id,
+        batch,
+        recorded_at,
+        input_kind,
+        source,
+        dialect,
+        speaks_for,
+        adopts,
+        report_topic,
+        report_partition,
+        report_offset,
+        report_index,
+        order_detail,
+
+        ---------- what failed
+        named_topic,
+        named_partition,
+        named_offset,
+        origin_topic,
+        origin_partition,
+        origin_offset,
+        origin_timestamp,
+        consumer_group,
+        content_hash,
+
+        ---------- which delivery it says that it answers
+        case when {{ pointer_in_time('reports') }} then pointer_delivery end as pointer_delivery,
+        case when {{ pointer_in_time('reports') }} then pointer_due end as pointer_due,
+
+        ---------- why it failed, and when
+        error_class,
+        error_message,
+        causes,
+        error_code,
+        rule_headers,
+        stated_kind,
+        cast(null as string) as sent_error_kind,
+        problems,
+        failed_at,
+        happened_at
+    from reports
+
+    union all
+
+    select
+        ---------- which
+        input_id,
+        batch,
+        recorded_at,
+        input_kind,
+        null as source,
+        null as dialect,
+        null as speaks_for,
+        false as adopts,
+        null as report_topic,
+        null as report_partition,
+        null as report_offset,
+        null as report_index,
+        null as order_detail,
+
+        ---------- what failed
+        null as named_topic,
+        null as named_partition,
+        null as named_offset,
+        null as origin_topic,
+        null as origin_partition,
+        null as origin_offset,
+        null as origin_timestamp,
+        null as consumer_group,
+        null as content_hash,
+
+        ---------- which delivery it says that it answers
+        pointer_delivery,
+        pointer_due,
+
+        ---------- why it failed, and when
+        error_class,
+        error_message,
+        array() as causes,
+        null as error_code,
+        array() as rule_headers,
+        null as stated_kind,
+        error_kind as sent_error_kind,
+        array() as problems,
+        recorded_at as failed_at,
+        recorded_at as happened_at
+    from failed_sends
+
+)
+
+select * from gathered

@@ -1,0 +1,157 @@
+"""The statements of a decide run. dbt compiles the models once, and each run fills the slots of the compiled SQL with its bounds.
+
+`dbt run` does the same with the same SQL (macros/decide/read_slots.sql), and spends more than a second on itself each time. Here each
+ephemeral model is a temporary view, where dbt makes one statement of all of them: to resolve a long chain of CTEs, Spark's analyser passes
+over the whole statement more than a hundred times. The plan that is executed is the same, as Spark replaces views by their plans
+(spark.sql.legacy.storeAnalyzedPlanForView in profiles.yml).
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from orchestration.tables.dbt import Compiled, Dbt
+from orchestration.tables.spark import in_short, is_gone
+
+_SLOT = re.compile(r"/\*:(\w+):\*/([a-z0-9_.]*)")
+
+_MODEL = "deliveries"
+
+_INPUTS = "__dbt__cte__inputs_gathered"
+
+# How many of the queries of decide_bounds come before the inputs are read: those that find snapshot and batches.
+_BEFORE_INPUTS = 2
+
+# Statements of a decide run have other literals each time, so that their code would be generated, compiled and warmed up anew, for a few
+# thousand rows: interpreted, 50 reports take 3 s of CPU instead of 6 s, and 5,000 take 4 s instead of 7 s.
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+class DecideError(Exception):
+    """A decide run failed; nothing was written, or what was written is committed. The message is Spark's, in one line."""
+
+
+@contextmanager
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Runs statements without generated code. Queries that read millions of rows are slower so."""
+    before = {name: str(spark.conf.get(name)) for name in _INTERPRETED}
+    try:
+        for name, value in _INTERPRETED.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def filled(statement: str, slots: Mapping[str, str]) -> str:
+    """A statement with its slots filled. A slot that has no value keeps its default."""
+    return _SLOT.sub(lambda slot: slots.get(slot[1], slot[2]), statement)
+
+
+@dataclass(frozen=True)
+class DecideStatements:
+    """The statements, with slots. bounds: queries whose columns are the values of slots. views: the models, each after those that it reads.
+
+    stages: the names of the views whose rows are computed when they are created, and kept in memory. append: the last statement.
+    """
+
+    bounds: tuple[str, ...]
+    views: Mapping[str, str]
+    stages: frozenset[str]
+    append: str
+
+    @classmethod
+    def compiled(cls, dbt: Dbt) -> DecideStatements:
+        """Has dbt compile the models. Raises DbtError."""
+        models = {model.id: model for model in dbt.compiled_models(f"+{_MODEL}")}
+        deliveries = next(model for model in models.values() if model.name == _MODEL)
+        *bounds, append = dbt.compiled(f"{{{{ decide_statements('{_view(_MODEL)}') }}}}").split("\n;\n")
+        return cls(tuple(bounds), _views(deliveries, models), frozenset(map(_view, deliveries.config["stages"])), append)
+
+    def run(self, spark: SparkSession, watermark: int, upto: int, rules_hash: str | None) -> None:
+        """Decides the batches after `watermark` up to `upto`, or fewer: it ends before a second batch that concerns one of its messages.
+
+        rules_hash: the hash that the table `rules` must have; None: any. Raises DecideError; an error of Py4J if Spark is gone.
+        """
+        slots = {"decide_run": f"xxhash64('{uuid.uuid4()}')", "given_watermark": str(watermark), "given_upto": str(upto)}
+        if rules_hash is not None:
+            slots["given_rules_hash"] = f"'{rules_hash}'"
+        try:
+            with interpreted(spark):
+                self._run(spark, slots)
+        except Exception as error:
+            if is_gone(error):
+                raise
+            raise DecideError(in_short(error)) from error
+
+    def _run(self, spark: SparkSession, slots: dict[str, str]) -> None:
+        created: list[str] = []
+
+        def find(query: str) -> None:
+            found = spark.sql(filled(query, slots)).collect()[0].asDict()
+            slots.update({name: _literal(value) for name, value in found.items() if value is not None})
+
+        def create(name: str) -> None:
+            selected = spark.sql(filled(self.views[name], slots))
+            # localCheckpoint: what reads it is analysed, optimized and planned without it
+            (selected.localCheckpoint(eager=True) if name in self.stages else selected).createOrReplaceTempView(name)
+            created.append(name)
+
+        try:
+            for query in self.bounds[:_BEFORE_INPUTS]:
+                find(query)
+            create(_INPUTS)
+            slots["inputs_of_this_run"] = _INPUTS
+            for query in self.bounds[_BEFORE_INPUTS:]:
+                find(query)
+                if slots["inputs"] == "0":
+                    return
+            for name in self.views:
+                if name != _INPUTS:
+                    create(name)
+            spark.sql(filled(self.append, slots))
+        finally:
+            for name in created:
+                spark.catalog.dropTempView(name)
+
+
+def _literal(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass
+class DecideRunner:
+    """Runs decide runs. For the first one, dbt compiles their statements. has_run: whether one has succeeded."""
+
+    spark: SparkSession
+    dbt: Dbt
+    has_run: bool = False
+    _statements: DecideStatements | None = None
+
+    def run(self, watermark: int, upto: int, rules_hash: str | None) -> None:
+        """One decide run: see DecideStatements. Raises DbtError, DecideError; an error of Py4J if Spark is gone."""
+        if self._statements is None:
+            self._statements = DecideStatements.compiled(self.dbt)
+        self._statements.run(self.spark, watermark, upto, rules_hash)
+        self.has_run = True
+
+
+def _view(model: str) -> str:
+    """The name that dbt's SQL has for an ephemeral model."""
+    return f"__dbt__cte__{model}"
+
+
+def _views(model: Compiled, models: Mapping[str, Compiled]) -> dict[str, str]:
+    """The SQL of a model and of the ephemeral models that it is made from, by the name of the view, in the order of creation."""
+    views: dict[str, str] = {}
+    for parent in model.reads:
+        if parent in models and models[parent].is_ephemeral:
+            views |= _views(models[parent], models)
+    return {**views, _view(model.name): model.sql}
