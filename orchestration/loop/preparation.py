@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -14,7 +10,7 @@ from orchestration.logs import event
 from orchestration.loop.rules_in_force import RulesInForce, seeds_file, seeds_stamp
 from orchestration.settings import Settings
 from orchestration.starter.directory import relink
-from orchestration.tables.dbt import Dbt, variables_of
+from orchestration.tables.dbt import Dbt, sql_digest
 from orchestration.tables.decide_statements import interpreted
 from orchestration.tables.migration import migrate_tables
 
@@ -26,7 +22,7 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
     migrate_tables(settings, spark, schema)
     relink(settings)
     stamp = settings.project_digest
-    digest = _digest(settings.dbt_directory, variables_of(settings))
+    digest = sql_digest(settings)
     made = stamp.read_text(encoding="utf-8") if stamp.exists() else ""
     tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
     if made != digest or not {"deliveries", "rules"} <= tables:
@@ -36,15 +32,3 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
             dbt.run("run", variables={"watermark": 0, "upto": 0})
         stamp.write_text(digest, encoding="utf-8")
         seeds_file(settings).write_text(seeds_stamp(rules.seeds, rules.loaded_hash()), encoding="utf-8")
-
-
-def _digest(project: Path, variables: Mapping[str, object]) -> str:
-    """A hash of the project's SQL and of the variables that the settings give it. If it has changed, the views are made again."""
-    digest = hashlib.sha256()
-    files = [project / "dbt_project.yml", *sorted(project.glob("models/**/*")), *sorted(project.glob("macros/**/*"))]
-    for path in files:
-        if path.is_file():
-            digest.update(path.relative_to(project).as_posix().encode() + b"\0" + path.read_bytes())
-    if variables:
-        digest.update(json.dumps(variables, sort_keys=True).encode())
-    return digest.hexdigest()

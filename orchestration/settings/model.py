@@ -143,6 +143,11 @@ class Settings(BaseSettings):
         return self.home / "project.digest"
 
     @property
+    def decide_statements(self) -> Path:
+        """The file with the statements of a decide run, as dbt has compiled them."""
+        return self.home / "decide.json"
+
+    @property
     def broker_directory(self) -> Path:
         """The state of the demo's broker."""
         return self.home / "broker"

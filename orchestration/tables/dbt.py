@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import pickle
@@ -33,6 +34,19 @@ def variables_of(settings: Settings) -> dict[str, object]:
         return {}
     said = yaml.safe_load((settings.project / "dbt_project.yml").read_text(encoding="utf-8")) or {}
     return {name: value for name, value in (said.get("vars") or {}).items() if name not in _OF_THE_SQL}
+
+
+def sql_digest(settings: Settings) -> str:
+    """A hash of the project's SQL and of the variables that the settings give it. If it has changed, the views are made again."""
+    project, variables = settings.dbt_directory, variables_of(settings)
+    digest = hashlib.sha256()
+    files = [project / "dbt_project.yml", *sorted(project.glob("models/**/*")), *sorted(project.glob("macros/**/*"))]
+    for path in files:
+        if path.is_file():
+            digest.update(path.relative_to(project).as_posix().encode() + b"\0" + path.read_bytes())
+    if variables:
+        digest.update(json.dumps(variables, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
 def dbt_args(

@@ -8,15 +8,20 @@ over the whole statement more than a hundred times. The plan that is executed is
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from orchestration.tables.dbt import Compiled, Dbt
+from orchestration.tables.dbt import Compiled, Dbt, sql_digest
 from orchestration.tables.spark import in_short, is_gone
 
 _SLOT = re.compile(r"/\*:(\w+):\*/([a-z0-9_.]*)")
@@ -73,7 +78,7 @@ class DecideStatements:
         models = {model.id: model for model in dbt.compiled_models(f"+{_MODEL}")}
         deliveries = next(model for model in models.values() if model.name == _MODEL)
         *bounds, append = dbt.compiled(f"{{{{ decide_statements('{_view(_MODEL)}') }}}}").split("\n;\n")
-        return cls(tuple(bounds), _views(deliveries, models), frozenset(map(_view, deliveries.config["stages"])), append)
+        return cls(tuple(bounds), views_of(deliveries, models), frozenset(map(_view, deliveries.config["stages"])), append)
 
     def run(self, spark: SparkSession, watermark: int, upto: int, rules_hash: str | None) -> None:
         """Decides the batches after `watermark` up to `upto`, or fewer: it ends before a second batch that concerns one of its messages.
@@ -92,7 +97,7 @@ class DecideStatements:
             raise DecideError(in_short(error)) from error
 
     def _run(self, spark: SparkSession, slots: dict[str, str]) -> None:
-        created: list[str] = []
+        created: dict[str, DataFrame] = {}
 
         def find(query: str) -> None:
             found = spark.sql(filled(query, slots)).collect()[0].asDict()
@@ -101,8 +106,8 @@ class DecideStatements:
         def create(name: str) -> None:
             selected = spark.sql(filled(self.views[name], slots))
             # localCheckpoint: what reads it is analysed, optimized and planned without it
-            (selected.localCheckpoint(eager=True) if name in self.stages else selected).createOrReplaceTempView(name)
-            created.append(name)
+            created[name] = selected.localCheckpoint(eager=True) if name in self.stages else selected
+            created[name].createOrReplaceTempView(name)
 
         try:
             for query in self.bounds[:_BEFORE_INPUTS]:
@@ -118,8 +123,16 @@ class DecideStatements:
                     create(name)
             spark.sql(filled(self.append, slots))
         finally:
-            for name in created:
+            for name, frame in created.items():
                 spark.catalog.dropTempView(name)
+                if name in self.stages:
+                    _free(frame)
+
+
+def _free(frame: DataFrame) -> None:
+    """Frees the rows that localCheckpoint has kept. Spark itself would do so at some garbage collection that finds the frame unused."""
+    plan: Any = frame._jdf.queryExecution().logical()
+    plan.rdd().unpersist(False)
 
 
 def _literal(value: object) -> str:
@@ -128,7 +141,10 @@ def _literal(value: object) -> str:
 
 @dataclass
 class DecideRunner:
-    """Runs decide runs. For the first one, dbt compiles their statements. has_run: whether one has succeeded."""
+    """Runs decide runs. The compiled statements are kept in a file of the home: without it, a start would wait for dbt.
+
+    has_run: whether a run has succeeded.
+    """
 
     spark: SparkSession
     dbt: Dbt
@@ -138,9 +154,50 @@ class DecideRunner:
     def run(self, watermark: int, upto: int, rules_hash: str | None) -> None:
         """One decide run: see DecideStatements. Raises DbtError, DecideError; an error of Py4J if Spark is gone."""
         if self._statements is None:
-            self._statements = DecideStatements.compiled(self.dbt)
-        self._statements.run(self.spark, watermark, upto, rules_hash)
+            self._statements = self._stored() or self._compiled()
+        try:
+            self._statements.run(self.spark, watermark, upto, rules_hash)
+        except DecideError:
+            # compiled anew the next time: the tables may have other columns than when it was compiled
+            self._statements = None
+            self._file.unlink(missing_ok=True)
+            raise
         self.has_run = True
+
+    @property
+    def _file(self) -> Path:
+        return self.dbt.settings.decide_statements
+
+    def _stored(self) -> DecideStatements | None:
+        """The statements in the file; None if there are none, or if they were compiled of other SQL or with other settings."""
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            stored = json.loads(self._file.read_text(encoding="utf-8"))
+            if stored["digest"] == self._digest():
+                return DecideStatements(tuple(stored["bounds"]), stored["views"], frozenset(stored["stages"]), stored["append"])
+        return None
+
+    def _compiled(self) -> DecideStatements:
+        made = DecideStatements.compiled(self.dbt)
+        stored = {
+            "digest": self._digest(),
+            "bounds": made.bounds,
+            "views": made.views,
+            "stages": sorted(made.stages),
+            "append": made.append,
+        }
+        beside = self._file.with_suffix(".writing")
+        # a full disk must not stop the decide step
+        with suppress(OSError):
+            beside.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+            beside.replace(self._file)
+        return made
+
+    def _digest(self) -> str:
+        """A hash of all that the compiled statements depend on, but for the columns of tables."""
+        settings = self.dbt.settings
+        environment = {name: value for name, value in os.environ.items() if name.startswith("REDRIVE_")} | settings.dbt_environment
+        profile = (settings.project / "profiles.yml").read_text(encoding="utf-8")
+        return hashlib.sha256(json.dumps([sql_digest(settings), profile, environment], sort_keys=True).encode()).hexdigest()
 
 
 def _view(model: str) -> str:
@@ -148,10 +205,10 @@ def _view(model: str) -> str:
     return f"__dbt__cte__{model}"
 
 
-def _views(model: Compiled, models: Mapping[str, Compiled]) -> dict[str, str]:
+def views_of(model: Compiled, models: Mapping[str, Compiled]) -> dict[str, str]:
     """The SQL of a model and of the ephemeral models that it is made from, by the name of the view, in the order of creation."""
     views: dict[str, str] = {}
     for parent in model.reads:
         if parent in models and models[parent].is_ephemeral:
-            views |= _views(models[parent], models)
+            views |= views_of(models[parent], models)
     return {**views, _view(model.name): model.sql}

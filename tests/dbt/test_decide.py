@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql import Row
 
 from orchestration.settings import load_settings
+from orchestration.tables import decide_statements
 from orchestration.tables.dbt import DbtError
-from orchestration.tables.decide_statements import DecideError, DecideRunner
+from orchestration.tables.decide_statements import DecideError, DecideRunner, filled
 from orchestration.tables.spark import start_session
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, order, pointer, report, spring_report
 
@@ -935,19 +936,22 @@ class World:
         return Result(delivery, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind=self.chance.choice(["poison", "retriable"]))
 
 
-def test_a_decide_run_looks_up_what_its_inputs_name_and_nothing_between(home: Home) -> None:
+def test_a_decide_run_looks_up_what_its_inputs_name_and_nothing_between(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions are filled unevenly, and one report makes up an offset."""
     places = [(0, 2_000_010), (0, 2_000_015), (1, 31), (1, 44), (1, 4_000_000_000)]
     home.append_reports(*(report("bounded", offset, partition=partition) for partition, offset in places))
+    statements: list[str] = []
+
+    def recorded(statement: str, slots: Mapping[str, str]) -> str:
+        statements.append(filled(statement, slots))
+        return statements[-1]
+
+    monkeypatch.setattr(decide_statements, "filled", recorded)
     home.decide()
-    (statement,) = (home.path / "dbt").glob("compiled/**/retry/5_send/deliveries.sql")
     topic, partition, offset = ("original_topic", "original_partition", "original_offset")
-    (asked,) = {
-        tuple(re.findall(rf"{partition} = ([0-9]+) and {offset} between ([0-9]+) and ([0-9]+)", line))
-        for line in statement.read_text().splitlines()
-        if f"{topic} = 'bounded'" in line
-    }
-    assert asked == (("0", "2000010", "2000015"), ("1", "31", "44"), ("1", "4000000000", "4000000000"))
+    bounds = rf"{topic} = 'bounded' and {partition} = ([0-9]+) and {offset} between ([0-9]+) and ([0-9]+)"
+    asked = {found for statement in statements for found in re.findall(bounds, statement)}
+    assert asked == {("0", "2000010", "2000015"), ("1", "31", "44"), ("1", "4000000000", "4000000000")}
 
 
 def test_no_batch_is_decided_twice_whatever_the_rules_are_by_then(home: Home, seeds: Path) -> None:
@@ -1006,6 +1010,16 @@ def test_a_decide_run_with_nothing_to_decide_writes_nothing(home: Home) -> None:
     home.decide()
     home.decide()
     assert home.spark.table(f"{home.schema}.deliveries.snapshots").count() == snapshots
+
+
+def test_a_decide_run_leaves_nothing_in_sparks_memory(home: Home) -> None:
+    home.decide()
+    home.append_reports(report("kept-in-memory"))
+    kept = home.spark.sparkContext._jsc.getPersistentRDDs
+    before = set(kept())
+    home.decide()
+    assert set(kept()) <= before
+    assert not [table.name for table in home.spark.catalog.listTables() if table.isTemporary and table.name.startswith("__dbt")]
 
 
 @pytest.fixture

@@ -1,0 +1,209 @@
+"""A decide run without Spark: which statements are run, in which order, with which values; and that nothing is left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from orchestration.settings import load_settings
+from orchestration.tables.dbt import Compiled, Dbt
+from orchestration.tables.decide_statements import DecideError, DecideRunner, DecideStatements, filled, views_of
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("where batch > /*:watermark:*/0", "where batch > 7"),
+        ("where batch > /*:watermark:*/0 and batch <= /*:upto:*/0", "where batch > 7 and batch <= 9"),
+        # without a value the default stays, and without a default nothing does
+        ("where /*:unknown:*/false", "where false"),
+        ("from t /*:unknown:*/)", "from t )"),
+        ("from t /*:as_of:*/ where", "from t version as of 5 where"),
+        ("from /*:inputs_of_this_run:*/redrive.stg_inputs\n", "from kept\n"),
+        # other comments are not slots
+        ("/* :watermark: */ 0 /*+ coalesce(1) */", "/* :watermark: */ 0 /*+ coalesce(1) */"),
+    ],
+)
+def test_slots_are_filled(statement: str, expected: str) -> None:
+    slots = {"watermark": "7", "upto": "9", "as_of": "version as of 5", "inputs_of_this_run": "kept"}
+    assert filled(statement, slots) == expected
+
+
+def model(name: str, *reads: str, materialized: str = "ephemeral") -> Compiled:
+    return Compiled(f"model.{name}", name, f"select {name}", tuple(f"model.{parent}" for parent in reads), {"materialized": materialized})
+
+
+def test_a_view_comes_after_those_that_it_reads_and_each_comes_once() -> None:
+    models = [
+        model("rules", "seeds", materialized="table"),
+        model("inputs", "events"),
+        model("known", "inputs", "rules"),
+        model("identified", "known", "inputs"),
+        model("deliveries", "identified", "inputs", materialized="append_only"),
+    ]
+    views = views_of(models[-1], {one.id: one for one in models})
+    assert list(views) == [f"__dbt__cte__{name}" for name in ("inputs", "known", "identified", "deliveries")]
+    assert views["__dbt__cte__known"] == "select known"
+
+
+@dataclass
+class FakeSpark:
+    """Answers each query with the row that belongs to its text; fails where an error belongs to it."""
+
+    answers: dict[str, Any]
+    conf: Any = field(default_factory=lambda: SimpleNamespace(get=lambda name: "on", set=lambda name, value: None))
+    done: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.catalog = SimpleNamespace(dropTempView=lambda name: self.done.append(f"drop {name}"))
+
+    def sql(self, text: str) -> Any:
+        self.done.append(text)
+        answer = self.answers.get(text, {})
+        if isinstance(answer, Exception):
+            raise answer
+        return FakeFrame(self, answer)
+
+
+@dataclass
+class FakeFrame:
+    spark: FakeSpark
+    row: dict[str, Any]
+
+    def collect(self) -> list[Any]:
+        return [SimpleNamespace(asDict=lambda: self.row)]
+
+    def localCheckpoint(self, eager: bool) -> FakeFrame:  # noqa: N802  # Spark's name
+        self.spark.done.append("keep")
+        return self
+
+    @property
+    def _jdf(self) -> Any:
+        plan = SimpleNamespace(rdd=lambda: SimpleNamespace(unpersist=lambda blocking: self.spark.done.append("free")))
+        return SimpleNamespace(queryExecution=lambda: SimpleNamespace(logical=lambda: plan))
+
+    def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802  # Spark's name
+        self.spark.done.append(f"create {name}")
+
+
+STATEMENTS = DecideStatements(
+    bounds=("snapshot", "batches after /*:given_watermark:*/null", "inputs of /*:inputs_of_this_run:*/x", "answers /*:are_due:*/false"),
+    views={
+        "__dbt__cte__inputs_gathered": "gather /*:watermark:*/0",
+        "__dbt__cte__decisions": "decide /*:due_from:*/0 /*:are_due:*/false",
+        "__dbt__cte__deliveries": "deliver",
+    },
+    stages=frozenset({"__dbt__cte__inputs_gathered", "__dbt__cte__decisions"}),
+    append="insert",
+)
+
+BATCHES = {"batches after 3": {"watermark": 4, "upto": 9}}
+
+
+def run(spark: FakeSpark) -> list[str]:
+    STATEMENTS.run(cast(Any, spark), 3, 9, None)
+    return spark.done
+
+
+def test_bounds_are_found_the_models_created_and_the_rows_appended() -> None:
+    spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 2, "are_due": True, "due_from": 5, "due_to": None}})
+    assert run(spark) == [
+        "snapshot",
+        "batches after 3",
+        "gather 4",
+        "keep",
+        "create __dbt__cte__inputs_gathered",
+        "inputs of __dbt__cte__inputs_gathered",
+        "answers true",
+        "decide 5 true",
+        "keep",
+        "create __dbt__cte__decisions",
+        "deliver",
+        "create __dbt__cte__deliveries",
+        "insert",
+        "drop __dbt__cte__inputs_gathered",
+        "free",
+        "drop __dbt__cte__decisions",
+        "free",
+        "drop __dbt__cte__deliveries",
+    ]
+
+
+def test_without_inputs_nothing_is_appended() -> None:
+    spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 0}})
+    assert "insert" not in run(spark)
+    assert spark.done[-2:] == ["drop __dbt__cte__inputs_gathered", "free"]
+
+
+def test_a_statement_that_fails_leaves_no_view_behind_and_is_reported_in_a_line() -> None:
+    spark = FakeSpark(
+        {**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 1}, "deliver": ValueError("no rule\n\tat org.Spark(1)")}
+    )
+    with pytest.raises(DecideError, match=r"^no rule$"):
+        run(spark)
+    assert spark.done[-4:] == ["drop __dbt__cte__inputs_gathered", "free", "drop __dbt__cte__decisions", "free"]
+
+
+def test_a_spark_that_is_gone_is_no_decide_error() -> None:
+    with pytest.raises(Py4JNetworkError):
+        run(FakeSpark({"snapshot": Py4JNetworkError("answer from Java side is empty")}))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[DecideStatements]:
+    """Each compilation."""
+    compilations: list[DecideStatements] = []
+
+    def count(_: Dbt) -> DecideStatements:
+        compilations.append(STATEMENTS)
+        return STATEMENTS
+
+    monkeypatch.setattr(DecideStatements, "compiled", count)
+    return compilations
+
+
+ANSWERS: dict[str, Any] = {**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 0}}
+
+
+def test_what_was_compiled_serves_the_next_process_until_something_that_it_depends_on_changes(
+    tmp_path: Path, compiled: list[DecideStatements], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(home=tmp_path, project=PROJECT)
+    for _ in range(2):
+        runner = DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings))
+        for _ in range(2):
+            runner.run(3, 9, None)
+        assert runner.has_run
+    assert len(compiled) == 1
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings.model_copy(update={"error_stack_bytes": 7}))).run(3, 9, None)
+    assert len(compiled) == 2
+    monkeypatch.setenv("REDRIVE_SHUFFLE_PARTITIONS", "5")
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings)).run(3, 9, None)
+    assert len(compiled) == 3
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"digest": 1}', "\x00"])
+def test_a_file_that_is_damaged_is_made_again(tmp_path: Path, compiled: list[DecideStatements], text: str) -> None:
+    settings = load_settings(home=tmp_path, project=PROJECT)
+    settings.decide_statements.write_text(text)
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings)).run(3, 9, None)
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings)).run(3, 9, None)
+    assert len(compiled) == 1
+
+
+def test_a_run_that_failed_is_tried_with_statements_that_are_compiled_anew(tmp_path: Path, compiled: list[DecideStatements]) -> None:
+    runner = DecideRunner(
+        cast(Any, FakeSpark({"snapshot": ValueError("no such column")})), Dbt(load_settings(home=tmp_path, project=PROJECT))
+    )
+    for _ in range(2):
+        with pytest.raises(DecideError):
+            runner.run(3, 9, None)
+    assert len(compiled) == 2
+    assert not runner.has_run
