@@ -80,23 +80,24 @@ class DecideStatements:
         *bounds, append = dbt.compiled(f"{{{{ decide_statements('{_view(_MODEL)}') }}}}").split("\n;\n")
         return cls(tuple(bounds), views_of(deliveries, models), frozenset(map(_view, deliveries.config["stages"])), append)
 
-    def run(self, spark: SparkSession, watermark: int, upto: int, rules_hash: str | None) -> None:
+    def run(self, spark: SparkSession, watermark: int, upto: int, rules_hash: str | None, *, is_first: bool = False) -> None:
         """Decides the batches after `watermark` up to `upto`, or fewer: it ends before a second batch that concerns one of its messages.
 
-        rules_hash: the hash that the table `rules` must have; None: any. Raises DecideError; an error of Py4J if Spark is gone.
+        rules_hash: the hash that the table `rules` must have; None: any. is_first: all models are computed even if there are no inputs, as
+        Spark needs some seconds more for the first time. Raises DecideError; an error of Py4J if Spark is gone.
         """
         slots = {"decide_run": f"xxhash64('{uuid.uuid4()}')", "given_watermark": str(watermark), "given_upto": str(upto)}
         if rules_hash is not None:
             slots["given_rules_hash"] = f"'{rules_hash}'"
         try:
             with interpreted(spark):
-                self._run(spark, slots)
+                self._run(spark, slots, is_first)
         except Exception as error:
             if is_gone(error):
                 raise
             raise DecideError(in_short(error)) from error
 
-    def _run(self, spark: SparkSession, slots: dict[str, str]) -> None:
+    def _run(self, spark: SparkSession, slots: dict[str, str], is_first: bool) -> None:
         created: dict[str, DataFrame] = {}
 
         def find(query: str) -> None:
@@ -116,12 +117,13 @@ class DecideStatements:
             slots["inputs_of_this_run"] = _INPUTS
             for query in self.bounds[_BEFORE_INPUTS:]:
                 find(query)
-                if slots["inputs"] == "0":
+                if slots["inputs"] == "0" and not is_first:
                     return
             for name in self.views:
                 if name != _INPUTS:
                     create(name)
-            spark.sql(filled(self.append, slots))
+            if slots["inputs"] != "0":
+                spark.sql(filled(self.append, slots))
         finally:
             for name, frame in created.items():
                 spark.catalog.dropTempView(name)
@@ -156,7 +158,7 @@ class DecideRunner:
         if self._statements is None:
             self._statements = self._stored() or self._compiled()
         try:
-            self._statements.run(self.spark, watermark, upto, rules_hash)
+            self._statements.run(self.spark, watermark, upto, rules_hash, is_first=not self.has_run)
         except DecideError:
             # compiled anew the next time: the tables may have other columns than when it was compiled
             self._statements = None

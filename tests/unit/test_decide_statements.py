@@ -142,6 +142,13 @@ def test_without_inputs_nothing_is_appended() -> None:
     assert spark.done[-2:] == ["drop __dbt__cte__inputs_gathered", "free"]
 
 
+def test_the_first_run_of_a_process_computes_the_models_without_inputs_too_and_appends_nothing() -> None:
+    spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 0}})
+    STATEMENTS.run(cast(Any, spark), 3, 9, None, is_first=True)
+    assert "create __dbt__cte__decisions" in spark.done
+    assert "insert" not in spark.done
+
+
 def test_a_statement_that_fails_leaves_no_view_behind_and_is_reported_in_a_line() -> None:
     spark = FakeSpark(
         {**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 1}, "deliver": ValueError("no rule\n\tat org.Spark(1)")}
