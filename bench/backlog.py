@@ -66,10 +66,10 @@ def peak_memory_mb(loop: Loop) -> int:
     peaks: dict[int, tuple[int, int]] = {}
     for path in Path("/proc").glob("[0-9]*/status"):
         try:
-            said = dict(line.split(":", 1) for line in path.read_text().splitlines())
+            fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
         except OSError:
             continue
-        peaks[int(path.parent.name)] = (int(said["PPid"]), int(said.get("VmHWM", "0 kB").split()[0]))
+        peaks[int(path.parent.name)] = (int(fields["PPid"]), int(fields.get("VmHWM", "0 kB").split()[0]))
     family = {spark}
     while more := {process for process, (parent, _) in peaks.items() if parent in family} - family:
         family |= more

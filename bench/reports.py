@@ -31,7 +31,7 @@ def report_failures(
     error: headers of the n-th report that replace the default ones.
     """
     producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
-    said = {
+    stated = {
         "trace-id": b"0" * 32,
         "redrive-error-class": b"TimeoutError",
         "redrive-error-message": b"no answer within 2 s",
@@ -45,7 +45,7 @@ def report_failures(
             "redrive-original-partition": str(number % partitions).encode(),
             "redrive-original-offset": str((first_offset + number // partitions) * stride(number % partitions)).encode(),
         }
-        headers = {**said, **error(number), **place}
+        headers = {**stated, **error(number), **place}
         producer.produce("redrive.failures", value(), f"key-{number}", headers=list(headers.items()))
         producer.poll(0)
     producer.flush()

@@ -113,14 +113,16 @@ class Service:
         return [message for message in self._consumer.consume(1000, 0.1) if not message.error()]
 
     def _report(self, value: Any, key: Any, headers: list[Any]) -> None:
-        said = {
+        stated = {
             "redrive-error-class": "TimeoutError",
             "redrive-error-message": "no answer within 2 s",
             "redrive-original-topic": _TOPIC,
             "redrive-failed-at": str(int(time.time() * 1000)),
             "redrive-consumer-group": "billing",
         }
-        self._producer.produce("redrive.failures", value, key, headers=[*headers, *((name, text.encode()) for name, text in said.items())])
+        self._producer.produce(
+            "redrive.failures", value, key, headers=[*headers, *((name, text.encode()) for name, text in stated.items())]
+        )
         self._producer.poll(0)
 
 

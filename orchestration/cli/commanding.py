@@ -95,8 +95,8 @@ def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Tar
     if asks and sys.stdin.isatty():
         _show_list(settings, request, targets)
         typer.confirm(f"{request.what} these {len(targets)} messages? It can't be undone", abort=True, err=True)
-    with progress_of(f"writing {request.what} of {len(targets)} messages") as told:
-        command = send(settings, request, targets, told)
+    with progress_of(f"writing {request.what} of {len(targets)} messages") as advance:
+        command = send(settings, request, targets, advance)
     tell.print(
         f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from redrives"` shows its progress', highlight=False
     )

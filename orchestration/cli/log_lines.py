@@ -17,8 +17,8 @@ class LogLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         # an event is cleaned and cut field by field already; one_line would cut it in the middle of a field
-        said = str(record.msg) if isinstance(record.msg, Event) else one_line(record.getMessage())
-        line = f"{self.formatTime(record)} {record.levelname:<7} {said}"
+        text = str(record.msg) if isinstance(record.msg, Event) else one_line(record.getMessage())
+        line = f"{self.formatTime(record)} {record.levelname:<7} {text}"
         more = [self.formatException(record.exc_info)] if record.exc_info else []
         return "\n".join([line, *(f"    {one_line(part)}" for text in more for part in text.splitlines())])
 

@@ -189,8 +189,8 @@ def format_storage(java: Path, jars: Sequence[Path], directory: Path, properties
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     beside.unlink()
     if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip()
-        raise BrokerError(f"could not format the broker's storage in {directory} (exit code {done.returncode}): {said}")
+        output = (done.stdout + done.stderr).strip()
+        raise BrokerError(f"could not format the broker's storage in {directory} (exit code {done.returncode}): {output}")
     fresh.rename(data)
 
 

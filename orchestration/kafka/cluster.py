@@ -237,16 +237,16 @@ class Cluster:
     def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
         """Creates topics (NewTopic). Returns Kafka's objection, or None, by name."""
         wanted = list(topics)
-        said: dict[str, str | None] = {}
+        created: dict[str, str | None] = {}
         if not wanted:
-            return said
+            return created
         for name, future in self._admin.create_topics(wanted, request_timeout=self._timeout).items():
             try:
                 future.result()
-                said[name] = None
+                created[name] = None
             except KafkaException as error:
-                said[name] = redact(kafka_error(error).str(), self._kafka)
-        return said
+                created[name] = redact(kafka_error(error).str(), self._kafka)
+        return created
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
@@ -261,13 +261,13 @@ class Cluster:
         itself only times out.
         """
         self._admin.poll(0)
-        said = kafka_error(error)
+        raised = kafka_error(error)
         reason, self._refused = self._refused, None
-        if reason is None and said.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and self._unreached is not None:
+        if reason is None and raised.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and self._unreached is not None:
             unreached, heard = self._unreached
             reason = unreached if time.monotonic() - heard <= self._timeout + 1 else None
-        reason = reason or said
-        if said.code() == KafkaError._TIMED_OUT:
+        reason = reason or raised
+        if raised.code() == KafkaError._TIMED_OUT:
             # a new client: librdkafka keeps using its old connection to a group's coordinator, even after the broker is back
             self._admin = self._new_admin()
         why = redact(reason.str(), self._kafka)

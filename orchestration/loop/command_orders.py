@@ -67,13 +67,13 @@ class Orders:
             return orders
         batches = [row["batch"] for row in refusals]
         input_ids = self.spark.createDataFrame([row[:3] for row in refusals], "delivery_id string, due_at timestamp, input_id string")
-        told = ("source", "topic", "key", "value", "headers", "record_timestamp", "stamped_by_broker")
+        copied = ("source", "topic", "key", "value", "headers", "record_timestamp", "stamped_by_broker")
         reports = (
             self.spark.table(f"{self.schema}.events")
             .where(F.col("batch").between(min(batches), max(batches)) & (F.col("kind") == "report"))
             # maintenance has emptied the reports of purged messages
             .where("key is not null or value is not null or headers is not null")
-            .select(F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("input_id"), *told)
+            .select(F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("input_id"), *copied)
             .join(F.broadcast(input_ids), "input_id")
         )
         again = F.col("input_id").isNotNull()

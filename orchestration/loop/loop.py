@@ -237,15 +237,15 @@ class Loop:
 
         at_most: ends after this many seconds in any case. Returns whether it was idle in the end.
         """
-        began = said = idle_since = time.monotonic()
+        began = logged = idle_since = time.monotonic()
         idle = False
         while not self.stopping.is_set():
             if at_most is not None and time.monotonic() - began >= at_most:
                 waits_for = what_it_waits_for(self.state.window, self.health, self.waiting)
                 event(log, logging.INFO, "time_limit_reached", seconds=at_most, waits_for=waits_for)
                 break
-            if until_idle and time.monotonic() - said >= _SAYS_EVERY:
-                said = time.monotonic()
+            if until_idle and time.monotonic() - logged >= _SAYS_EVERY:
+                logged = time.monotonic()
                 event(log, logging.INFO, "idle_not_reached", waits_for=what_it_waits_for(self.state.window, self.health, self.waiting))
             tick = self.tick()
             if tick.did_something or self.health or self.state.window.paused:

@@ -232,10 +232,10 @@ class Metrics(Collector):
         return True
 
     def _say(self, error: Exception) -> None:
-        said = in_short(error)
-        if said != self._problem:
-            event(log, logging.WARNING, "metrics_query_failed", reason=said)
-        self._problem = said
+        problem = in_short(error)
+        if problem != self._problem:
+            event(log, logging.WARNING, "metrics_query_failed", reason=problem)
+        self._problem = problem
 
     # ---------- the answer to a scrape
 

@@ -55,12 +55,12 @@ class _Scrape(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(404, "metrics are at /metrics")
             return
-        said = generate_latest(cast(MetricsServer, self.server).registry)
+        body = generate_latest(cast(MetricsServer, self.server).registry)
         self.send_response(200)
         self.send_header("Content-Type", CONTENT_TYPE_LATEST)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
         """Scrapes are not logged."""

@@ -192,10 +192,10 @@ class Publish:
         if waiting.rows:
             published = self.charge.publisher.run(what, self.clock.now, waiting)
             self._count(report, published, now)
-            said = self._stops_of(report, published)
+            found = self._stops_of(report, published)
             self._postpone(report, published)
             # where Kafka as a whole took nothing, each of them has failed
-            stops = said if said is not None else {window.topic: paused[window.topic].reason for window in windows}
+            stops = found if found is not None else {window.topic: paused[window.topic].reason for window in windows}
             upto = published.upto
         for window in windows:
             if window.topic in stops:

@@ -55,11 +55,11 @@ def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], 
     return "; ".join(reasons) or "nothing, but it has not been idle for long enough"
 
 
-def status_of(said: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock) -> Status:
-    """The status of the loop. said: `running` or `stopped`. batch: the last one that was appended."""
+def status_of(phase: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock) -> Status:
+    """The status of the loop. phase: `running` or `stopped`. batch: the last one that was appended."""
     entries = health.entries(state.window.paused)
     return Status(
-        state=said,
+        state=phase,
         generation=state.generation,
         instance=state.instance,
         pid=os.getpid(),

@@ -44,8 +44,8 @@ def write_status(path: Path, status: Status) -> None:
 def read_status(path: Path) -> Status | None:
     """The last status; None where no loop has run yet."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        return Status(**{**said, "health": tuple(Entry(**entry) for entry in said.get("health", ()))})
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Status(**{**content, "health": tuple(Entry(**entry) for entry in content.get("health", ()))})
     except FileNotFoundError:
         return None
 

@@ -123,10 +123,10 @@ class Stored:
             self.append(state.of_kind("tick"))
             return
         now = self.clock.now()
-        said: dict[str, object] = {"outcome": "start", "due_at": now}
+        columns: dict[str, object] = {"outcome": "start", "due_at": now}
         if ledger == "events":
             coordinates = synthetic_events.start(self.ledgers.next_batch)
-            said = {**dict(zip(synthetic_events.NAMES, coordinates, strict=True)), "detail": state.instance}
+            columns = {**dict(zip(synthetic_events.NAMES, coordinates, strict=True)), "detail": state.instance}
         schema = self.spark.table(self.ledgers.name(ledger)).schema
-        row = {"kind": "start", **said}
+        row = {"kind": "start", **columns}
         self.ledgers.append(ledger, self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row])), now)

@@ -35,7 +35,7 @@ class CommandRequest:
     to: str | None = None
     of: str | None = None
 
-    def said(self) -> dict[str, object]:
+    def fields(self) -> dict[str, object]:
         """The fields of the closing record."""
         words = {
             "what": self.what,
@@ -54,8 +54,8 @@ class CommandRequest:
 
 def parse_rate(text: str) -> float:
     """Messages a second: of `50/s`, `10/m`, `1/h`. Raises CommandError."""
-    said = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)/([smh])", text.strip())
-    rate = float(said[1]) / _PER[said[2]] if said else 0.0
+    parsed = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)/([smh])", text.strip())
+    rate = float(parsed[1]) / _PER[parsed[2]] if parsed else 0.0
     if rate < 1e-6:
         raise CommandError(f"--rate {text!r} is no rate: 50/s, 10/m, 1/h")
     return rate

@@ -88,7 +88,7 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     without = "" if row["omitted"] is None else f", without its {row['omitted'].replace('_', ' ').replace('+', ' and ')}"
     attempts = _counted(row["attempts"], "failed attempt")
     type_ = row["payload_type"] + ("" if row["schema_id"] is None else f", schema {row['schema_id']}")
-    said = {
+    shown = {
         "state": f"{row['state']}, life cycle {row['life_cycle']} of {row['life_cycles']}",
         "refused"
         if row["decision"] == "refused"
@@ -115,7 +115,7 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "key": None if row["key"] is None else _key(bytes(row["key"])),
         "payload": type_ + ("" if row["value_bytes"] is None else f", {row['value_bytes']:,} bytes"),
     }
-    return ((word, printable(text)) for word, text in said.items() if text)
+    return ((word, printable(text)) for word, text in shown.items() if text)
 
 
 def _counted(number: int | None, what: str) -> str:
@@ -165,8 +165,8 @@ def related_table(rows: Rows) -> Table:
     """A line for each related message."""
     table = _table("message", ("same", 19), ("died", -13), ("state", 9), "error")
     for row in _dicts(rows):
-        told = (_whole(", ".join(row["relations"])), _apart(row["later_ms"]), row["state"])
-        table.add_row(_whole(row["message_id"]), *told, _cut(_class(row["error_class"])))
+        cells = (_whole(", ".join(row["relations"])), _apart(row["later_ms"]), row["state"])
+        table.add_row(_whole(row["message_id"]), *cells, _cut(_class(row["error_class"])))
     return table
 
 
@@ -176,8 +176,8 @@ def waiting_table(rows: Rows) -> Table:
     for row in _dicts(rows):
         bound = "" if row["max_attempts"] is None else f" of {row['max_attempts']}"
         purpose = {"waiting": "retry", "held": "retry, held"}.get(row["state"], "dead letter")
-        told = (moment(row["next_due"])[5:], purpose, f"{row['attempts']}{bound}")
-        table.add_row(_whole(row["message_id"]), *told, _cut(_class(row["error_class"])))
+        cells = (moment(row["next_due"])[5:], purpose, f"{row['attempts']}{bound}")
+        table.add_row(_whole(row["message_id"]), *cells, _cut(_class(row["error_class"])))
     return table
 
 

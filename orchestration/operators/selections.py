@@ -90,8 +90,8 @@ def named(message_id: str) -> str:
     The original offset is part of the id (macro message_id), so it becomes a condition, too: files are sorted by offsets, and those that
     can't hold it are skipped. An id without an offset belongs to a message without one.
     """
-    said = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)
-    return f"message_id = {_literal(message_id)}{f' and original_offset = {int(said[1])}' if said else ''}"
+    place = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)
+    return f"message_id = {_literal(message_id)}{f' and original_offset = {int(place[1])}' if place else ''}"
 
 
 def _literal(text: str) -> str:
@@ -105,8 +105,8 @@ def check_condition(spark: SparkSession, where: str) -> str:
     try:
         parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(where)
     except PySparkException as error:
-        said = str(error).split("== SQL")[0].split("\n\nJVM")[0].strip()
-        raise DlqError(f"--where {where!r} is no condition: {said}") from error
+        reason = str(error).split("== SQL")[0].split("\n\nJVM")[0].strip()
+        raise DlqError(f"--where {where!r} is no condition: {reason}") from error
     for node in _nodes(parsed):
         kind = node.getClass().getSimpleName()
         if "Subquery" in kind or kind in ("Exists", "ListQuery"):
@@ -133,7 +133,7 @@ def check_pattern(spark: SparkSession, option: str, wanted: str | None) -> str |
             # parsed by Java, as Spark's queries use Java's expressions
             spark._jvm.java.util.regex.Pattern.compile(wanted)  # type: ignore[union-attr]
         except (Py4JJavaError, PySparkException) as error:
-            said = java_exception(error)
-            where = f" at character {said.getIndex() + 1}" if said.getIndex() >= 0 else ""
-            raise DlqError(f"{option} {wanted!r} is no regular expression: {said.getDescription()}{where}") from None
+            thrown = java_exception(error)
+            where = f" at character {thrown.getIndex() + 1}" if thrown.getIndex() >= 0 else ""
+            raise DlqError(f"{option} {wanted!r} is no regular expression: {thrown.getDescription()}{where}") from None
     return wanted

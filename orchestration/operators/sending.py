@@ -45,7 +45,7 @@ def records(request: CommandRequest, targets: Sequence[Target] = ()) -> list[byt
     values: list[Mapping[str, object]] = [
         {"format": 1, "part": number, "deliveries": [[one.delivery_id, one.due_ms] for one in part]} for number, part in enumerate(parts)
     ]
-    closing = {"format": 1, "closed": True, "count": len(targets), **request.said()}
+    closing = {"format": 1, "closed": True, "count": len(targets), **request.fields()}
     if parts:
         closing["digest"] = digest_of_parts(map(part_digest, parts))
     return [json.dumps(value, ensure_ascii=False).encode() for value in (*values, closing)]

@@ -206,13 +206,13 @@ def _topics(
         if need.topic not in topics:
             missing.setdefault(need.topic, []).append(need)
     new = [new_topic(name, [need.original for need in needs], sizes, settings.create_topics_replication) for name, needs in missing.items()]
-    said = cluster.create(new) if create else {}
+    errors = cluster.create(new) if create else {}
     for topic in new:
         why = missing[topic.topic][0].why
         if not create:
             yield Finding(False, f"topic {topic.topic}", f"is missing ({why}); --create makes it")
         else:
-            objection = said[topic.topic]
+            objection = errors[topic.topic]
             yield Finding(objection is None, f"topic {topic.topic}", objection or f"made, with {topic.num_partitions} partitions")
     for name in dict.fromkeys(need.topic for need in plan.needs if need.topic in topics):
         fits = [_fits(need, topics[name], sizes) for need in plan.needs if need.topic == name]

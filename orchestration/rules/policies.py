@@ -50,12 +50,12 @@ def objections(definition: str) -> Iterator[str]:
         name, given, value = (part.strip().lower() for part in clause.partition("="))
         if not given:
             by_place += 1
-            said = _by_place(form, place, clause, is_last=not any("=" not in later for later in clauses[place + 1 :]))
+            problem = _by_place(form, place, clause, is_last=not any("=" not in later for later in clauses[place + 1 :]))
         else:
-            said = f"{name} is given twice" if name in seen else _named(form, name, re.sub(r"\s+", "", value))
+            problem = f"{name} is given twice" if name in seen else _named(form, name, re.sub(r"\s+", "", value))
             seen.add(name)
-        if said:
-            yield f"{clause!r}: {said}"
+        if problem:
+            yield f"{clause!r}: {problem}"
     if by_place < len(_BY_PLACE.get(form, ("",) if "step" in TAKES[form] else ())):
         yield f"something is missing that has no default: {FORMS[form]}"
 
@@ -75,8 +75,8 @@ def _by_place(form: str, place: int, clause: str, *, is_last: bool) -> str | Non
     if form != "fixed":
         return f"has no name: {form} takes {', '.join(TAKES[form])}"
     duration, times, count = text.partition("x")
-    if said := _duration(duration):
-        return said
+    if problem := _duration(duration):
+        return problem
     if times and not re.fullmatch(r"0*[1-9]\d*", count):
         return "the number of times must be 1 or more, as in 5s x 3"
     return None if times or is_last else "only the last step may go on without end: how often is this one, as in 5s x 3?"

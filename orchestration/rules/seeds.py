@@ -65,9 +65,9 @@ def _read(path: Path, text: str, columns: Mapping[str, Check], problems: list[st
         if len(cells) != len(header):
             problems.append(f"{path}:{reader.line_num}: has {len(cells)} values, the header has {len(header)} columns")
             continue
-        said = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if cell.strip() or column not in optional}
-        row = Row(reader.line_num, {**optional, **said})
-        for column, value in said.items():
+        given = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if cell.strip() or column not in optional}
+        row = Row(reader.line_num, {**optional, **given})
+        for column, value in given.items():
             if value.lower() == "null":
                 problems.append(f"{path}:{row.line}: {column} is {value!r}: dbt takes this word for an empty cell; leave the cell empty")
         for column, check in columns.items():

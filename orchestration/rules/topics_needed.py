@@ -86,12 +86,12 @@ def plan_topics(
 def _readers(seeds: Seeds, topic: str, roles: Roles, read: Mapping[str, Collection[str]], groups: Collection[str]) -> list[str | None]:
     """The groups that read a topic; [None] if `speaks_for` names the topic and no group is known."""
     speakers = (source for source in seeds.rows["sources"] if source["source"] in roles.spoken_for_by)
-    told = [source for source in speakers if any(topic_matches(topic, one) for one in _told(source))]
+    speaking = [source for source in speakers if any(topic_matches(topic, one) for one in _spoken_for(source))]
     known = {group for group, its_topics in read.items() if topic in its_topics}
-    known |= {source["consumer_group"] for source in told if source["consumer_group"]} | ({*groups} if told else set())
-    return [*sorted(known)] or ([None] if told else [])
+    known |= {source["consumer_group"] for source in speaking if source["consumer_group"]} | ({*groups} if speaking else set())
+    return [*sorted(known)] or ([None] if speaking else [])
 
 
-def _told(source: Row) -> list[str]:
+def _spoken_for(source: Row) -> list[str]:
     """The names and patterns of `speaks_for`, without patterns that match every topic."""
     return [pattern for pattern in source["speaks_for"].split() if not speaks_for_all(pattern)]

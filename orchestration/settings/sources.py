@@ -105,8 +105,8 @@ class TomlFile(_Source):
 def _dbt_variables() -> set[str]:
     """The variables that the project's dbt files read, which must not be refused as unknown."""
     path, content = read_config()
-    said = content.get("project")
-    in_file = path.absolute().parent / Path(said).expanduser() if isinstance(said, str) and said else find_project()
+    named = content.get("project")
+    in_file = path.absolute().parent / Path(named).expanduser() if isinstance(named, str) and named else find_project()
     project = Path(os.environ.get(f"{PREFIX}PROJECT") or in_file)
     found: set[str] = set()
     for name in ("profiles.yml", "dbt_project.yml"):

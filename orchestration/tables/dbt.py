@@ -32,8 +32,8 @@ def variables_of(settings: Settings) -> dict[str, object]:
     """The vars in the dbt_project.yml of a directory made by `redrive init`. dbt runs in another directory, so they are passed to it."""
     if settings.project == settings.dbt_directory:
         return {}
-    said = yaml.safe_load((settings.project / "dbt_project.yml").read_text(encoding="utf-8")) or {}
-    return {name: value for name, value in (said.get("vars") or {}).items() if name not in _OF_THE_SQL}
+    content = yaml.safe_load((settings.project / "dbt_project.yml").read_text(encoding="utf-8")) or {}
+    return {name: value for name, value in (content.get("vars") or {}).items() if name not in _OF_THE_SQL}
 
 
 def sql_digest(settings: Settings) -> str:

@@ -69,8 +69,8 @@ def list_tables(settings: Settings) -> Rows:
     found: list[tuple[str, str, str]] = []
     models = settings.dbt_directory / "models"
     for path in sorted(models.glob("**/*.yml")):
-        said = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        for kind, nodes in ((path.relative_to(models).parts[0], said.get("models")), ("rules", said.get("seeds"))):
+        described = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        for kind, nodes in ((path.relative_to(models).parts[0], described.get("models")), ("rules", described.get("seeds"))):
             # a model without columns is ephemeral: no table or view
             found += [(node["name"], kind, " ".join(node["description"].split())) for node in nodes or () if node.get("columns")]
     order = {kind: place for place, kind in enumerate(("marts", "retry", "ledgers", "commands", "rules"))}

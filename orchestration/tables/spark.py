@@ -63,8 +63,8 @@ def _session(settings: Settings, log: Path) -> SparkSession:
     if SparkContext._gateway is not None:
         return builder.getOrCreate()
     interrupted = signal.getsignal(signal.SIGINT)
-    with _said_in(log) as said:
-        _start_jvm(settings, said)
+    with _output_to(log) as output:
+        _start_jvm(settings, output)
         session = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():
         # Spark installs a handler of its own, which would raise in the middle of a step
@@ -127,7 +127,7 @@ def _asking(session: SparkSession) -> SparkSession:
 
 
 @contextmanager
-def _said_in(log: Path) -> Iterator[IO[bytes]]:
+def _output_to(log: Path) -> Iterator[IO[bytes]]:
     """The file for the output of a process that is started inside. If that fails, its last lines go to standard error."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > _LOG_BYTES:
@@ -143,9 +143,9 @@ def _said_in(log: Path) -> Iterator[IO[bytes]]:
 def in_short(error: BaseException | str) -> str:
     """An error of Spark's in one line: the error and its first cause, without the JVM's stack."""
     lines = [line.strip() for line in str(error).splitlines()]
-    said = [line for line in lines if line and not _STACK.match(line)]
-    causes = [line for line in said if line.startswith("Caused by: ")]
-    first = [line.removeprefix(": ") for line in said if line not in causes][:3]
+    messages = [line for line in lines if line and not _STACK.match(line)]
+    causes = [line for line in messages if line.startswith("Caused by: ")]
+    first = [line.removeprefix(": ") for line in messages if line not in causes][:3]
     return redacted("; ".join([*first, *causes[-1:]]) or repr(error))
 
 

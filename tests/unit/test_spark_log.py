@@ -9,7 +9,7 @@ from typing import IO
 
 import pytest
 
-from orchestration.tables.spark import _LOG_BYTES, _said_in, in_short
+from orchestration.tables.spark import _LOG_BYTES, _output_to, in_short
 
 
 def _print(text: str, log: IO[bytes]) -> None:
@@ -19,7 +19,7 @@ def _print(text: str, log: IO[bytes]) -> None:
 def test_what_a_process_prints_that_is_started_here_goes_to_the_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "logs" / "spark.log"
     for text in ("one", "two"):
-        with _said_in(path) as log:
+        with _output_to(path) as log:
             _print(text, log)
             # what this process says in the meantime is read where it is always read
             os.write(2, b"meanwhile\n")
@@ -28,7 +28,7 @@ def test_what_a_process_prints_that_is_started_here_goes_to_the_file(tmp_path: P
 
 
 def _start_nothing(path: Path) -> None:
-    with _said_in(path) as log:
+    with _output_to(path) as log:
         _print("invalid maximum heap size", log)
         raise OSError("no such thing")
 
@@ -42,7 +42,7 @@ def test_a_process_that_can_not_be_started_is_quoted(tmp_path: Path, capfd: pyte
 def test_a_file_that_has_grown_large_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     path.write_bytes(b"x" * (_LOG_BYTES + 1))
-    with _said_in(path) as log:
+    with _output_to(path) as log:
         _print("one", log)
     assert path.read_text() == "one\n"
 
