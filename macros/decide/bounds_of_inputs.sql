@@ -1,4 +1,4 @@
-{#- What the inputs of this run name: how many there are (`inputs`, `redrives`), whether they are of several batches, the range of the due times that
+{#- What the inputs of this run name: how many there are (`inputs`), whether some ask for a redrive, whether they are of several batches, the range of the due times that
     they point to (`due_from`, `due_to`, microseconds since 1970), and conditions on offsets by topic and partition: of the records that failed
     (`named`), and of the original records (`origin`).
 

@@ -4,7 +4,7 @@
 {% macro fill_slots(statement, slots) %}
     {%- set filled = [statement] -%}
     {%- for name, value in slots.items() -%}
-        {%- do filled.append(modules.re.sub('/[*]:' ~ name ~ ':[*]/[a-z0-9_.]*', value, filled.pop())) -%}
+        {%- do filled.append(modules.re.sub('/[*]:' ~ name ~ ':[*]/.*?/[*]:[*]/', value, filled.pop())) -%}
     {%- endfor -%}
     {{ return(filled[0]) }}
 {% endmacro %}

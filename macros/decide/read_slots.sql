@@ -2,6 +2,7 @@
     there is nothing to decide, it ends early: `inputs` is 0. -#}
 {% macro read_slots() %}
     {%- set slots = {'decide_run': "xxhash64('" ~ invocation_id ~ "')"} -%}
+    {%- set wanted = {} -%}
     {%- for name in ['watermark', 'upto', 'rules_hash'] if var(name) is not none -%}
         {%- do slots.update({'given_' ~ name: "'" ~ var(name) ~ "'"}) -%}
     {%- endfor -%}
@@ -11,7 +12,13 @@
             {%- for name in found.column_names if found.rows[0][name] is not none -%}
                 {%- do slots.update({name: found.rows[0][name] | string}) -%}
             {%- endfor -%}
+            {%- if 'upto' not in wanted and 'upto' in slots -%}
+                {%- do wanted.update({'upto': slots.upto}) -%}
+            {%- endif -%}
         {%- endif -%}
     {%- endfor -%}
+    {%- if var('upto') is none and slots.upto != wanted.upto -%}
+        {%- do log('batches up to ' ~ slots.upto ~ ' are decided; run it again for those up to ' ~ wanted.upto ~ ', which concern the same messages', info=true) -%}
+    {%- endif -%}
     {{ return(slots) }}
 {% endmacro %}

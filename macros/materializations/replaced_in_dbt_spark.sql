@@ -1,27 +1,26 @@
-{#- Creates a view whose columns have the descriptions of the model's YAML as comments, for `describe`.
+{#- Creates a view. With a contract, its columns are those of the model's YAML, in that order, with their descriptions as comments, for `describe`; a
+    column that the SQL doesn't have stops it. Their types are compared afterwards (require_contract).
 
-    dbt-spark would analyse the SQL twice, for the contract and for the names of the columns. Here it is analysed once: the result is compared with
-    the contract, and gives the order of the columns. -#}
+    dbt-spark would analyse the SQL three times: for the contract, for the names of the columns, and to create the view. A view over views takes
+    seconds each time. -#}
 {% macro spark__create_view_as(relation, sql) -%}
-    {%- set columns = [] -%}
-    {%- if config.get('contract').enforced and execute -%}
-        {%- set columns = get_column_schema_from_query(sql, config.get('sql_header', none)) -%}
-        {%- set promised = get_column_schema_from_query(get_empty_schema_sql(model.columns)) -%}
-        {%- if format_columns(columns) | sort(attribute='name') != format_columns(promised) | sort(attribute='name') -%}
-            {#- raises dbt's error, which lists the differences -#}
-            {%- do get_assert_columns_equivalent(sql) -%}
-        {%- endif -%}
-    {%- endif -%}
+    {%- set columns = model.columns.values() | list if config.get('contract').enforced else [] -%}
     create or replace view {{ relation }}
     {%- if columns %} (
         {%- for column in columns %}
-        {{ column.name }} comment {{ sql_text(model.columns[column.name].description) }}{{ ',' if not loop.last }}
+        {{ column.name }} comment {{ sql_text(column.description) }}{{ ',' if not loop.last }}
         {%- endfor %}
     )
     {%- endif %}
     comment {{ sql_text(model.description | trim) }}
     as
+    {%- if columns %}
+    select {{ columns | map(attribute='name') | join(', ') }} from (
+        {{ sql }}
+    ) as selected
+    {%- else %}
     {{ sql }}
+    {%- endif %}
 {%- endmacro %}
 
 

@@ -72,7 +72,7 @@ def assembled(
         rules=rules,
         take_in=IntakeStep(intake, health),
         dispatch=CommandDispatch(commands, intake, health),
-        decide=Decide(DecideRunner(spark, rules.dbt), undecided, breakers, rules, health, clock, stopping),
+        decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping),
         publish=Publish(charge, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),

@@ -46,7 +46,7 @@ class Decide:
         return self.decide_up_to(state, self.undecided.stored.ledgers.batch if upto is None else upto)
 
     def decide_up_to(self, state: LoopState, upto: int) -> StepResult:
-        """Decides what is in the ledgers up to a batch, by as many runs of dbt as it takes.
+        """Decides what is in the ledgers up to a batch, by as many decide runs as it takes.
 
         A decide run ends before a second batch that concerns one of its messages.
         """

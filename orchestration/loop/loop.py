@@ -116,7 +116,7 @@ class Loop:
         return standing
 
     def _send_first(self) -> None:
-        """Sends what is due before anything is decided: the first run of dbt takes half a minute, and may kill the process each time.
+        """Sends what is due before anything is decided: the first decide run may take half a minute, and may kill the process each time.
 
         Reports are taken in first: they show what a killed loop has sent. All this counts as the beginning of the first tick.
         """

@@ -62,6 +62,7 @@ class RulesInForce:
         rules = self.loaded_hash()
         # the stamp has the hash of the tables, too: a `dbt build` beside the loop may have loaded other files since
         if stamp != seeds_stamp(self.seeds, rules):
+            self.dbt.parse()
             with interpreted(self.spark):
                 self.dbt.run("seed")
                 self.dbt.run("run", select=["rules"])

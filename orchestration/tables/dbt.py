@@ -123,7 +123,13 @@ class Dbt:
     settings: Settings
     writes_to: Path | None = None
     """Where its files go, if not into the home."""
+    parsed_digest: str = ""
+    """The hash of the SQL that was parsed; empty before it is."""
     _parsed: bytes | None = None
+
+    def parse(self) -> None:
+        """Parses the project, if this hasn't been done yet. Raises DbtError."""
+        self._runner()
 
     def run(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> None:
         """Runs a command. Raises DbtError with all messages."""
@@ -171,6 +177,7 @@ class Dbt:
         # set before each command: models are compiled with the environment, which other settings in this process may have changed
         os.environ.update(self.settings.dbt_environment)
         if self._parsed is None:
+            self.parsed_digest = sql_digest(self.settings)
             self._parsed = pickle.dumps(self._invoke(dbtRunner(), self._args("parse")).result)
         # dbt changes the manifest that it is given, so each command gets a fresh one; pickle is several times as fast as a deep copy
         return dbtRunner(manifest=pickle.loads(self._parsed))

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
 from orchestration.tables.spark import in_short, is_gone
 
-_SLOT = re.compile(r"/\*:(\w+):\*/([a-z0-9_.]*)")
+_SLOT = re.compile(r"/\*:(\w+):\*/(.*?)/\*:\*/")
 
 _MODEL = "deliveries"
 
@@ -36,6 +36,7 @@ _BEFORE_INPUTS = 2
 # Statements of a decide run have other literals each time, so that their code would be generated, compiled and warmed up anew, for a few
 # thousand rows: interpreted, 50 reports take 3 s of CPU instead of 6 s, and 5,000 take 4 s instead of 7 s.
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_CODEGEN = "REDRIVE_CODEGEN"
 
 
 class DecideError(Exception):
@@ -44,13 +45,21 @@ class DecideError(Exception):
 
 @contextmanager
 def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Runs statements without generated code. Queries that read millions of rows are slower so."""
+    """Runs statements without generated code. Queries that read millions of rows are slower so.
+
+    Also those of dbt, which sets the session to what profiles.yml says before each statement, and reads the environment for that.
+    """
     before = {name: str(spark.conf.get(name)) for name in _INTERPRETED}
+    environment = os.environ.get(_CODEGEN)
     try:
+        os.environ[_CODEGEN] = "false"
         for name, value in _INTERPRETED.items():
             spark.conf.set(name, value)
         yield
     finally:
+        os.environ.pop(_CODEGEN)
+        if environment is not None:
+            os.environ[_CODEGEN] = environment
         for name, value in before.items():
             spark.conf.set(name, value)
 
@@ -119,6 +128,8 @@ class DecideStatements:
                 find(query)
                 if slots["inputs"] == "0" and not is_first:
                     return
+            # a run may end before the batches that it was given: nothing of the later ones may be seen
+            created[_INPUTS].where(f"batch <= {slots['upto']}").createOrReplaceTempView(_INPUTS)
             for name in self.views:
                 if name != _INPUTS:
                     create(name)
@@ -145,10 +156,11 @@ def _literal(value: object) -> str:
 class DecideRunner:
     """Runs decide runs. The compiled statements are kept in a file of the home: without it, a start would wait for dbt.
 
-    has_run: whether a run has succeeded.
+    schema: that of the tables. has_run: whether a run has succeeded.
     """
 
     spark: SparkSession
+    schema: str
     dbt: Dbt
     has_run: bool = False
     _statements: DecideStatements | None = None
@@ -160,9 +172,8 @@ class DecideRunner:
         try:
             self._statements.run(self.spark, watermark, upto, rules_hash, is_first=not self.has_run)
         except DecideError:
-            # compiled anew the next time: the tables may have other columns than when it was compiled
+            # the next time it is seen whether they still fit the SQL and the tables
             self._statements = None
-            self._file.unlink(missing_ok=True)
             raise
         self.has_run = True
 
@@ -174,14 +185,15 @@ class DecideRunner:
         """The statements in the file; None if there are none, or if they were compiled of other SQL or with other settings."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             stored = json.loads(self._file.read_text(encoding="utf-8"))
-            if stored["digest"] == self._digest():
+            if stored["digest"] == self._digest(sql_digest(self.dbt.settings)):
                 return DecideStatements(tuple(stored["bounds"]), stored["views"], frozenset(stored["stages"]), stored["append"])
         return None
 
     def _compiled(self) -> DecideStatements:
         made = DecideStatements.compiled(self.dbt)
         stored = {
-            "digest": self._digest(),
+            # of the SQL that dbt has parsed: its files may have changed since
+            "digest": self._digest(self.dbt.parsed_digest),
             "bounds": made.bounds,
             "views": made.views,
             "stages": sorted(made.stages),
@@ -194,12 +206,12 @@ class DecideRunner:
             beside.replace(self._file)
         return made
 
-    def _digest(self) -> str:
-        """A hash of all that the compiled statements depend on, but for the columns of tables."""
+    def _digest(self, sql: str) -> str:
+        """A hash of all that the compiled statements depend on: the SQL, the schema, the environment, and the columns of the table."""
         settings = self.dbt.settings
         environment = {name: value for name, value in os.environ.items() if name.startswith("REDRIVE_")} | settings.dbt_environment
-        profile = (settings.project / "profiles.yml").read_text(encoding="utf-8")
-        return hashlib.sha256(json.dumps([sql_digest(settings), profile, environment], sort_keys=True).encode()).hexdigest()
+        columns = self.spark.table(f"{self.schema}.{_MODEL}").columns
+        return hashlib.sha256(json.dumps([sql, self.schema, environment, columns], sort_keys=True).encode()).hexdigest()
 
 
 def _view(model: str) -> str:

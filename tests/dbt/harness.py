@@ -144,6 +144,16 @@ def pointer(delivery: Row) -> Headers:
     )
 
 
+def copy_of_the_project(directory: Path) -> Path:
+    """A copy of the project's SQL and seeds, for a test that changes it."""
+    project = directory / "project"
+    for name in ("models", "macros", "dbt_project"):
+        shutil.copytree(PROJECT / name, project / name)
+    for name in ("dbt_project.yml", "profiles.yml"):
+        shutil.copy(PROJECT / name, project / name)
+    return project
+
+
 @dataclass
 class Home:
     """Tables in a new directory, with dbt and the ledgers to fill them."""
@@ -167,7 +177,7 @@ class Home:
         self._dbt = Dbt(self._settings)
         self._dbt.run("seed")
         self._dbt.run("run")
-        self._runner = DecideRunner(self.spark, self._dbt)
+        self._runner = DecideRunner(self.spark, self.schema, self._dbt)
         self._ledgers = Ledgers(self.spark, self.schema, generation=1)
         self._ledgers.read_end()
         self._records = 0
@@ -270,9 +280,13 @@ class Home:
         inputs += [f"select 1 from {self.schema}.publish_results where {among} and outcome = 'failed'"]
         return bool(self.spark.sql(f"select * from ({' union all '.join(inputs)}) limit 1").collect())
 
-    def run(self, command: str, *select: str) -> None:
-        """Runs a dbt command over the whole project, as a bare `dbt run` or `dbt seed` does, or over what is selected."""
-        self._dbt.run(command, select=select)
+    def run(self, command: str, *select: str, project: Path = PROJECT) -> None:
+        """Runs a dbt command over the whole project, as a bare `dbt run` or `dbt seed` does, or over what is selected.
+
+        project: another copy.
+        """
+        dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
+        dbt.run(command, select=select)
 
     def compiled(self, inline: str) -> str:
         """The SQL of a piece of Jinja, to test macros without a model."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from orchestration.tables import decide_statements
 from orchestration.tables.dbt import DbtError
 from orchestration.tables.decide_statements import DecideError, DecideRunner, filled
 from orchestration.tables.spark import start_session
-from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, order, pointer, report, spring_report
+from tests.dbt.harness import PROJECT, Home, Report, Result, copy_of_the_project, failed_again, order, pointer, report, spring_report
 
 RETRY = ("retry", "retriable")
 DEAD = ("dead_letter", "fatal")
@@ -967,7 +966,7 @@ def test_no_batch_is_decided_twice_whatever_the_rules_are_by_then(home: Home, se
     with pytest.raises(DbtError, match=already):
         home.decide(watermark=before, upto=home.batch)
     with pytest.raises(DecideError, match=already):
-        DecideRunner(home.spark, home._dbt).run(before, home.batch, None)
+        DecideRunner(home.spark, home.schema, home._dbt).run(before, home.batch, None)
     (later,) = home.append_reports(report("decided-once", 2))
     home.decide()
     rows = {row["input_id"]: row for row in home.read("deliveries") if row["batch"] > before}
@@ -991,7 +990,7 @@ def test_of_two_folds_at_once_under_different_rules_one_is_refused(home: Home, t
     schema = home.spark.table(f"{home.schema}.deliveries").schema
     home.spark.createDataFrame([tuple(other[name] for name in schema.names)], schema).createOrReplaceTempView("other_run")
     home.forget(before)
-    project = _copy_of_the_project(tmp_path)
+    project = copy_of_the_project(tmp_path)
     slots = project / "macros" / "decide" / "read_slots.sql"
     hook = f"{{%- do run_query('insert into {home.schema}.deliveries by name select * from other_run') -%}}"
     slots.write_text(slots.read_text().replace("{{ return(slots) }}", f"{hook}{{{{ return(slots) }}}}"))
@@ -1019,9 +1018,8 @@ def test_a_decide_run_leaves_nothing_in_sparks_memory(home: Home) -> None:
     before = set(kept())
     home.decide()
     assert set(kept()) <= before
-    assert not [
-        row["tableName"] for row in home.spark.sql(f"show tables in {home.schema}").collect() if row["tableName"].startswith("__dbt")
-    ]
+    assert not home.spark.catalog.tableExists("__dbt__cte__inputs_gathered")
+    assert not home.spark.catalog.tableExists("__dbt__cte__deliveries")
 
 
 @pytest.fixture
@@ -1029,7 +1027,7 @@ def broken_rule(tmp_path: Path) -> Callable[[str], Path]:
     """A copy of the project in which one rule ends otherwise."""
 
     def break_it(ending: str) -> Path:
-        project = _copy_of_the_project(tmp_path)
+        project = copy_of_the_project(tmp_path)
         rule = project / "models" / "retry" / "2_classify" / "errors_classified.sql"
         text = rule.read_text()
         assert text.endswith("select * from classified\n")
@@ -1080,15 +1078,6 @@ def test_rules_that_changed_meanwhile_stop_the_decide_step(home: Home) -> None:
     home.forget(before)
     home.decide(rules_hash=row["rules_hash"])
     assert len(_decisions_after(home, before)) == 1
-
-
-def _copy_of_the_project(directory: Path) -> Path:
-    project = directory / "project"
-    for name in ("models", "macros", "dbt_project"):
-        shutil.copytree(PROJECT / name, project / name)
-    for name in ("dbt_project.yml", "profiles.yml"):
-        shutil.copy(PROJECT / name, project / name)
-    return project
 
 
 def _decisions_after(home: Home, batch: int) -> list[str]:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from orchestration.rules.seeds import read_seeds
-from tests.dbt.harness import PROJECT, Home, report
+from orchestration.tables.dbt import DbtError
+from tests.dbt.harness import PROJECT, Home, copy_of_the_project, report
 
 # tables that nothing replaces
 RECORDS = ("events", "publish_results", "ticks", "deliveries")
@@ -59,6 +60,31 @@ def test_what_people_and_the_publisher_read_is_a_contract(declared: dict[str, di
     read = {name: node for name, node in declared.items() if "marts" in node["fqn"] or name == "ready"}
     assert {"attempts", "dead_letters", "messages", "ready"} <= read.keys()
     assert [name for name, node in read.items() if not node["config"]["contract"]["enforced"]] == []
+
+
+@pytest.mark.parametrize(
+    ("promised", "complaint"),
+    [
+        (
+            "      - name: partition\n        data_type: bigint\n",
+            "gaps: the column partition is of type int, and the contract in its YAML says bigint",
+        ),
+        ("      - name: partitions\n        data_type: int\n", "gaps: .*UNRESOLVED_COLUMN.*`partitions`"),
+    ],
+    ids=["type", "name"],
+)
+def test_a_view_that_breaks_its_contract_stops_the_run(home: Home, tmp_path: Path, promised: str, complaint: str) -> None:
+    project = copy_of_the_project(tmp_path)
+    contract = project / "models" / "marts" / "gaps.yml"
+    kept = "      - name: partition\n        data_type: int\n"
+    text = contract.read_text()
+    assert kept in text
+    contract.write_text(text.replace(kept, promised))
+    try:
+        with pytest.raises(DbtError, match=complaint):
+            home.run("run", "gaps", project=project)
+    finally:
+        home.run("run", "gaps")
 
 
 def test_the_unit_tests_beside_the_models_pass(home: Home, declared: dict[str, dict[str, Any]]) -> None:

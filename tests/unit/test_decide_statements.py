@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +13,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from orchestration.settings import load_settings
-from orchestration.tables.dbt import Compiled, Dbt
-from orchestration.tables.decide_statements import DecideError, DecideRunner, DecideStatements, filled, views_of
+from orchestration.tables.dbt import Compiled, Dbt, sql_digest
+from orchestration.tables.decide_statements import DecideError, DecideRunner, DecideStatements, filled, interpreted, views_of
 
 PROJECT = Path(__file__).parents[2]
 
@@ -20,13 +22,15 @@ PROJECT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("statement", "expected"),
     [
-        ("where batch > /*:watermark:*/0", "where batch > 7"),
-        ("where batch > /*:watermark:*/0 and batch <= /*:upto:*/0", "where batch > 7 and batch <= 9"),
+        ("where batch > /*:watermark:*/0/*:*/", "where batch > 7"),
+        ("where batch > /*:watermark:*/0/*:*/ and batch <= /*:upto:*/0/*:*/", "where batch > 7 and batch <= 9"),
         # without a value the default stays, and without a default nothing does
-        ("where /*:unknown:*/false", "where false"),
-        ("from t /*:unknown:*/)", "from t )"),
-        ("from t /*:as_of:*/ where", "from t version as of 5 where"),
-        ("from /*:inputs_of_this_run:*/redrive.stg_inputs\n", "from kept\n"),
+        ("where /*:unknown:*/false/*:*/", "where false"),
+        ("from t /*:unknown:*//*:*/)", "from t )"),
+        ("from t /*:as_of:*//*:*/ where", "from t version as of 5 where"),
+        # a default may be anything: the name of a schema has its case
+        ("from /*:inputs_of_this_run:*/Team_A.stg_inputs/*:*/x", "from keptx"),
+        ("from /*:unknown:*/`Team-A`.stg_inputs/*:*/", "from `Team-A`.stg_inputs"),
         # other comments are not slots
         ("/* :watermark: */ 0 /*+ coalesce(1) */", "/* :watermark: */ 0 /*+ coalesce(1) */"),
     ],
@@ -60,9 +64,13 @@ class FakeSpark:
     answers: dict[str, Any]
     conf: Any = field(default_factory=lambda: SimpleNamespace(get=lambda name: "on", set=lambda name, value: None))
     done: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=lambda: ["input_id", "batch"])
 
     def __post_init__(self) -> None:
         self.catalog = SimpleNamespace(dropTempView=lambda name: self.done.append(f"drop {name}"))
+
+    def table(self, name: str) -> Any:
+        return SimpleNamespace(columns=self.columns)
 
     def sql(self, text: str) -> Any:
         self.done.append(text)
@@ -80,6 +88,10 @@ class FakeFrame:
     def collect(self) -> list[Any]:
         return [SimpleNamespace(asDict=lambda: self.row)]
 
+    def where(self, condition: str) -> FakeFrame:
+        self.spark.done.append(f"where {condition}")
+        return self
+
     def localCheckpoint(self, eager: bool) -> FakeFrame:  # noqa: N802  # Spark's name
         self.spark.done.append("keep")
         return self
@@ -94,10 +106,15 @@ class FakeFrame:
 
 
 STATEMENTS = DecideStatements(
-    bounds=("snapshot", "batches after /*:given_watermark:*/null", "inputs of /*:inputs_of_this_run:*/x", "answers /*:are_due:*/false"),
+    bounds=(
+        "snapshot",
+        "batches after /*:given_watermark:*/null/*:*/",
+        "inputs of /*:inputs_of_this_run:*/x/*:*/",
+        "answers /*:are_due:*/false/*:*/",
+    ),
     views={
-        "__dbt__cte__inputs_gathered": "gather /*:watermark:*/0",
-        "__dbt__cte__decisions": "decide /*:due_from:*/0 /*:are_due:*/false",
+        "__dbt__cte__inputs_gathered": "gather /*:watermark:*/0/*:*/",
+        "__dbt__cte__decisions": "decide /*:due_from:*/0/*:*/ /*:are_due:*/false/*:*/",
         "__dbt__cte__deliveries": "deliver",
     },
     stages=frozenset({"__dbt__cte__inputs_gathered", "__dbt__cte__decisions"}),
@@ -122,6 +139,8 @@ def test_bounds_are_found_the_models_created_and_the_rows_appended() -> None:
         "create __dbt__cte__inputs_gathered",
         "inputs of __dbt__cte__inputs_gathered",
         "answers true",
+        "where batch <= 9",
+        "create __dbt__cte__inputs_gathered",
         "decide 5 true",
         "keep",
         "create __dbt__cte__decisions",
@@ -168,7 +187,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[DecideStatements]:
     """Each compilation."""
     compilations: list[DecideStatements] = []
 
-    def count(_: Dbt) -> DecideStatements:
+    def count(dbt: Dbt) -> DecideStatements:
+        dbt.parsed_digest = dbt.parsed_digest or sql_digest(dbt.settings)
         compilations.append(STATEMENTS)
         return STATEMENTS
 
@@ -184,15 +204,15 @@ def test_what_was_compiled_serves_the_next_process_until_something_that_it_depen
 ) -> None:
     settings = load_settings(home=tmp_path, project=PROJECT)
     for _ in range(2):
-        runner = DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings))
+        runner = DecideRunner(cast(Any, FakeSpark(ANSWERS)), "redrive", Dbt(settings))
         for _ in range(2):
             runner.run(3, 9, None)
         assert runner.has_run
     assert len(compiled) == 1
-    DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings.model_copy(update={"error_stack_bytes": 7}))).run(3, 9, None)
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), "redrive", Dbt(settings.model_copy(update={"error_stack_bytes": 7}))).run(3, 9, None)
     assert len(compiled) == 2
     monkeypatch.setenv("REDRIVE_SHUFFLE_PARTITIONS", "5")
-    DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings)).run(3, 9, None)
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), "redrive", Dbt(settings)).run(3, 9, None)
     assert len(compiled) == 3
 
 
@@ -200,17 +220,43 @@ def test_what_was_compiled_serves_the_next_process_until_something_that_it_depen
 def test_a_file_that_is_damaged_is_made_again(tmp_path: Path, compiled: list[DecideStatements], text: str) -> None:
     settings = load_settings(home=tmp_path, project=PROJECT)
     settings.decide_statements.write_text(text)
-    DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings)).run(3, 9, None)
-    DecideRunner(cast(Any, FakeSpark(ANSWERS)), Dbt(settings)).run(3, 9, None)
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), "redrive", Dbt(settings)).run(3, 9, None)
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), "redrive", Dbt(settings)).run(3, 9, None)
     assert len(compiled) == 1
 
 
-def test_a_run_that_failed_is_tried_with_statements_that_are_compiled_anew(tmp_path: Path, compiled: list[DecideStatements]) -> None:
-    runner = DecideRunner(
-        cast(Any, FakeSpark({"snapshot": ValueError("no such column")})), Dbt(load_settings(home=tmp_path, project=PROJECT))
-    )
-    for _ in range(2):
+def test_a_table_with_other_columns_has_other_statements(tmp_path: Path, compiled: list[DecideStatements]) -> None:
+    dbt = Dbt(load_settings(home=tmp_path, project=PROJECT))
+    spark = FakeSpark({"snapshot": ValueError("too few columns")})
+    runner = DecideRunner(cast(Any, spark), "redrive", dbt)
+    for columns, compilations in ((["batch"], 1), (["batch"], 1), (["batch", "extra"], 2), (["extra", "batch"], 3)):
+        spark.columns = columns
         with pytest.raises(DecideError):
             runner.run(3, 9, None)
-    assert len(compiled) == 2
+        assert len(compiled) == compilations
     assert not runner.has_run
+
+
+def test_what_was_compiled_of_files_that_have_changed_since_serves_nobody_else(
+    tmp_path: Path, compiled: list[DecideStatements], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(home=tmp_path, project=PROJECT)
+    old = Dbt(settings, parsed_digest="of the SQL before an upgrade")
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), "redrive", old).run(3, 9, None)
+    DecideRunner(cast(Any, FakeSpark(ANSWERS)), "redrive", Dbt(settings)).run(3, 9, None)
+    assert len(compiled) == 2
+
+
+def test_statements_are_interpreted_and_dbt_s_too_and_afterwards_all_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    spark = SimpleNamespace(conf=SimpleNamespace(get=settings.__getitem__, set=settings.__setitem__))
+    for before in (None, "true"):
+        monkeypatch.delenv("REDRIVE_CODEGEN", raising=False)
+        if before:
+            monkeypatch.setenv("REDRIVE_CODEGEN", before)
+        with suppress(ZeroDivisionError), interpreted(cast(Any, spark)):
+            assert set(settings.values()) == {"false", "NO_CODEGEN"}
+            assert os.environ["REDRIVE_CODEGEN"] == "false"
+            raise ZeroDivisionError
+        assert set(settings.values()) == {"true", "FALLBACK"}
+        assert os.environ.get("REDRIVE_CODEGEN") == before

@@ -85,7 +85,7 @@ select
     policy,
     policy_text,
     {{ stop_unless(
-        'coalesce(rules_hash = ' ~ slot('given_rules_hash', 'null') ~ ', true)',
+        slot('given_rules_hash', 'null') ~ ' is null or coalesce(rules_hash = ' ~ slot('given_rules_hash', 'null') ~ ', false)',
         'rules_hash',
         "'the rules changed since the loop loaded them (did a dbt build load others?): nothing was written, the decide step is tried again'",
     ) }} as rules_hash,

@@ -1,0 +1,13 @@
+{#- A post-hook of views with a contract: stops the run if a column has another type than the model's YAML says. The names agree already
+    (spark__create_view_as). The catalog has the types: nothing is analysed. -#}
+{% macro require_contract() %}
+    {%- if execute -%}
+        {%- for row in run_query('describe ' ~ this) if row['col_name'] in model.columns -%}
+            {%- set promised = model.columns[row['col_name']].data_type -%}
+            {%- if row['data_type'] | lower | replace(' ', '') != promised | lower | replace(' ', '') -%}
+                {%- do exceptions.raise_compiler_error(
+                    this.identifier ~ ': the column ' ~ row['col_name'] ~ ' is of type ' ~ row['data_type'] ~ ', and the contract in its YAML says ' ~ promised) -%}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+{% endmacro %}
