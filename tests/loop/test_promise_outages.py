@@ -437,7 +437,7 @@ def test_what_is_not_known_to_be_sent_is_sent_again_by_the_next_loop_when_that_i
         redrive.decided("unanswered", 1)
     loop = redrive.loop
     now = loop.clock.now()
-    not_before = now + timedelta(seconds=20)
+    not_before = now + timedelta(seconds=60)
     (delivery,) = redrive.sql("select * from deliveries where original_topic = 'unanswered.orders'")
     result = {**{name: delivery[name] for name in ("delivery_id", "due_at", "kind", "topic", "original_topic")}, "outcome": "unknown"}
     schema = loop.spark.table(loop.ledgers.name("publish_results")).schema
