@@ -1,6 +1,6 @@
-{#- What the inputs of this run name: how many there are (`inputs`), whether some ask for a redrive, whether they are of several batches, the range of the due times that
-    they point to (`due_from`, `due_to`, microseconds since 1970), and conditions on offsets by topic and partition: of the records that failed
-    (`named`), and of the original records (`origin`).
+{#- What the inputs of this run name: how many there are (`inputs`), whether some ask for a redrive, whether they are of several batches, the range
+    of the due times that they point to (`due_from`, `due_to`, microseconds since 1970), and conditions on offsets by topic and partition: of the
+    records that failed (`named`), and of the original records (`origin`).
 
     Spans of offsets are by topic and partition, as partitions are filled unevenly. If the offsets of a partition are far apart, it has several spans,
     cut at the widest gaps: else a single report with a made-up offset would make the decide run read all rows of its partition. -#}

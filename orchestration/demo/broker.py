@@ -44,9 +44,9 @@ from orchestration.demo.kafka_process import (
     is_free,
     java_command,
     kafka_jars,
-    write_atomically,
     write_properties,
 )
+from orchestration.files import write_atomically
 
 _LOG_LINES: Final = 15
 _LOG_BYTES: Final = 4 * 1024 * 1024

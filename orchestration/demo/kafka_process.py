@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from orchestration.files import write_atomically
+
 KAFKA_VERSION: Final = "4.1.1"
 # kafka_2.13 has a logging API without an implementation: without slf4j-simple, a broker that fails would log nothing.
 _COORDINATES: Final = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
@@ -192,12 +194,6 @@ def format_storage(java: Path, jars: Sequence[Path], directory: Path, properties
         output = (done.stdout + done.stderr).strip()
         raise BrokerError(f"could not format the broker's storage in {directory} (exit code {done.returncode}): {output}")
     fresh.rename(data)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
-    fresh.replace(path)
 
 
 def free_port() -> int:

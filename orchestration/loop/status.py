@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from orchestration.files import write_atomically
 from orchestration.loop.health import Entry
 
 
@@ -35,10 +36,8 @@ class Status:
 
 
 def write_status(path: Path, status: Status) -> None:
-    """Replaces the file in one step: a reader sees the old one or the new one."""
-    beside = path.with_suffix(".writing")
-    beside.write_text(json.dumps(asdict(status), indent=2) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    """Replaces the file. Raises OSError."""
+    write_atomically(path, json.dumps(asdict(status), indent=2) + "\n")
 
 
 def read_status(path: Path) -> Status | None:

@@ -1,9 +1,8 @@
 """The statements of a decide run. dbt compiles the models once, and each run fills the slots of the compiled SQL with its bounds.
 
-`dbt run` does the same with the same SQL (macros/decide/read_slots.sql), and spends more than a second on itself each time. Here each
-ephemeral model is a temporary view, where dbt makes one statement of all of them: to resolve a long chain of CTEs, Spark's analyser passes
-over the whole statement more than a hundred times. The plan that is executed is the same, as Spark replaces views by their plans
-(spark.sql.legacy.storeAnalyzedPlanForView in profiles.yml).
+A `dbt run` decides the same with the same SQL (macros/decide/read_slots.sql), and spends more than a second on itself each time. It makes
+one statement of all models, which Spark has to analyse, optimize and plan as a whole. Here each model is a temporary view, and the rows of
+most are computed once and kept in memory: docs/decisions/0052.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from orchestration.files import write_atomically
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
 from orchestration.tables.spark import in_short, is_gone
 
@@ -28,10 +28,9 @@ _SLOT = re.compile(r"/\*:(\w+):\*/(.*?)/\*:\*/")
 
 _MODEL = "deliveries"
 
+# The view of the run's inputs, and the slot in which queries of decide_bounds name it: it is created before the first of them is run.
 _INPUTS = "__dbt__cte__inputs_gathered"
-
-# How many of the queries of decide_bounds come before the inputs are read: those that find snapshot and batches.
-_BEFORE_INPUTS = 2
+_INPUTS_SLOT = "inputs_of_this_run"
 
 # Statements of a decide run have other literals each time, so that their code would be generated, compiled and warmed up anew, for a few
 # thousand rows: interpreted, 50 reports take 3 s of CPU instead of 6 s, and 5,000 take 4 s instead of 7 s.
@@ -120,13 +119,12 @@ class DecideStatements:
             created[name].createOrReplaceTempView(name)
 
         try:
-            for query in self.bounds[:_BEFORE_INPUTS]:
+            for query in self.bounds:
+                if f"/*:{_INPUTS_SLOT}:*/" in query and not created:
+                    create(_INPUTS)
+                    slots[_INPUTS_SLOT] = _INPUTS
                 find(query)
-            create(_INPUTS)
-            slots["inputs_of_this_run"] = _INPUTS
-            for query in self.bounds[_BEFORE_INPUTS:]:
-                find(query)
-                if slots["inputs"] == "0" and not is_first:
+                if slots.get("inputs") == "0" and not is_first:
                     return
             # a run may end before the batches that it was given: nothing of the later ones may be seen
             created[_INPUTS].where(f"batch <= {slots['upto']}").createOrReplaceTempView(_INPUTS)
@@ -199,11 +197,9 @@ class DecideRunner:
             "stages": sorted(made.stages),
             "append": made.append,
         }
-        beside = self._file.with_suffix(".writing")
         # a full disk must not stop the decide step
         with suppress(OSError):
-            beside.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
-            beside.replace(self._file)
+            write_atomically(self._file, json.dumps(stored, indent=1) + "\n")
         return made
 
     def _digest(self, sql: str) -> str:
