@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationError, field_validator
+from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from orchestration.cli.output import hide
@@ -173,6 +173,15 @@ class Settings(BaseSettings):
             "REDRIVE_INTERNAL_TOPICS": " ".join(self.internal_topics),
             "REDRIVE_ERROR_STACK_BYTES": str(self.error_stack_bytes),
         }
+
+    @field_validator("commands_topic", "decisions_topic", "circuit_breakers_topic", "gates_topic")
+    @classmethod
+    def _is_a_topic_of_its_own(cls, topic: str, others: ValidationInfo) -> str:
+        # a reader of the one would take the records of the other for its own
+        for name in ("commands_topic", "decisions_topic", "circuit_breakers_topic"):
+            if topic and others.data.get(name) == topic:
+                raise ValueError(f"must be another topic than {name}, which is {topic}")
+        return topic
 
     @field_validator("project")
     @classmethod

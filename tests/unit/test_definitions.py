@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,16 +71,26 @@ def test_the_graph_is_the_one_on_record(loaded: dg.Definitions) -> None:
     assert graph_text(loaded) == SNAPSHOT.read_text(encoding="utf-8"), meant
 
 
-def test_groups_form_no_cycle(loaded: dg.Definitions) -> None:
-    # each group is drawn as one box, and by default closed: with a cycle of them an arrow runs back across all others
+def _groups_before(loaded: dg.Definitions) -> dict[str, set[str]]:
+    """The groups that each group reads."""
     graph = loaded.resolve_asset_graph()
     group = {key: graph.get(key).group_name for key in graph.get_all_asset_keys()}
     before: dict[str, set[str]] = {name: set() for name in group.values()}
     for key, name in group.items():
         before[name] |= {group[parent] for parent in graph.get(key).parent_keys} - {name}
-    order = topological(before)
+    return before
+
+
+def test_groups_form_no_cycle(loaded: dg.Definitions) -> None:
+    # each group is drawn as one box, and by default closed: with a cycle of them an arrow runs back across all others
+    order = topological(_groups_before(loaded))
     flow = ["kafka_in", "intake", "decide", "publish", "kafka_out"]
     assert [name for name in order if name in flow] == flow
+
+
+def test_the_page_draws_the_groups_as_they_are(loaded: dg.Definitions) -> None:
+    drawn = re.findall(r"^ +(\w+) --> (\w+)$", (PROJECT / "docs" / "dagster.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(drawn) == {(before, name) for name, found in _groups_before(loaded).items() for before in found}
 
 
 def test_everything_is_described(loaded: dg.Definitions) -> None:

@@ -128,6 +128,11 @@ def test_kafka_properties_pass_through(
         ("", {"REDRIVE_SLOTS": "many"}, ["REDRIVE_SLOTS: must be a whole number from 1 to 256, not 'many'"]),
         ("slots = 0", {}, ["redrive.toml, slots: must be a whole number from 1 to 256, not '0'"]),
         ("poll_seconds = 0", {}, ["redrive.toml, poll_seconds: must be a number from 0.01 to 60, not '0'"]),
+        (
+            'decisions_topic = "a"\ngates_topic = "a"',
+            {},
+            ["redrive.toml, gates_topic: must be another topic than decisions_topic, which is a"],
+        ),
         ("", {"REDRIVE_LOG_FORMAT": "xml"}, ["REDRIVE_LOG_FORMAT: must be one of text, json, not 'xml'"]),
         (
             "",
