@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from orchestration.kafka.json_topics import JsonTopic
 from orchestration.kafka.topics import TopicMaker
-from orchestration.loop.charge import Charge
 from orchestration.loop.circuit_breaker import gate_record_of, record_of
 from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.command_dispatch import CommandDispatch
@@ -18,6 +17,7 @@ from orchestration.loop.decision_feed import DecisionFeedWriter
 from orchestration.loop.feeds import CircuitBreakerFeed, DecisionFeed
 from orchestration.loop.intake import Intake
 from orchestration.loop.intake_step import IntakeStep
+from orchestration.loop.leadership import Leadership
 from orchestration.loop.metrics import Metrics
 from orchestration.loop.publish import Publish
 from orchestration.loop.recovery import Recovery
@@ -48,15 +48,15 @@ class Steps:
     def use_rules(self) -> None:
         """Passes the seeds that were loaded on to the steps that use them."""
         self.take_in.intake.use(self.rules.seeds.rows["sources"])
-        self.publish.charge.renew_publisher()
+        self.publish.leadership.renew_publisher()
 
 
 def assembled(
-    state: LoopState, stored: Stored, breakers: CircuitBreakers, charge: Charge, sending: threading.Lock, stopping: threading.Event
+    state: LoopState, stored: Stored, breakers: CircuitBreakers, leadership: Leadership, sending: threading.Lock, stopping: threading.Event
 ) -> Steps:
     """The steps of a loop that is in charge. state: the state they begin with."""
     spark, schema, ledgers, clock = stored.spark, stored.schema, stored.ledgers, stored.clock
-    settings, cluster, health, rules = charge.settings, charge.cluster, charge.health, charge.rules
+    settings, cluster, health, rules = leadership.settings, leadership.cluster, leadership.health, leadership.rules
     undecided = Undecided(stored, breakers)
     intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
     commands = Commands(spark, schema, ledgers, state.commands, min(settings.intake_max_rows, ISSUED_AT_ONCE))
@@ -73,7 +73,7 @@ def assembled(
         take_in=IntakeStep(intake, health),
         dispatch=CommandDispatch(commands, intake, health),
         decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping),
-        publish=Publish(charge, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
+        publish=Publish(leadership, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),
         breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),

@@ -48,5 +48,5 @@ class CommandDispatch:
         if ordered:
             report.count("ordered", ordered)
             report.change(window=report.state.window.awaiting(ordered, now))
-        report.rest = self.commands.rest
+        report.has_more = self.commands.has_more
         return report.result(failure)

@@ -109,7 +109,7 @@ class Commands:
     _finished: dict[str, int] = field(default_factory=dict)
     _executed: set[str] = field(default_factory=set)
     _read_upto: int | None = None
-    rest: bool = False
+    has_more: bool = False
     """Whether more could be issued at once, without waiting for a rate, a canary or an operator."""
     undecided: int = 0
     """How many events were appended since this was set to 0, also if a later append has failed."""
@@ -142,7 +142,7 @@ class Commands:
         """
         if came or self._read_upto is None:
             self._read()
-        self.rest = False
+        self.has_more = False
         running = [each for each in self._open.values() if each.state(self.issued.of(each.command), now) == "running"]
         for each in running:
             self._issue(each, now, max(1, self.most // len(running)))
@@ -251,7 +251,7 @@ class Commands:
         if done >= each.listed:
             self._finish(each)
         elif each.rate is None and done < end:
-            self.rest = True
+            self.has_more = True
 
     def _append(self, each: _Open, done: int, some: int, now: datetime) -> int:
         """Writes the events of at most `some` further places of the list; returns how many."""

@@ -54,7 +54,7 @@ class Decide:
         began = time.monotonic()
         failure: Exception | None = None
         try:
-            while self._fold(report, upto) and report.state.watermark < upto and not self.stopping.is_set():
+            while self._run_once(report, upto) and report.state.watermark < upto and not self.stopping.is_set():
                 pass
         except Exception as error:
             failure = error
@@ -62,7 +62,7 @@ class Decide:
             report.took("decide", began)
         return report.result(failure)
 
-    def _fold(self, report: StepReport, upto: int) -> bool:
+    def _run_once(self, report: StepReport, upto: int) -> bool:
         """One decide run. Returns whether the next may follow."""
         # the guard of a decide run's append refuses batches that are decided already, but doesn't check the generation
         by = self.undecided.stored.ledgers.superseded_by()

@@ -49,7 +49,7 @@ class DecisionFeed:
         report.recovered(DECISION_FEED)
         report.change(feed_batch=written.upto)
         report.count("decision_feed", written.decisions)
-        report.rest = written.upto < state.watermark
+        report.has_more = written.upto < state.watermark
         report.took("decision_feed", began)
         return report.result()
 

@@ -87,7 +87,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Pause:
-    """The pause of a part that doesn't work: it is not tried before `until`. Each further failure doubles the pause."""
+    """The pause of a part that doesn't work: it is tried again at `until`. Each further failure doubles the pause."""
 
     reason: Reason
     until: datetime
@@ -144,14 +144,14 @@ class Health(Mapping[Part, Pause]):
     def __len__(self) -> int:
         return len(self._pauses)
 
-    def has_paused(self, part: Part) -> bool:
+    def may_be_tried(self, part: Part) -> bool:
         """Whether the part works, or its pause is over."""
         pause = self._pauses.get(part)
         return pause is None or pause.until <= self._now()
 
     def may(self, part: Part) -> bool:
         """Whether the part may be used now."""
-        return self.has_paused(part) and not (part == LEDGERS and self.unsure)
+        return self.may_be_tried(part) and not (part == LEDGERS and self.unsure)
 
     def failed(self, part: Part, reason: Reason) -> None:
         """Pauses the part, each time for longer. Logs it if the reason is new."""

@@ -78,7 +78,7 @@ class IntakeStep:
         self._note_sources(report, available)
         report.unread = self.intake.unread(everything)
         report.count("events", events)
-        report.rest = events >= self.intake.settings.intake_max_rows
+        report.has_more = events >= self.intake.settings.intake_max_rows
         report.took("intake", began)
         self.intake.commit_offsets()
         return None

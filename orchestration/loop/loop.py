@@ -3,7 +3,7 @@
 It holds no retry rule: SQL decides. It holds the order of steps that makes this safe: an input is in a ledger before it is decided, a
 decision is committed before it is sent, and a result is committed before the floor moves over it.
 
-Each step takes the state and returns what it did (steps.py); `_apply` is the only place that changes the state.
+Each step takes the state and returns what it did (steps.py), which `_apply` puts into the state.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from orchestration.clock import LoopClock
 from orchestration.kafka.cluster import Cluster
 from orchestration.logs import event
 from orchestration.loop.assembly import Steps, assembled, serving
-from orchestration.loop.charge import Charge
 from orchestration.loop.commands import Commands
 from orchestration.loop.health import DECIDE, LEDGERS, STATUS, Health, Reason
 from orchestration.loop.intake import Intake
+from orchestration.loop.leadership import Leadership
 from orchestration.loop.metrics import Metrics
 from orchestration.loop.preparation import prepare_tables
 from orchestration.loop.presence import Presence
 from orchestration.loop.reports import log_first_sends, log_tick, status_of, turn_of, what_it_waits_for
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.sending import PublishStep
-from orchestration.loop.standing import Standing, read_standing
+from orchestration.loop.starting_point import StartingPoint, read_starting_point
 from orchestration.loop.state import LoopState
 from orchestration.loop.status import write_status
 from orchestration.loop.steps import Step, StepResult, Tick, reduce
@@ -89,14 +89,14 @@ class Loop:
         self.rules = RulesInForce(self.settings, self.spark, self.dbt, self.health, seeds, lambda: self.steps.use_rules())
         prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
         self.cluster = Cluster(self.settings.kafka_properties)
-        self.charge = Charge(self.settings, self.cluster, self.rules, self.health, self._superseded)
-        standing = TakeOver(self._read, self.charge, self._presence, self.stopping).run()
+        self.leadership = Leadership(self.settings, self.cluster, self.rules, self.health, self._superseded)
+        standing = TakeOver(self._read, self.leadership, self._presence, self.stopping).run()
         if standing is None:
             return
-        self.charge.log_state()
-        self.charge.renew_publisher()
+        self.leadership.log_state()
+        self.leadership.renew_publisher()
         self.state = standing.caught_up()
-        self.steps = assembled(self.state, self.stored, standing.breakers, self.charge, self.sending, self.stopping)
+        self.steps = assembled(self.state, self.stored, standing.breakers, self.leadership, self.sending, self.stopping)
         self.state = replace(self.state, feed_batch=self.steps.decision_feed.begin(self.state))
         self._started = True
         self.metrics = serving(self.settings, self.stored, self.state.watermark)
@@ -110,8 +110,8 @@ class Loop:
         if not self.stopping.is_set():
             self.rules.load()
 
-    def _read(self) -> Standing:
-        standing = read_standing(self.settings, self.spark, self.schema)
+    def _read(self) -> StartingPoint:
+        standing = read_starting_point(self.settings, self.spark, self.schema)
         self.stored, self.ledgers, self.clock, self.state = standing.stored, standing.stored.ledgers, standing.stored.clock, standing.state
         return standing
 
@@ -122,9 +122,9 @@ class Loop:
         """
         self._take_in()
         while not self.stopping.is_set():
-            self._tick = replace(self._tick, rest=False)
+            self._tick = replace(self._tick, has_more=False)
             self._publish()
-            if not self._tick.rest:
+            if not self._tick.has_more:
                 break
         log_first_sends(self._tick)
 
@@ -136,10 +136,10 @@ class Loop:
         # what a start has done already belongs to its first tick
         counts, step_ms = (self.state.counts, self.state.step_ms) if self.state.tick == 0 else ({}, {})
         self.state = replace(self.state.began(self.state.tick + 1), counts=counts, step_ms=step_ms)
-        self._tick = replace(self._tick, rest=False) if self.state.tick == 1 else Tick()
-        if self.health.unsure and self.health.has_paused(LEDGERS):
+        self._tick = replace(self._tick, has_more=False) if self.state.tick == 1 else Tick()
+        if self.health.unsure and self.health.may_be_tried(LEDGERS):
             self.state = self.steps.recovery.read_again(self.state)
-        self.charge.look()
+        self.leadership.look()
         for step in (
             self._reload_rules,
             self._take_in,
@@ -256,7 +256,7 @@ class Loop:
                     idle = True
                     break
                 idle_since = time.monotonic()
-            if not tick.rest and not (tick.counts.get("events") or tick.counts.get("failed")):
+            if not tick.has_more and not (tick.counts.get("events") or tick.counts.get("failed")):
                 if self.steps.decide.cold and not tick.did_something and self.health.may(DECIDE) and self.health.may(LEDGERS):
                     # a decide run without inputs, while nothing waits: the first run takes some seconds longer than the others
                     self._apply(replace(self.steps.decide.decide_up_to(self.state, self.ledgers.batch), counts={}, step_ms={}))
@@ -324,7 +324,7 @@ class Loop:
     @property
     def publisher(self) -> PublishStep:
         """What sends."""
-        return self.charge.publisher
+        return self.leadership.publisher
 
     @property
     def seeds(self) -> Seeds:

@@ -11,10 +11,10 @@ from datetime import datetime
 from orchestration.clock import LoopClock
 from orchestration.kafka.topics import TopicMaker
 from orchestration.logs import event
-from orchestration.loop.charge import Charge
 from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.due import Due, Window
 from orchestration.loop.health import LEDGERS, SENDS, Health, Reason
+from orchestration.loop.leadership import Leadership
 from orchestration.loop.sending import HORIZON, Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
@@ -37,7 +37,7 @@ class Publish:
     unrecorded: results that could not be appended. Until they are, nothing is sent: without them, deliveries would be sent twice.
     """
 
-    charge: Charge
+    leadership: Leadership
     breakers: CircuitBreakers
     undecided: Undecided
     topic_maker: TopicMaker
@@ -53,7 +53,7 @@ class Publish:
         if not self.health.may(LEDGERS) or not self.health.may(SENDS) or not state.window.is_due(now):
             return report.result()
         try:
-            if not self.charge.in_charge and not self.charge.take(report):
+            if not self.leadership.in_charge and not self.leadership.take(report):
                 return report.result()
         except PublisherSettingsError:
             raise
@@ -98,7 +98,7 @@ class Publish:
     def record_late(self) -> None:
         """Appends the results that could not be appended before. Raises AppendError."""
         if self.unrecorded is not None:
-            self.charge.publisher.record(self.unrecorded, self.clock.now)
+            self.leadership.publisher.record(self.unrecorded, self.clock.now)
             self.unrecorded = None
 
     def _record_late(self, report: StepReport) -> None:
@@ -118,12 +118,12 @@ class Publish:
             if not open_keys:
                 return
             what = Due(report.state.window.lowest_floor, now, now, undecided_after=report.state.undecided_after)
-            blocked = self.charge.publisher.waiting(what, breakers=open_keys)
-            held, asked = self.breakers.hold(self.charge.publisher, what, blocked)
+            blocked = self.leadership.publisher.waiting(what, breakers=open_keys)
+            held, asked = self.breakers.hold(self.leadership.publisher, what, blocked)
         report.count("held", held)
         if asked:
             report.change(window=report.state.window.awaiting(asked, now))
-            report.rest = True
+            report.has_more = True
 
     # ---------- what is due
 
@@ -131,13 +131,13 @@ class Publish:
         """Sends what is due, except to paused destinations, and moves the floor over it. Returns whether Kafka takes sends."""
         state = report.state
         what = Due(state.window.floor, now, now, without=tuple(state.window.paused), undecided_after=state.undecided_after)
-        waiting = self.charge.publisher.waiting(what)
+        waiting = self.leadership.publisher.waiting(what)
         window = replace(state.window, next_due=waiting.next_due or now + HORIZON)
         report.change(window=window)
         if waiting.rows == 0:
             report.change(window=window.without_unknown_before(now).moved(now))
             return True
-        published = self.charge.publisher.run(what, self.clock.now, waiting)
+        published = self.leadership.publisher.run(what, self.clock.now, waiting)
         self._count(report, published, now)
         stops = self._stops_of(report, published)
         if not published.stops:
@@ -168,7 +168,7 @@ class Publish:
         report.lateness_ms = report.lateness_ms or published.lateness_ms
         if published.failed:
             report.change(window=report.state.window.awaiting(published.failed, now))
-        report.rest = report.rest or not published.complete or published.failed > 0
+        report.has_more = report.has_more or not published.complete or published.failed > 0
 
     def _postpone(self, report: StepReport, published: Published) -> None:
         if published.open_since and published.open_until:
@@ -187,10 +187,10 @@ class Publish:
         if not windows:
             return
         what = Due.within(windows, now, report.state.undecided_after)
-        waiting = self.charge.publisher.waiting(what)
+        waiting = self.leadership.publisher.waiting(what)
         upto, stops = what.upto, dict[str, Reason]()
         if waiting.rows:
-            published = self.charge.publisher.run(what, self.clock.now, waiting)
+            published = self.leadership.publisher.run(what, self.clock.now, waiting)
             self._count(report, published, now)
             found = self._stops_of(report, published)
             self._postpone(report, published)
@@ -203,14 +203,14 @@ class Publish:
                 report.change(window=report.state.window.with_paused(window.topic, failed))
             elif upto < window.floor:
                 # there was no room for it in this step
-                report.rest = True
+                report.has_more = True
             else:
                 self._go_on_with(report, window.topic, min(window.upto, upto), now)
 
     def _go_on_with(self, report: StepReport, topic: str, upto: datetime, now: datetime) -> None:
         """After an attempt that sent everything up to `upto` to a paused destination: the rest is next, if there is any."""
         after = report.state.window.after_success(topic, upto, now, left_out=report.state.undecided_after is not None)
-        report.rest = report.rest or upto < now
+        report.has_more = report.has_more or upto < now
         if topic not in after.paused:
             event(log, logging.WARNING, "destination_resumed", topic=topic)
         report.change(window=after)
@@ -222,7 +222,7 @@ class Publish:
         stops: dict[str, Reason] = {}
         for stop in published.stops:
             if stop.is_superseded:
-                report.superseded_by = self.charge.newest()
+                report.superseded_by = self.leadership.newest()
                 return None
             if stop.topic is None:
                 report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
@@ -237,7 +237,7 @@ class Publish:
             return Reason(stop.reason, stop.error)
         now = self.clock.now()
         what = Due.within([Window(topic, report.state.window.lowest_floor, now)], now)
-        publisher = self.charge.publisher
+        publisher = self.leadership.publisher
         rows = publisher.due(what, publisher.waiting(what)).select("original_topic").distinct()
         originals = [row["original_topic"] for row in collected(rows, _ORIGINALS) if row["original_topic"]]
         objection = self.topic_maker.make(topic, originals)

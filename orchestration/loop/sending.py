@@ -123,7 +123,8 @@ class ResultsLostError(AppendError):
 
 @dataclass(frozen=True)
 class PublishStep:
-    """Sends what is due. Bounded: at most max_rows and max_bytes in one step, the rest follows with the next."""
+    """Sends what is due. Bounded: a step sends about max_rows and max_bytes, and the next one goes on. Only what is
+    due in one millisecond is never divided."""
 
     spark: SparkSession
     schema: str

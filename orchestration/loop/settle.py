@@ -49,7 +49,7 @@ class Settle:
         if released:
             report.count("released", released)
             report.change(window=report.state.window.awaiting(released, now))
-            report.rest = True
+            report.has_more = True
         return report.result()
 
     def _look(self, report: StepReport, now: datetime, complete: Completeness) -> int:

@@ -1,4 +1,5 @@
-"""The state of the loop: one value, exactly a row of the ledger `ticks`. A start goes on from the last one.
+"""The state of the loop: one value, which a row of the ledger `ticks` keeps. A start goes on from the last row, and finds out anew what
+a row doesn't keep: see SendWindow.
 
 The columns on disk are older than these fields: `positions` is one map for everything that is a number, and its keys say what each number
 is. They are translated here, and nowhere else.

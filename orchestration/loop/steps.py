@@ -1,4 +1,4 @@
-"""What a step is: it takes the state and returns what it did. One reducer applies that; nothing else writes the state."""
+"""What a step is: it takes the state and returns what it did. One reducer applies that: no step changes the state of the loop itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StepResult:
 
     state: the state after it. counts: rows by what happened to them; step_ms: milliseconds by step; both add to those of the tick. trouble:
     what went wrong, and (None) what works again, in that order. failure: the error that ended the step; what it has done before is in the
-    state. superseded_by: the generation that has taken over. rest: whether there is more to do at once. unread: the topics and patterns
+    state. superseded_by: the generation that has taken over. has_more: whether there is more to do at once. unread: the topics and patterns
     that sources speak for which are not completely read; None: not known to the step.
     """
 
@@ -28,7 +28,7 @@ class StepResult:
     trouble: tuple[tuple[Part, Reason | None], ...] = ()
     failure: Exception | None = None
     superseded_by: int | None = None
-    rest: bool = False
+    has_more: bool = False
     unread: frozenset[str] | None = None
     lateness_ms: tuple[int, int] | None = None
 
@@ -49,7 +49,7 @@ class StepReport:
     step_ms: dict[str, int] = field(default_factory=dict)
     trouble: list[tuple[Part, Reason | None]] = field(default_factory=list)
     superseded_by: int | None = None
-    rest: bool = False
+    has_more: bool = False
     unread: frozenset[str] | None = None
     lateness_ms: tuple[int, int] | None = None
 
@@ -82,7 +82,7 @@ class StepReport:
             tuple(self.trouble),
             failure,
             self.superseded_by,
-            self.rest,
+            self.has_more,
             self.unread,
             self.lateness_ms,
         )
@@ -92,14 +92,14 @@ class StepReport:
 class Tick:
     """What one tick did: rows by what happened to them, milliseconds by step.
 
-    rest: whether there is more to do at once. unread: the topics and patterns that sources speak for of which reports that existed when the
-    tick began are not taken in; None: not known.
+    has_more: whether there is more to do at once. unread: the topics and patterns that sources speak for of which reports that existed when
+    the tick began are not taken in; None: not known.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     step_ms: Mapping[str, int] = field(default_factory=dict)
     lateness_ms: tuple[int, int] | None = None
-    rest: bool = False
+    has_more: bool = False
     unread: frozenset[str] | None = None
 
     @property
@@ -120,7 +120,7 @@ def reduce(state: LoopState, tick: Tick, result: StepResult, health: Health) -> 
         counts=counts,
         step_ms=step_ms,
         lateness_ms=tick.lateness_ms or result.lateness_ms,
-        rest=tick.rest or result.rest,
+        has_more=tick.has_more or result.has_more,
         unread=tick.unread if result.unread is None else result.unread,
     )
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestration.logs import event
-from orchestration.loop.charge import Charge
+from orchestration.loop.leadership import Leadership
 from orchestration.loop.presence import Presence
-from orchestration.loop.standing import Standing
+from orchestration.loop.starting_point import StartingPoint
 from orchestration.tables.ledgers import AppendError, TakenOverError
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,12 @@ _LAST_WORDS_GLANCE = 0.2
 class TakeOver:
     """Takes over from the last loop. read: reads the position of that loop."""
 
-    read: Callable[[], Standing]
-    charge: Charge
+    read: Callable[[], StartingPoint]
+    leadership: Leadership
     presence: Presence
     stopping: threading.Event
 
-    def run(self) -> Standing | None:
+    def run(self) -> StartingPoint | None:
         """Takes the next generation: in Kafka, so that an older loop stops sending, then in each ledger, so that it stops appending.
 
         In between the older loop may append the results of its last sends, which would be sent again here otherwise.
@@ -45,14 +45,14 @@ class TakeOver:
         """
         for pause in (*_PAUSES, None):
             standing = self._read()
-            self.charge.in_charge = False
+            self.leadership.in_charge = False
             if not self.stopping.is_set():
-                self.charge.take_first()
+                self.leadership.take_first()
             if self.stopping.is_set():
                 return None
-            if self.charge.in_charge and self._wait_for_last_rows(standing):
-                before, standing = self.charge.generation, self._read()
-                self.charge.in_charge = self.charge.generation == before
+            if self.leadership.in_charge and self._wait_for_last_rows(standing):
+                before, standing = self.leadership.generation, self._read()
+                self.leadership.in_charge = self.leadership.generation == before
             try:
                 standing.stored.append(standing.state.of_kind("start"))
                 break
@@ -61,17 +61,17 @@ class TakeOver:
                 if pause is None:
                     raise
             time.sleep(pause)
-        self.presence.show(self.charge.generation)
+        self.presence.show(self.leadership.generation)
         for ledger in ("events", "publish_results"):
             self._append_start(standing, ledger)
         return standing
 
-    def _read(self) -> Standing:
+    def _read(self) -> StartingPoint:
         standing = self.read()
-        self.charge.stored = standing.stored
+        self.leadership.stored = standing.stored
         return standing
 
-    def _wait_for_last_rows(self, standing: Standing) -> bool:
+    def _wait_for_last_rows(self, standing: StartingPoint) -> bool:
         """Waits until the loop before, which can't send any more, has appended its results; returns whether it may have appended any.
 
         Doesn't wait if that loop has ended already. The wait is bounded, as that loop may be frozen, or was killed on another machine.
@@ -90,7 +90,7 @@ class TakeOver:
             time.sleep(_LAST_WORDS_GLANCE)
         return True
 
-    def _append_start(self, standing: Standing, ledger: str) -> None:
+    def _append_start(self, standing: StartingPoint, ledger: str) -> None:
         """Takes over in a ledger: an older loop may still append there until then."""
         for pause in (*_PAUSES, None):
             try:

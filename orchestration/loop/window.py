@@ -31,7 +31,7 @@ class UnknownSends:
 class PausedDestination(Pause):
     """A destination that takes no sends. Its messages wait from `floor` on, while the loop's own floor moves over them.
 
-    reach: how far behind its floor the next attempt looks. It doubles with each that succeeds, so that one that fails reads little. A row
+    reach: how far from its floor on the next attempt looks. It doubles with each that succeeds, so that one that fails reads little. A row
     of `ticks` doesn't hold it: after a start, the first attempt looks at little again.
     """
 

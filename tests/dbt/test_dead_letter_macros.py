@@ -11,7 +11,7 @@ from tests.dbt.harness import Home
 
 JAVA = """java.lang.IllegalStateException: no price for order 4711
 	at com.acme.billing.PriceList.lookUp(PriceList.java:93)
-	at com.acme.billing.Charge.run(Charge.java:17)
+	at com.acme.billing.Leadership.run(Leadership.java:17)
 	at java.base/java.lang.Thread.run(Thread.java:829)
 """
 WRAPPED = """org.springframework.kafka.listener.ListenerExecutionFailedException: Listener failed
@@ -38,12 +38,12 @@ LookupError: no price
 """
 JAVASCRIPT = """TypeError: cannot read properties of undefined (reading 'id')
     at node:internal/process/task_queues:95:5
-    at async Charge.run (/srv/billing/charge.js:10:5)
+    at async Leadership.run (/srv/billing/charge.js:10:5)
     at runMicrotasks (<anonymous>)
 """
 DOTNET = """System.InvalidOperationException: Sequence contains no elements
    at System.Linq.ThrowHelper.ThrowNoElementsException()
-   at Billing.Charge.Run(Order order) in /src/Charge.cs:line 12
+   at Billing.Leadership.Run(Order order) in /src/Leadership.cs:line 12
 """
 
 # class, message, stack, what it has in common with others of its kind
@@ -70,7 +70,7 @@ FINGERPRINTS: list[tuple[str | None, str | None, str | None, str]] = [
         "Traceback (most recent call last):\n  File \"<stdin>\", line 1, in <module>\nKeyError: 'a'",
         "<stdin> in <module>",
     ),
-    ("TypeError", "x", JAVASCRIPT, "Charge.run"),
+    ("TypeError", "x", JAVASCRIPT, "Leadership.run"),
     ("System.InvalidOperationException", "x", DOTNET, "System.Linq.ThrowHelper.ThrowNoElementsException"),
     ("E", "order 17 at 12:30:01.5", "no frame in here", "order <number> at <number>"),
     ("E", "order 17", "", "order <number>"),

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 import orchestration.loop.sending
-import orchestration.loop.standing
+import orchestration.loop.starting_point
 import orchestration.loop.takeover
 from orchestration.cli.ending import SUPERSEDED_EXIT
 from orchestration.clock import LoopClock, wall_clock
@@ -104,7 +104,7 @@ def _set_wall_clock(steps: list[tuple[float, float]]) -> None:
         wrong = [by for since, by in steps if time.monotonic() - began >= since]
         return wall_clock() + timedelta(seconds=wrong[-1] if wrong else 0)
 
-    _put(orchestration.loop.standing, "LoopClock", partial(LoopClock, wall=wall))
+    _put(orchestration.loop.starting_point, "LoopClock", partial(LoopClock, wall=wall))
 
 
 def _put(owner: object, name: str, instead: object) -> None:

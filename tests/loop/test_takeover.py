@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from orchestration.loop.charge import Charge
+from orchestration.loop.leadership import Leadership
 from orchestration.loop.loop import Loop
 from orchestration.loop.steps import StepReport
 from tests.log_events import logged
@@ -47,7 +47,7 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
     with monkeypatch.context() as patch, caplog.at_level(logging.INFO):
         patch.setattr(newer, "_publish", lambda: None)
         newer.start()
-    assert newer.charge.in_charge
+    assert newer.leadership.in_charge
     assert logged(caplog, "older_loop_timed_out") == [{"generation": older.ledgers.generation}]
     assert {"generation": newer.ledgers.generation, "instance": newer.settings.instance} in logged(caplog, "takeover_completed")
 
@@ -125,7 +125,7 @@ def test_an_installation_whose_name_is_taken_is_told_so(
     stranger = Loop(redrive.loop.settings)
     for name in ("spark", "schema", "rules", "cluster", "clock", "state", "ledgers", "steps"):
         setattr(stranger, name, getattr(redrive.loop, name))
-    charge = Charge(stranger.settings, stranger.cluster, stranger.rules, stranger.health, stranger._superseded)
+    charge = Leadership(stranger.settings, stranger.cluster, stranger.rules, stranger.health, stranger._superseded)
     charge.stored = redrive.loop.stored
     report = StepReport(stranger.state)
     monkeypatch.setattr(redrive.loop.ledgers, "generation", 0)

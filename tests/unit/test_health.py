@@ -45,7 +45,7 @@ def test_a_part_may_be_used_when_its_pause_is_over(seconds: float, unsure: bool,
     health.unsure = unsure
     clock.seconds = seconds
     assert health.may(LEDGERS) is may
-    assert health.has_paused(LEDGERS) is (seconds >= 1)
+    assert health.may_be_tried(LEDGERS) is (seconds >= 1)
     assert health.may(SENDS), "another part works"
 
 

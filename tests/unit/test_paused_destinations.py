@@ -59,9 +59,9 @@ class Paused:
 
     def publish(self, now: datetime = NOW) -> bool:
         """Tries what is to be tried; returns whether there is more to do at once."""
-        self.report.rest = False
+        self.report.has_more = False
         self.step.publish_paused(self.report, now)
-        return self.report.rest
+        return self.report.has_more
 
 
 def destination(until: datetime = NOW, pause: timedelta = SECOND, floor: datetime = FLOOR) -> PausedDestination:

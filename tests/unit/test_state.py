@@ -112,11 +112,11 @@ def test_the_reducer_adds_what_steps_did_and_says_what_went_wrong() -> None:
         report.change(watermark=number)
         report.recovered(KAFKA)
         report.failed(DECIDE, Reason("no space left on device"))
-        report.rest = number == 2
+        report.has_more = number == 2
         report.unread = frozenset({"orders"}) if number == 2 else None
         state, tick = reduce(state, tick, report.result(), health)
     assert (state.watermark, state.counts, state.step_ms) == (3, {"events": 5}, {"intake": 50})
-    assert (dict(tick.counts), tick.rest, tick.unread, tick.did_something) == ({"events": 5}, True, frozenset({"orders"}), True)
+    assert (dict(tick.counts), tick.has_more, tick.unread, tick.did_something) == ({"events": 5}, True, frozenset({"orders"}), True)
     assert list(health) == [DECIDE]
 
 

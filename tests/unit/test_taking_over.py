@@ -11,9 +11,9 @@ import pytest
 from orchestration.clock import LoopClock
 from orchestration.kafka.cluster import ClusterError
 from orchestration.loop import takeover
-from orchestration.loop.charge import Charge
+from orchestration.loop.leadership import Leadership
 from orchestration.loop.loop import Loop
-from orchestration.loop.standing import Standing
+from orchestration.loop.starting_point import StartingPoint
 from orchestration.loop.takeover import TakeOver
 from orchestration.settings import load_settings
 from orchestration.tables.ledgers import AppendError
@@ -74,13 +74,13 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def taken(
         *, kind: str = "tick", ended: bool = False, says_its_end_after: int | None = None, refuses: int = 0, kafka: Exception | None = None
-    ) -> tuple[list[str], Charge, Loop]:
+    ) -> tuple[list[str], Leadership, Loop]:
         done: list[str] = []
         ledgers = Ledgers(done, says_its_end_after, refuses)
         loop = Loop(load_settings())
         loop.clock = LoopClock(None)
         nothing = cast(Any, None)
-        charge = Charge(loop.settings, nothing, nothing, loop.health, loop._superseded)
+        charge = Leadership(loop.settings, nothing, nothing, loop.health, loop._superseded)
         loop.ledgers = cast(Any, ledgers)
         stored = SimpleNamespace(
             ledgers=ledgers,
@@ -88,11 +88,11 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
             seal=lambda ledger, state: done.append(f"{ledger} {ledgers.generation}"),
         )
 
-        def read() -> Standing:
+        def read() -> StartingPoint:
             done.append("read")
             ledgers.generation = ledgers.newest + 1
             last = cast(Any, {"generation": ledgers.newest, "kind": kind})
-            return Standing(cast(Any, stored), nothing, state_at(loop.clock.now()), last)
+            return StartingPoint(cast(Any, stored), nothing, state_at(loop.clock.now()), last)
 
         def fence() -> None:
             if kafka is not None:

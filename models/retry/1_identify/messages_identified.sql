@@ -84,7 +84,7 @@ select
     case
         when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.message_id
         when standing = 'first' then first_id
-        when standing in ('noted', 'no_such_delivery') then concat('loop:', input_id)
+        when standing in ('fact', 'no_such_delivery') then concat('loop:', input_id)
         else {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
     end as message_id,
     case

@@ -27,7 +27,7 @@ placed as (
     select
         inputs.* except (is_about_a_refusal, is_about_a_dead_letter, asks_about_a_dead_letter, asks_about_what_waits, is_unreadable),
         case
-            when inputs.input_kind in {{ reasons_where(decision='note') }} then 'noted'
+            when inputs.input_kind in {{ reasons_where(decision='note') }} then 'fact'
             when inputs.input_kind = 'report' and inputs.is_about_a_dead_letter then 'answers_a_dead_letter'
             when inputs.asks_about_a_dead_letter and not inputs.is_about_a_dead_letter then 'wrong_kind_of_delivery'
             when inputs.asks_about_what_waits and (inputs.is_about_a_dead_letter or inputs.is_about_a_refusal) then 'wrong_kind_of_delivery'

@@ -13,8 +13,8 @@ allowed as (
         *,
         objection is null as is_allowed,
         objection is null and is_tried_again as is_another_try,
-        objection is null and decision in ('dead_letter', 'orphan') as is_dead_letter,
-        objection is null and reason = 'dead_letter_failed' as is_dead_letter_again
+        objection is null and decision in ('dead_letter', 'orphan') as sends_dead_letter,
+        objection is null and reason = 'dead_letter_failed' as sends_dead_letter_again
     from turns
 
 )
@@ -45,20 +45,20 @@ select
     ---------- what is decided
     case when is_allowed then decision else 'refused' end as decision,
     coalesce(objection, reason) as reason,
-    case when is_dead_letter then 'dead_letter' when is_another_try then decision end as kind,
+    case when sends_dead_letter then 'dead_letter' when is_another_try then decision end as kind,
     case when is_allowed then destination end as topic,
     original_partition as partition,
     case
         when is_another_try then retry_at
-        when is_dead_letter_again then recorded_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0)
+        when sends_dead_letter_again then recorded_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0)
         else recorded_at
     end as due_at,
     case when is_another_try then {{ breaker_key('circuit_breaker_per', 'consumer_group', 'original_topic', 'original_partition') }} end as breaker_key,
     case when is_another_try then publish_charge end as publish_charge,
-    case when is_dead_letter_again or (is_another_try and decision = 'retry') then delay_ms end as delay_ms,
+    case when sends_dead_letter_again or (is_another_try and decision = 'retry') then delay_ms end as delay_ms,
 
     ---------- what may be kept and shown: of what is sent anew, the same as before
-    case when is_dead_letter then coalesce(if(is_dead_letter_again, answered.header_profile, header_profile), 'dlq') end as header_profile,
+    case when sends_dead_letter then coalesce(if(sends_dead_letter_again, answered.header_profile, header_profile), 'dlq') end as header_profile,
     case when is_sent_anew then coalesce(answered.privacy, privacy) else privacy end as privacy,
 
     ---------- what it answers

@@ -34,7 +34,7 @@ reasoned as (
     select
         *,
         case
-            when standing = 'noted' then input_kind
+            when standing = 'fact' then input_kind
             -- what is adopted is dead already and stays where it was read: neither its error nor its attempts matter
             when adopts and standing in ('first', 'new_life_cycle', 'answer', 'orphan', 'unreadable') then 'adopted'
             -- an input that neither begins a message or a life cycle nor answers a delivery: its standing is the reason

@@ -1,4 +1,4 @@
--- deliveries: every decision, with its reason; the wheel that the publisher reads. One input, one decision, or the statement stops.
+-- deliveries: every decision, with its reason; the wheel, of which the view `ready` shows what may be sent. One input, one decision, or the statement stops.
 {{ config(
     materialized='append_only',
     refuse_creation='refuse_to_replace_the_wheel',

@@ -1,4 +1,5 @@
--- ready: the deliveries that may be sent. It is the interface between dbt and the publisher: its columns are a contract.
+-- ready: the deliveries that may be sent. It is the interface between dbt and what sends: its columns are a contract.
+-- The publisher is given those that publisher/contract.py lists; the others are for the loop.
 -- It knows no clock. A reader restricts due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so that only
 -- the hours of the wheel that are due are read; and payload_due and payload_hour of the rows that are written again.
 {{ config(materialized='view', contract={'enforced': true}) }}

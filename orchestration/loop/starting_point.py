@@ -19,7 +19,7 @@ from orchestration.tables.ledgers import Ledgers
 
 
 @dataclass(frozen=True)
-class Standing:
+class StartingPoint:
     """state: with the generation of the loop that starts. last: the last row of `ticks`, None where there is none."""
 
     stored: Stored
@@ -33,7 +33,7 @@ class Standing:
         return replace(state, window=self.stored.with_unknown_sends(state.window))
 
 
-def read_standing(settings: Settings, spark: SparkSession, schema: str) -> Standing:
+def read_starting_point(settings: Settings, spark: SparkSession, schema: str) -> StartingPoint:
     """Reads the position from the tables. The loop that starts gets the next generation."""
     ledgers = Ledgers(spark, schema)
     ledgers.read_end()
@@ -58,4 +58,4 @@ def read_standing(settings: Settings, spark: SparkSession, schema: str) -> Stand
         since = breakers.decided(before.watermark, report.state.watermark, now, before.window.lowest_floor)
         breakers.resume(int(last["batch"]) if last else 0)
     report.change(window=report.state.window.kept_under(since))
-    return Standing(stored, breakers, report.state, last)
+    return StartingPoint(stored, breakers, report.state, last)

@@ -24,7 +24,7 @@ _GLANCE_MS = 1_000
 
 
 @dataclass
-class Charge:
+class Leadership:
     """The generation of this loop in Kafka, and the publisher that sends with it.
 
     stored: what the tables hold, and the generation that this loop takes; replaced when a start has to read the tables again. superseded:
