@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from publisher import destinations
 from tests.unit.publisher_kit.mock_cluster import MockCluster
+
+# as it was before the first test
+_ENVIRONMENT = dict(os.environ)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_settings_of_another_test() -> Iterator[None]:
+    """Removes what the Spark session of another test has put into the environment for profiles.yml, its seeds for instance."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in [name for name in os.environ if name.startswith("REDRIVE_") and name not in _ENVIRONMENT]:
+            patched.delenv(name)
+        yield
 
 
 @pytest.fixture
