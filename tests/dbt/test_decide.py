@@ -851,7 +851,7 @@ def test_what_a_later_batch_says_of_a_message_is_decided_after_what_an_earlier_o
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
-def test_how_inputs_are_grouped_into_folds_changes_nothing(home: Home, seed: int) -> None:
+def test_how_inputs_are_grouped_into_runs_changes_nothing(home: Home, seed: int) -> None:
     """Inputs that often are about the same few messages, in batches, each decided alone; then the same in random groups of batches."""
     chance = random.Random(seed)
     home.decide()
@@ -981,7 +981,7 @@ def test_no_batch_is_decided_twice_whatever_the_rules_are_by_then(home: Home, se
     assert rows[input_id]["due_at"] < rows[input_id]["recorded_at"] + timedelta(hours=1) < rows[later]["due_at"]
 
 
-def test_of_two_folds_at_once_under_different_rules_one_is_refused(home: Home, tmp_path: Path) -> None:
+def test_of_two_runs_at_once_under_different_rules_one_is_refused(home: Home, tmp_path: Path) -> None:
     home.decide()
     before = home.batch
     (input_id,) = home.append_reports(report("decided-at-once"))
