@@ -162,10 +162,14 @@ class DecideRunner:
     dbt: Dbt
     has_run: bool = False
     _statements: DecideStatements | None = None
+    _columns: tuple[str, ...] = ()
 
     def run(self, watermark: int, upto: int, rules_hash: str | None) -> None:
         """One decide run: see DecideStatements. Raises DbtError, DecideError; an error of Py4J if Spark is gone."""
-        if self._statements is None:
+        columns = tuple(self.spark.table(f"{self.schema}.{_MODEL}").columns)
+        if self._statements is None or columns != self._columns:
+            # the statement that appends puts values into columns by their order, which another process may have changed
+            self._columns = columns
             self._statements = self._stored() or self._compiled()
         try:
             self._statements.run(self.spark, watermark, upto, rules_hash, is_first=not self.has_run)
@@ -206,8 +210,7 @@ class DecideRunner:
         """A hash of all that the compiled statements depend on: the SQL, the schema, the environment, and the columns of the table."""
         settings = self.dbt.settings
         environment = {name: value for name, value in os.environ.items() if name.startswith("REDRIVE_")} | settings.dbt_environment
-        columns = self.spark.table(f"{self.schema}.{_MODEL}").columns
-        return hashlib.sha256(json.dumps([sql, self.schema, environment, columns], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([sql, self.schema, environment, self._columns], sort_keys=True).encode()).hexdigest()
 
 
 def _view(model: str) -> str:

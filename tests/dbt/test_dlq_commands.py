@@ -58,6 +58,13 @@ def call(home: Home, dead: list[Row]) -> Call:
     return called
 
 
+@pytest.fixture
+def sound_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has commands read the project's seeds: those of this home have rows that no command would take."""
+    shipped = read_seeds(PROJECT / "dbt_project" / "seeds")
+    monkeypatch.setattr("orchestration.rules.seeds.read_seeds", lambda _: shipped)
+
+
 def rows(result: Result) -> list[dict[str, object]]:
     assert result.exception is None, result.exception
     found = json.loads(result.stdout)
@@ -274,6 +281,7 @@ def test_waiting_lists_what_will_be_sent(call: Call) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sound_seeds")
 def test_no_command_tells_a_terminal_anything_but_letters(call: Call, home: Home) -> None:
     foreign = report("hostile-text", 0, error=TERMINAL, key=TERMINAL.encode(), value=TERMINAL.encode())
     said = [(name, TERMINAL.encode() if name == "redrive-error-message" else value) for name, value in foreign.headers or ()]
@@ -310,10 +318,8 @@ def test_no_command_tells_a_terminal_anything_but_letters(call: Call, home: Home
     ],
     ids=" ".join,
 )
-def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    shipped = read_seeds(PROJECT / "dbt_project" / "seeds")
-    # those of this home have rows that no command would take
-    monkeypatch.setattr("orchestration.rules.seeds.read_seeds", lambda _: shipped)
+@pytest.mark.usefixtures("sound_seeds")
+def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, ...]) -> None:
     result = call(*arguments)
     assert getattr(result.exception, "exit_code", None) == 2, result.exception
     said = str(result.exception)
