@@ -347,9 +347,9 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
     environment = {**os.environ, "REDRIVE_HOME": str(state), "REDRIVE_SEEDS": str(processes.home / "seeds")}
     with processes.failing_consumer():
         processes.fail_some("first", 5)
-        # a `dbt build` takes longer than a message that dies
-        loop = processes.start(idle_for=60)
-        until(lambda: len(processes.retries()) >= 5, "the loop sends", 180)
+        # it does not end by itself: a `dbt build` may take minutes, in which nothing fails
+        loop = processes.start(idle_for=3600)
+        until(lambda: len(processes.retries()) >= 5, "the loop sends")
         for round_, command in enumerate(("run", "build", "run")):
             processes.fail_some(f"beside {round_}", 5)
             dbt = [
@@ -364,6 +364,8 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
             # where the loop came first with what both decide, it is refused, and nothing else
             refused = "Found conflicting files" in ended.stdout and "ERROR=1 " in ended.stdout
             assert ended.returncode == 0 or refused, ended.stdout[-3000:]
+        until(lambda: len(processes.dead()) >= 20, "all are dead")
+        loop.send_signal(signal.SIGTERM)
         said = processes.ended(loop)
         assert loop.returncode == 0, said[-3000:]
     assert len(processes.dead()) == 20
