@@ -1,4 +1,7 @@
-"""Command line of the benchmarks. Prints a table to standard output; with --json, also writes a list of objects to a file."""
+"""Command line of the benchmarks. Prints a table to standard output; with --json, also writes a list of objects to a file.
+
+With --against, a second table compares the figures with those of such a file. Only figures of one machine and one session say something.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ Figures = list[dict[str, Any]]
 
 def main() -> None:
     """Runs one benchmark with a new broker and a new home, which are removed afterwards."""
+    from bench.answers import bench_answers
     from bench.backlog import bench_backlog
     from bench.growth import bench_growth
     from bench.marts import bench_marts
@@ -30,6 +34,7 @@ def main() -> None:
     from bench.tick import bench_tick
 
     benches: dict[str, Callable[[dict[str, str], Path, bool], Figures]] = {
+        "answers": bench_answers,
         "backlog": bench_backlog,
         "growth": bench_growth,
         "marts": bench_marts,
@@ -42,13 +47,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("bench", choices=benches)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--against", type=Path, metavar="FILE", help="compare with the figures that an earlier --json has written")
     parser.add_argument("--quick", action="store_true", help="small sizes and few runs, to test the benchmark itself")
     options = parser.parse_args()
+    before: Figures | None = options.against and json.loads(options.against.read_text(encoding="utf-8"))
     logging.basicConfig(level=logging.WARNING)
     with TemporaryDirectory(prefix="redrive-bench-") as directory:
         home = Path(directory)
         with Broker(BrokerSettings(home / "broker", heap="1g")) as broker:
             figures = benches[options.bench]({"bootstrap.servers": broker.bootstrap_servers}, home, options.quick)
+    screen = Console(width=140)
+    screen.print(_table(figures))
+    if before is not None:
+        screen.print()
+        screen.print(_table(compared(before, figures)))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+def compared(before: Figures, after: Figures) -> Figures:
+    """One object per figure that both have, and that is not the same: what it is of, both values, and their ratio."""
+    rows: Figures = []
+    for row in after:
+        name = " ".join(f"{value}" for value in row.values() if isinstance(value, str)) or f"{next(iter(row.values())):,}"
+        # cases are found by their first column: a name, or a size
+        key = next(iter(row))
+        earlier = next((one for one in before if one.get(key) == row[key]), {})
+        for figure, value in row.items():
+            was = earlier.get(figure)
+            if figure != key and isinstance(value, int | float) and isinstance(was, int | float) and value != was:
+                ratio = f"{value / was:.2f}" if was else "-"
+                rows.append({"of": name, "figure": figure, "before": was, "after": value, "after / before": ratio})
+    return rows or [{"nothing to compare": "the file has no figure of these cases, or the same"}]
+
+
+def _table(figures: Figures) -> Table:
     table = Table(*figures[0], box=None, pad_edge=False)
     for row in figures:
         table.add_row(
@@ -57,9 +90,7 @@ def main() -> None:
                 for value in row.values()
             )
         )
-    Console(width=140).print(table)
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return table
 
 
 if __name__ == "__main__":

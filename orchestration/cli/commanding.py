@@ -15,10 +15,10 @@ from rich.table import Table
 
 from orchestration.cli.options import Choice, Filters, settings_of
 from orchestration.cli.output import console, printable
-from orchestration.cli.screen import progress_of, starting_spark, tell
-from orchestration.settings import Settings
+from orchestration.cli.screen import asking, progress_of, tell
 
 if TYPE_CHECKING:
+    from orchestration.answers.asking import Asking
     from orchestration.operators.commands import CommandRequest
     from orchestration.operators.lists import Target
 
@@ -53,6 +53,7 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
     from orchestration.tables.query import first_of
 
     settings = settings_of(home=home)
+    asked = asking(settings)
     seeds = read_seeds(settings.seeds)
     check_request(settings, seeds, request)
     if chosen is None or not chosen.choice.dry_run:
@@ -67,25 +68,25 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
     elif chosen.is_empty:
         raise CommandError("no messages are selected: give ids, --topic, --class, --group, --since, --where, or --all")
     else:
-        with starting_spark():
-            dead, selection = chosen.filters.selected(settings)
-            targets = select_deliveries(dead, request.what, dataclasses.replace(selection, ids=tuple(chosen.ids or ())), choice.most)
+        selection = dataclasses.replace(chosen.filters.selected(asked.dead_letters), ids=tuple(chosen.ids or ()))
+        targets = select_deliveries(asked.dead_letters, request.what, selection, choice.most)
     if not targets:
         state = chosen.filters.state
         tell.print(f"no message matches{'' if state == 'all' else f', of those that are {state} (--state)'}: nothing is done")
         raise typer.Exit(1)
     if (missing := set(chosen.ids or ()) - {one.message_id for one in targets}) and not (choice.listed or choice.most):
         tell.print(f"{len(missing)} of these ids are left out, as the other options don't match them: {escape(first_of(sorted(missing)))}")
-    carry_out(settings, request, targets, dry_run=choice.dry_run, asks=asks)
+    carry_out(asked, request, targets, dry_run=choice.dry_run, asks=asks)
 
 
-def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False) -> None:
+def carry_out(asked: Asking, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False) -> None:
     """Sends a command with its list; or shows the list, and keeps it. asks: whether to ask for confirmation at a terminal."""
     from orchestration.operators.lists import keep
     from orchestration.operators.sending import send
 
+    settings = asked.settings
     if dry_run:
-        _show_list(settings, request, targets)
+        _show_list(asked, request, targets)
         try:
             kept_as = f"This list is kept: --list {keep(settings.home, targets)} in place of other options is about exactly these messages"
         except OSError as error:
@@ -93,7 +94,7 @@ def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Tar
         tell.print(f"nothing was done. {escape(kept_as)}")
         return
     if asks and sys.stdin.isatty():
-        _show_list(settings, request, targets)
+        _show_list(asked, request, targets)
         typer.confirm(f"{request.what} these {len(targets)} messages? It can't be undone", abort=True, err=True)
     with progress_of(f"writing {request.what} of {len(targets)} messages") as advance:
         command = send(settings, request, targets, advance)
@@ -103,12 +104,12 @@ def carry_out(settings: Settings, request: CommandRequest, targets: Sequence[Tar
     print(command)
 
 
-def _show_list(settings: Settings, request: CommandRequest, targets: Sequence[Target]) -> None:
+def _show_list(asked: Asking, request: CommandRequest, targets: Sequence[Target]) -> None:
     from orchestration.clock import wall_clock
     from orchestration.operators.lists import shown
 
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(settings, request, targets, wall_clock()):
+    for what, counts in shown(lambda: asked.rulebook, request, targets, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, f"{count}", escape(printable(name)))
     for place, one in enumerate(targets[:5]):

@@ -12,7 +12,7 @@ from rich.markup import escape
 from orchestration.cli.bundles import with_bundles
 from orchestration.cli.options import ANY_STATE, OPEN, Filters, Home, Limit, MessageId, Output, Topic, settings_of
 from orchestration.cli.output import console, printable
-from orchestration.cli.screen import pairs, print_found, starting_spark, tell
+from orchestration.cli.screen import asking, pairs, print_found, tell
 
 dlq = typer.Typer(help="Find and understand dead letters.", no_args_is_help=True)
 
@@ -29,9 +29,8 @@ def dlq_list(
     from orchestration.operators.rendering import dead_letter_table
 
     settings = settings_of(home=home)
-    with starting_spark():
-        dead, selection = filters.selected(settings)
-        rows = dead.find(selection, limit)
+    dead = asking(settings).dead_letters
+    rows = dead.find(filters.selected(dead), limit)
     print_found(settings, rows, output, dead_letter_table, "no dead letter is like that")
 
 
@@ -46,16 +45,14 @@ def dlq_show(
     home: Home = None,
 ) -> None:
     """Show a dead letter: why it died, where it lies, its payload, headers, stack and history."""
-    from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.rendering import facts, header_lines, payload_lines
     from orchestration.rules.explain import in_words
     from orchestration.tables.query import Rows, print_rows
 
     settings = settings_of(home=home)
-    with starting_spark():
-        dead = DeadLetters(settings)
-        row = dead.get(message_id)
-        steps = dead.history_of(message_id) if output == "table" and payload is None else []
+    dead = asking(settings).dead_letters
+    row = dead.get(message_id)
+    steps = dead.history_of(message_id) if output == "table" and payload is None else []
     if payload is not None:
         _write_payload(row["value"], payload)
         return
@@ -92,9 +89,8 @@ def dlq_groups(
     from orchestration.operators.rendering import group_table
 
     settings = settings_of(home=home)
-    with starting_spark():
-        dead, selection = filters.selected(settings)
-        rows = dead.groups(selection, limit)
+    dead = asking(settings).dead_letters
+    rows = dead.groups(filters.selected(dead), limit)
     print_found(settings, rows, output, group_table, "no dead letter is like that")
 
 
@@ -102,24 +98,20 @@ def dlq_groups(
 def dlq_stats(topic: Topic = None, output: Output = "table", limit: Limit = 50, home: Home = None) -> None:
     """Show how many messages die in each topic, by hour, and whether that is usual."""
     from orchestration.clock import wall_clock
-    from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.rendering import stats_table
 
     settings = settings_of(home=home)
-    with starting_spark():
-        rows = DeadLetters(settings).stats(wall_clock(), topic, limit)
+    rows = asking(settings).dead_letters.stats(wall_clock(), topic, limit)
     print_found(settings, rows, output, stats_table, "nothing died in the last 7 days")
 
 
 @dlq.command("related")
 def dlq_related(message_id: MessageId, output: Output = "table", limit: Limit = 50, home: Home = None) -> None:
     """List dead letters that may be related to one: the same key, process or error, or died within a minute in the same group."""
-    from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.rendering import related_table
 
     settings = settings_of(home=home)
-    with starting_spark():
-        rows = DeadLetters(settings).related(message_id, limit)
+    rows = asking(settings).dead_letters.related(message_id, limit)
     print_found(settings, rows, output, related_table, f"no other dead letter is related to {message_id}")
 
 
@@ -133,10 +125,8 @@ def dlq_export(
     """Write dead letters to a file, with payloads and headers."""
     from orchestration.operators.export import export
 
-    settings = settings_of(home=home)
-    with starting_spark():
-        dead, selection = filters.selected(settings)
-        count = export(dead, selection, to)
+    dead = asking(settings_of(home=home)).own_dead_letters("payloads are not read through a running loop")
+    count = export(dead, filters.selected(dead), to)
     tell.print(f"{count} dead letters written to {escape(str(to))}")
 
 

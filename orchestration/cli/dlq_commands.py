@@ -25,7 +25,7 @@ from orchestration.cli.options import (
     Who,
     settings_of,
 )
-from orchestration.cli.screen import starting_spark, tell
+from orchestration.cli.screen import asking, tell
 
 
 def add_to(dlq: typer.Typer) -> None:
@@ -121,7 +121,6 @@ def _purge(
 def _triage(dry_run: DryRun = False, home: Home = None) -> None:
     """Send the dead letters again that the seed `redrive_rules` selects: one command for each rule. Without rules it does nothing."""
     from orchestration.operators.commands import check_request
-    from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import triage
     from orchestration.rules.seeds import read_seeds
 
@@ -129,12 +128,12 @@ def _triage(dry_run: DryRun = False, home: Home = None) -> None:
     seeds = read_seeds(settings.seeds)
     if not dry_run:
         settings.require_brokers()
-    with starting_spark():
-        wanted = triage(DeadLetters(settings))
+    asked = asking(settings)
+    wanted = triage(asked.dead_letters)
     for request, listed in wanted:
         check_request(settings, seeds, request)
         tell.print(escape(request.reason))
-        carry_out(settings, request, listed, dry_run=dry_run)
+        carry_out(asked, request, listed, dry_run=dry_run)
     if not wanted:
         tell.print("no dead letter is to be sent again now by redrive_rules")
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from orchestration.cli.log_lines import JsonLines, LogLines
-from orchestration.settings import Settings, SettingsError, load_settings
 from orchestration.tables.query import Format
 
 if TYPE_CHECKING:
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.selections import Selection
+    from orchestration.settings import Settings
 
 Output = Annotated[Format, typer.Option("--format", help="json: one array; jsonl: one object a line; csv: with a header line.")]
 Home = Annotated[Path | None, typer.Option("--home", help="The directory of the state; also REDRIVE_HOME.")]
@@ -26,6 +26,9 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="The most rows to sho
 
 def settings_of(**options: object) -> Settings:
     """Loads the settings, which a command's options override, and sets up logging by them."""
+    # imported here: `--help` and a wrong option need none, and to import them takes a third of a second
+    from orchestration.settings import load_settings
+
     settings = load_settings(**options)
     level = getattr(logging, settings.log_level.upper())
     logging.basicConfig(level=level, stream=sys.stderr, force=True)
@@ -43,6 +46,7 @@ def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         from orchestration.cli.completion import recall
+        from orchestration.settings import SettingsError, load_settings
 
         try:
             known = recall(load_settings(home=ctx.params.get("home")).home)
@@ -55,6 +59,8 @@ def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
 
 def _kept_lists(ctx: typer.Context, incomplete: str) -> list[str]:
     """Completes the names of lists that dry runs have kept, the latest first."""
+    from orchestration.settings import SettingsError, load_settings
+
     try:
         lists = load_settings(home=ctx.params.get("home")).home / "lists"
     except SettingsError:
@@ -106,24 +112,23 @@ class Filters:
         """Whether no option is given. The state doesn't count, as it has a default."""
         return not any((self.topic, self.error_class, self.group, self.fingerprint, self.since, self.where))
 
-    def selected(self, settings: Settings) -> tuple[DeadLetters, Selection]:
-        """The options as a checked selection. What can be checked without Spark is checked before it is started."""
+    def selected(self, dead: DeadLetters) -> Selection:
+        """The options as a checked selection. What can be checked without Spark is checked before it is asked."""
         from orchestration.clock import wall_clock
-        from orchestration.operators.dead_letters import DeadLetters
         from orchestration.operators.selections import Selection, parse_since
 
         since = None if self.since is None else parse_since(self.since, wall_clock())
-        dead = DeadLetters(settings)
         for option, wanted in (("--topic", self.topic), ("--class", self.error_class), ("--group", self.group)):
-            dead.checked_pattern(option, wanted)
-        return dead, Selection(
+            if wanted is not None and wanted.startswith("^"):
+                dead.checked_pattern(option, wanted)
+        return Selection(
             state=self.state,
             topic=self.topic,
             error_class=self.error_class,
             group=self.group,
             fingerprint=self.fingerprint,
             since=since,
-            where=dead.checked(self.where),
+            where=None if self.where is None else dead.checked(self.where),
         )
 
 

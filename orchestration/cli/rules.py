@@ -10,7 +10,7 @@ from rich.table import Table
 
 from orchestration.cli.options import Home, Output, settings_of
 from orchestration.cli.output import console, printable
-from orchestration.cli.screen import pairs
+from orchestration.cli.screen import asking, pairs
 
 # The greatest width of `explain`, in characters.
 _EXPLAIN_COLUMNS = 120
@@ -29,7 +29,7 @@ def check(
     """Check seeds, brokers, topics and catalog for what would keep the loop from working. Exits with 1 if a check fails."""
     from orchestration.rules.check import run_checks
 
-    findings = run_checks(settings_of(home=home), create=create, groups=group or ())
+    findings = run_checks(asking(settings_of(home=home)), create=create, groups=group or ())
     table = Table("", "what", "found", box=None, pad_edge=False)
     for finding in findings:
         level = "[yellow]warn[/yellow]" if finding.warns else "[green]ok[/green]" if finding.ok else "[red]bad[/red]"
@@ -44,10 +44,10 @@ def explain(
     home: Home = None,
 ) -> None:
     """Show a message's history in order: each failure, which rule decided and why, each send, and what comes next."""
-    from orchestration.rules.explain import Rulebook, in_words
+    from orchestration.rules.explain import in_words
     from orchestration.tables.query import Rows, print_rows
 
-    rows = Rulebook(settings_of(home=home)).history_of(message_id)
+    rows = asking(settings_of(home=home)).rulebook.history_of(message_id)
     if output != "table":
         print_rows(Rows(tuple(rows[0]), tuple(tuple(row.get(name) for name in rows[0]) for row in rows), more=False), output)
         return
@@ -69,11 +69,11 @@ def classify(
     home: Home = None,
 ) -> None:
     """Show which of the loaded rules matches an error."""
-    from orchestration.rules.explain import Error, Rulebook
+    from orchestration.rules.rulebook import Error
 
     headers = {name: value for name, _, value in (text.partition("=") for text in header or ())}
     error = Error(error_class, message, None if stack is None else stack.read(), code, headers, topic, group, source)
-    verdict = Rulebook(settings_of(home=home)).classify(error)
+    verdict = asking(settings_of(home=home)).rulebook.classify(error)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("kind", escape(verdict.kind))
     table.add_row("rule", escape(verdict.rule))
@@ -92,9 +92,7 @@ def policy_try(
     home: Home = None,
 ) -> None:
     """Show when a message would be sent again: after each failure the delay, and the time since the first."""
-    from orchestration.rules.explain import Rulebook
-
-    schedule = Rulebook(settings_of(home=home)).schedule_of(definition, failures)
+    schedule = asking(settings_of(home=home)).rulebook.schedule_of(definition, failures)
     table = Table("failure", "waits", "since the first failure", "", box=None, pad_edge=False)
     longest = max((wait.most_ms for wait in schedule.waits), default=0) or 1
     for wait in schedule.waits:

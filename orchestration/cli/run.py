@@ -12,10 +12,10 @@ from orchestration.cli.ending import SUPERSEDED_EXIT, end_on_signals
 from orchestration.cli.options import Home, settings_of
 from orchestration.cli.output import as_json, console
 from orchestration.cli.screen import tell
-from orchestration.settings import Settings
 
 if TYPE_CHECKING:
     from orchestration.loop.loop import Loop
+    from orchestration.settings import Settings
 
 
 def run(

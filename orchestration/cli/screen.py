@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,11 +11,12 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Column, Table
 
-from orchestration.cli.output import SafeConsole, console, errors
-from orchestration.settings import Settings
+from orchestration.cli.output import console, errors
 from orchestration.tables.query import Format
 
 if TYPE_CHECKING:
+    from orchestration.answers.asking import Asking
+    from orchestration.settings import Settings
     from orchestration.tables.query import Rows
 
 tell = errors()
@@ -47,15 +47,11 @@ def pairs(lines: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-@contextmanager
-def starting_spark() -> Iterator[None]:
-    """Shows on standard error, if it is a terminal, what the user waits for."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    # a copy of standard error, as the original one leads into Spark's log while Spark starts
-    with os.fdopen(os.dup(2), "w") as terminal, SafeConsole(file=terminal).status("starting Spark, and reading: ten seconds or more"):
-        yield
+def asking(settings: Settings) -> Asking:
+    """Asks the running loop of the home. If this process must start an engine, it says so on standard error."""
+    from orchestration.answers.asking import Asking
+
+    return Asking(settings, lambda why: tell.print(f"{escape(why)}: this command starts Spark, which takes ten seconds or more"))
 
 
 @contextmanager

@@ -17,12 +17,13 @@ def sql(
     home: Home = None,
 ) -> None:
     """Run one select over the tables. `--tables` lists them; `describe messages` shows and explains the columns of one."""
-    from orchestration.tables.query import list_tables, print_rows, select
+    from orchestration.cli.screen import asking
+    from orchestration.tables.query import list_tables, print_rows
 
     if tables == (statement is not None):
         raise typer.BadParameter("either one select, or --tables", param_hint="STATEMENT")
     settings = settings_of(home=home)
-    print_rows(list_tables(settings) if statement is None else select(settings, statement, limit), output)
+    print_rows(list_tables(settings) if statement is None else asking(settings).tables.select(statement, limit), output)
 
 
 def maintain(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: Home = None) -> None:

@@ -21,7 +21,7 @@ from orchestration.cli.options import (
     Who,
     settings_of,
 )
-from orchestration.cli.screen import print_found, starting_spark
+from orchestration.cli.screen import asking, print_found
 
 waiting = typer.Typer(help="List, send or cancel waiting messages.", no_args_is_help=True)
 
@@ -33,9 +33,8 @@ def waiting_list(filters: WaitingFilters = WAITING, output: Output = "table", li
     from orchestration.operators.rendering import waiting_table
 
     settings = settings_of(home=home)
-    with starting_spark():
-        dead, selection = filters.filters.selected(settings)
-        rows = dead.waiting(selection, limit)
+    dead = asking(settings).dead_letters
+    rows = dead.waiting(filters.filters.selected(dead), limit)
     print_found(settings, rows, output, waiting_table, "no message like that waits")
 
 

@@ -130,7 +130,6 @@ class RedriveConfig(dg.Config):
 @dg.op(description="Shows which open dead letters would be sent again, and keeps the list; or sends a list that was kept.")
 def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, redrive: Redrive) -> None:
     from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_rate
-    from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import kept, select_deliveries
     from orchestration.operators.selections import Selection
     from orchestration.rules.seeds import read_seeds
@@ -151,7 +150,7 @@ def redrive_dead_letters(context: dg.OpExecutionContext, config: RedriveConfig, 
         elif not config.dry_run:
             raise CommandError("list_name is required to send: run with dry_run: true first, look at its list, and give its name")
         else:
-            dead = DeadLetters(redrive.settings)
+            dead = redrive.asking.dead_letters
             selection = Selection(
                 tuple(config.ids),
                 "open",
@@ -184,13 +183,12 @@ class TriageConfig(dg.Config):
 @dg.op(description="Sends dead letters again by the seed redrive_rules, with one command for each rule. Without rules it does nothing.")
 def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
     from orchestration.operators.commands import check_request
-    from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.lists import triage
     from orchestration.rules.seeds import read_seeds
 
     with our_errors():
         seeds = read_seeds(redrive.settings.seeds)
-        for request, listed in triage(DeadLetters(redrive.settings)):
+        for request, listed in triage(redrive.asking.dead_letters):
             check_request(redrive.settings, seeds, request)
             _carry_out(context, redrive, request, listed, dry_run=config.dry_run)
 
@@ -208,7 +206,8 @@ def _carry_out(
     from orchestration.operators.lists import keep, shown
     from orchestration.operators.sending import send
 
-    counted = [(by, name, count) for by, counts in shown(redrive.settings, request, listed, wall_clock()) for name, count in counts]
+    summary = shown(lambda: redrive.asking.rulebook, request, listed, wall_clock())
+    counted = [(by, name, count) for by, counts in summary for name, count in counts]
     metadata: dict[str, Any] = {
         "messages": len(listed),
         "which": dg.MetadataValue.table([dg.TableRecord({"by": by, "which": name, "messages": count}) for by, name, count in counted]),

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import PrivateAttr
@@ -19,8 +19,9 @@ from orchestration.loop.status import is_alive, read_status
 from orchestration.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
+    from orchestration.answers.asking import Asking
     from orchestration.loop.loop import Loop, Tick
     from orchestration.tables.dbt import Dbt
 
@@ -38,6 +39,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     _settings: Settings | None = PrivateAttr(default=None)
     _dbt: Dbt | None = PrivateAttr(default=None)
+    _asking: Asking | None = PrivateAttr(default=None)
 
     @property
     def settings(self) -> Settings:
@@ -64,14 +66,18 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
             self._dbt = Dbt(self.settings)
         return self._dbt
 
-    def sql(self, statement: str) -> list[Row]:
-        """Runs a query, with the tables under their own names."""
-        from orchestration.tables.rows import collected
-        from orchestration.tables.spark import schema, session_to_ask
+    @property
+    def asking(self) -> Asking:
+        """Questions: answered by a loop that runs with this home, or by the engine of this process."""
+        from orchestration.answers.asking import Asking
 
-        spark = session_to_ask(self.settings)
-        spark.sql(f"use {schema(self.settings.project)}")
-        return collected(spark.sql(statement))
+        if self._asking is None:
+            self._asking = Asking(self.settings)
+        return self._asking
+
+    def sql(self, statement: str) -> list[dict[str, Any]]:
+        """Runs a query, with the tables under their own names."""
+        return self.asking.tables.rows(statement)
 
     def rows(self, table: str) -> int:
         """How many rows a table or view has."""
@@ -79,14 +85,10 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def require_tables(self) -> None:
         """Raises NothingYetError if no loop has made the tables."""
-        from orchestration.tables.catalog import missing_tables
-        from orchestration.tables.migration import unreadable_tables
-        from orchestration.tables.spark import schema
-
-        name = f"{schema(self.settings.project)}.deliveries"
-        if not self.spark.catalog.tableExists(name):
-            raise NothingYetError(f"{missing_tables(self.settings)}. In Dagster: materialise `events`, which is a tick")
-        if objection := unreadable_tables(self.settings, self.spark, schema(self.settings.project)):
+        tables = self.asking.tables
+        if missing := tables.missing():
+            raise NothingYetError(f"{missing}. In Dagster: materialise `events`, which is a tick")
+        if objection := tables.unreadable():
             raise NothingYetError(objection)
 
     def new_loop(self, *, take_over: bool, on_tick: Callable[[Tick], None] | None = None) -> Loop:

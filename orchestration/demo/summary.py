@@ -17,6 +17,7 @@ from orchestration.operators.commands import CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import keep, select_deliveries, shown
 from orchestration.operators.selections import Selection
+from orchestration.rules.rulebook import Rulebook
 from orchestration.settings import Settings
 from orchestration.settings.sources import is_clone
 from orchestration.tables.query import print_rows, query
@@ -97,7 +98,7 @@ def _dry_run(loop: Loop, screen: Console) -> str:
     request = CommandRequest("redrive", "the demo", "demo")
     screen.print("\n[bold]What would be sent again, if the bug behind KeyError were mended?[/bold]  (a dry run: nothing is sent)")
     table = Table(show_header=False, box=None, pad_edge=False)
-    for what, counts in shown(loop.settings, request, listed, wall_clock()):
+    for what, counts in shown(lambda: Rulebook(loop.settings), request, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):
             table.add_row("" if place else what, str(count), escape(printable(name)))
     screen.print(table)

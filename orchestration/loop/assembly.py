@@ -18,7 +18,6 @@ from orchestration.loop.feeds import CircuitBreakerFeed, DecisionFeed
 from orchestration.loop.intake import Intake
 from orchestration.loop.intake_step import IntakeStep
 from orchestration.loop.leadership import Leadership
-from orchestration.loop.metrics import Metrics
 from orchestration.loop.publish import Publish
 from orchestration.loop.recovery import Recovery
 from orchestration.loop.rules_in_force import RulesInForce
@@ -26,9 +25,7 @@ from orchestration.loop.settle import Settle
 from orchestration.loop.state import LoopState
 from orchestration.loop.stored import Stored
 from orchestration.loop.undecided import Undecided
-from orchestration.settings import Settings
 from orchestration.tables.decide_statements import DecideRunner
-from orchestration.tables.spark import session_to_ask
 
 
 @dataclass(frozen=True)
@@ -79,12 +76,3 @@ def assembled(
         breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),
         recovery=Recovery(undecided, health),
     )
-
-
-def serving(settings: Settings, stored: Stored, watermark: int) -> Metrics | None:
-    """Starts the metrics server, whose counts begin at 0. None if `metrics_port` is 0, or the port is not available."""
-    if not settings.metrics_port:
-        return None
-    ask = session_to_ask(settings)
-    metrics = Metrics(settings, stored.spark, ask, stored.schema, watermark=watermark, batch=stored.ledgers.batch)
-    return metrics if metrics.serve(settings.metrics_address, settings.metrics_port) else None

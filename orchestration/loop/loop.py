@@ -20,17 +20,17 @@ from pyspark.sql import SparkSession
 from orchestration.clock import LoopClock
 from orchestration.kafka.cluster import Cluster
 from orchestration.logs import event
-from orchestration.loop.assembly import Steps, assembled, serving
+from orchestration.loop.assembly import Steps, assembled
 from orchestration.loop.commands import Commands
 from orchestration.loop.health import DECIDE, LEDGERS, STATUS, Health, Reason
 from orchestration.loop.intake import Intake
 from orchestration.loop.leadership import Leadership
-from orchestration.loop.metrics import Metrics
 from orchestration.loop.preparation import prepare_tables
 from orchestration.loop.presence import Presence
 from orchestration.loop.reports import log_first_sends, log_tick, status_of, turn_of, what_it_waits_for
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.sending import PublishStep
+from orchestration.loop.serving import Serving
 from orchestration.loop.starting_point import StartingPoint, read_starting_point
 from orchestration.loop.state import LoopState
 from orchestration.loop.status import write_status
@@ -68,7 +68,7 @@ class Loop:
         self.on_tick = on_tick
         self.health = Health(lambda: self.clock.now())
         self.superseded_by: int | None = None
-        self.metrics: Metrics | None = None
+        self._serving: Serving | None = None
         self._tick = Tick()
         self._presence = Presence(settings.home)
         self._started = False
@@ -99,7 +99,7 @@ class Loop:
         self.steps = assembled(self.state, self.stored, standing.breakers, self.leadership, self.sending, self.stopping)
         self.state = replace(self.state, feed_batch=self.steps.decision_feed.begin(self.state))
         self._started = True
-        self.metrics = serving(self.settings, self.stored, self.state.watermark)
+        self._serving = Serving(self.settings, self.stored, self.state.watermark)
         self.state = self.steps.recovery.find_undecided(self.state)
         left, upto = self.state.window.undecided, self.ledgers.batch
         self._send_first()
@@ -160,9 +160,9 @@ class Loop:
                 self._append_tick()
             log_tick(self.state.tick, tick)
         self._write_status("running")
-        if self.metrics is not None:
+        if self._serving is not None and self._serving.counts:
             commands = self.commands.progress(self.clock.now())
-            self.metrics.measure(turn_of(self.state, self.ledgers.batch, self.health, self.intake, commands))
+            self._serving.measure(turn_of(self.state, self.ledgers.batch, self.health, self.intake, commands))
         if self.on_tick:
             self.on_tick(tick)
         return tick
@@ -284,9 +284,9 @@ class Loop:
         if self._started:
             self.intake.close()
         self._presence.end()
-        if self.metrics is not None:
-            self.metrics.close()
-            self.metrics = None
+        if self._serving is not None:
+            self._serving.close()
+            self._serving = None
 
     def _append_end(self) -> None:
         """Appends the last row, which a loop that takes over waits for. It is refused if another loop has taken the tables already."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestration.clock import literal
 from orchestration.operators.selections import DlqError, Selection, check_condition, check_pattern, matches, named
-from orchestration.rules.explain import history
+from orchestration.rules.rulebook import history
 from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables, without_tables
 from orchestration.tables.migration import unreadable_tables

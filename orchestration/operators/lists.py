@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestration.operators.commands import CommandError, CommandRequest
-from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.selections import Selection
-from orchestration.rules.explain import Rulebook
-from orchestration.rules.routing import Redrive, Routing
-from orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestration.operators.dead_letters import DeadLetters
+    from orchestration.rules.routing import Redrive, Routing
+    from orchestration.rules.rulebook import Rulebook
 
 MOST = 1_000_000
 """The longest list of one command, the same as in the model command_records."""
@@ -174,16 +176,19 @@ def _sha256(text: str) -> str:
 
 
 def shown(
-    settings: Settings, request: CommandRequest, listed: Sequence[Target], now: datetime
+    rulebook: Callable[[], Rulebook], request: CommandRequest, listed: Sequence[Target], now: datetime
 ) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Summary of a list: how many messages, by topic, by class, by age, and by destination of a redrive; the most frequent first."""
+    """Summary of a list: how many messages, by topic, by class, by age, and by destination of a redrive; the most frequent first.
+
+    rulebook: makes the Rulebook, which may take seconds; only called for a redrive.
+    """
     yield "messages", [(request.what, len(listed))]
     yield "topic", Counter(one.original_topic or "-" for one in listed).most_common(20)
     yield "error", Counter(one.error_class or "-" for one in listed).most_common(20)
     ages = Counter(_age(one.since, now) for one in listed)
     yield "age", [(age, ages[age]) for age in (*_AGES, "unknown") if ages[age]]
     if request.what == "redrive":
-        yield "would go to", destinations(lambda: Rulebook(settings).routing(), listed, request.to).most_common(20)
+        yield "would go to", destinations(rulebook, listed, request.to).most_common(20)
 
 
 def _age(since: datetime | None, now: datetime) -> str:
@@ -193,10 +198,10 @@ def _age(since: datetime | None, now: datetime) -> str:
     return next(age for age, most in _AGES.items() if most is None or hours <= most)
 
 
-def destinations(routing: Callable[[], Routing], listed: Sequence[Target], to: str | None) -> Counter[str]:
-    """Where the messages of a redrive would go by the rules in force: how many by topic, or by the reason of a refusal.
+def destinations(rules: Callable[[], Routing | Rulebook], listed: Sequence[Target], to: str | None) -> Counter[str]:
+    """Where the messages of a redrive would go: how many by topic, or by the reason of a refusal.
 
-    routing: makes the Routing, which takes seconds; only called if it is needed.
+    rules: makes what knows the routing, which may take seconds; only called if it is needed.
     """
     found: Counter[str] = Counter()
     asked: Counter[Redrive] = Counter()
@@ -209,6 +214,6 @@ def destinations(routing: Callable[[], Routing], listed: Sequence[Target], to: s
         else:
             asked[one.original_topic, one.consumer_group, one.error_kind] += 1
     if asked:
-        for kind, (topic, objection) in routing().redrives(asked, to).items():
+        for kind, (topic, objection) in rules().redrives(list(asked), to).items():
             found[str(topic) if objection is None else _OBJECTIONS.get(objection, f"refused: {objection}")] += asked[kind]
     return found

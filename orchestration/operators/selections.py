@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestration.clock import literal, parse_moment
-from orchestration.tables.spark import java_exception
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +126,8 @@ def check_pattern(spark: SparkSession, option: str, wanted: str | None) -> str |
     """Returns a name, or a regular expression that begins with ^, unchanged. Raises DlqError for one that can't be parsed."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
+
+    from orchestration.tables.spark import java_exception
 
     if wanted is not None and wanted.startswith("^"):
         try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from confluent_kafka.cimpl import NewTopic
@@ -15,12 +14,14 @@ from orchestration.rules.policies import why_not
 from orchestration.rules.seed_rows import Row, Seeds
 from orchestration.rules.seeds import SeedError, read_seeds
 from orchestration.rules.topic_patterns import speaks_for_all, topic_matches
-from orchestration.rules.topics_needed import Need, plan_topics
+from orchestration.rules.topics_needed import Need
 from orchestration.rules.vocabulary import KIND_PRECEDENCE
 from orchestration.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from orchestration.rules.explain import Rulebook
+    from orchestration.answers.asking import Asking
+    from orchestration.rules.rulebook import Rulebook
+    from orchestration.tables.query import Tables
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,12 @@ class Finding:
     """It works, but probably not as intended."""
 
 
-def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()) -> list[Finding]:
+def run_checks(asking: Asking, *, create: bool, groups: Collection[str] = ()) -> list[Finding]:
     """Checks seeds, brokers, topics and catalog, in this order. A check that depends on a failed one is left out.
 
     groups: further consumer groups that read the topics that sources speak for, beside those that Kafka and the seed `sources` name.
     """
+    settings, rulebook = asking.settings, asking.rulebook
     findings: list[Finding] = []
     try:
         seeds = read_seeds(settings.seeds)
@@ -49,21 +51,13 @@ def run_checks(settings: Settings, *, create: bool, groups: Collection[str] = ()
     if seeds is not None:
         findings += _permissions(settings, seeds)
     # before the topics: this creates the catalog of a new home, which the session that asks the rules must find
-    catalog = _catalog(settings)
-    rulebook = cache(lambda: _rulebook(settings))
+    catalog = _catalog(asking.tables)
     findings += _kafka(settings, seeds, rulebook, groups, create=create)
     findings.append(catalog)
     if seeds is not None:
         findings += _equal_rules(settings, seeds)
-        findings += _policies(settings, seeds, rulebook()) if catalog.ok else ()
+        findings += _policies(settings, seeds, rulebook) if catalog.ok else ()
     return findings
-
-
-def _rulebook(settings: Settings) -> Rulebook:
-    # imported here, as dbt takes seconds to import
-    from orchestration.rules.explain import Rulebook
-
-    return Rulebook(settings)
 
 
 def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
@@ -132,9 +126,7 @@ def _policies(settings: Settings, seeds: Seeds, rulebook: Rulebook) -> Iterator[
         yield Finding(True, "policies", f"{len(rows)} can be read")
 
 
-def _kafka(
-    settings: Settings, seeds: Seeds | None, rulebook: Callable[[], Rulebook], groups: Collection[str], *, create: bool
-) -> Iterator[Finding]:
+def _kafka(settings: Settings, seeds: Seeds | None, rulebook: Rulebook, groups: Collection[str], *, create: bool) -> Iterator[Finding]:
     servers = settings.kafka_properties.get("bootstrap.servers")
     if not servers:
         yield Finding(
@@ -177,7 +169,7 @@ def _topics(
     cluster: Cluster,
     settings: Settings,
     seeds: Seeds,
-    rulebook: Callable[[], Rulebook],
+    rulebook: Rulebook,
     names: list[str],
     groups: Collection[str],
     *,
@@ -192,8 +184,7 @@ def _topics(
     own = {settings.group, f"{settings.transactional_prefix}.{settings.instance}"}
     read = {group: its_topics for group, its_topics in cluster.groups().items() if group not in own}
     try:
-        with rulebook().routing_of(seeds) as routing:
-            plan = plan_topics(settings, routing, seeds, topics, read, groups)
+        plan = rulebook.plan(seeds, topics, read, groups)
     except Exception as error:
         from orchestration.tables.spark import in_short
 
@@ -246,22 +237,20 @@ def _loops(seeds: Seeds, needs: Iterable[Need]) -> Iterator[Finding]:
                 yield Finding(False, f"topic {name}", f"is read by source {source['source']}: what is sent there would come back ({why})")
 
 
-def _catalog(settings: Settings) -> Finding:
-    from orchestration.tables.catalog import default_catalog, left_behind
-    from orchestration.tables.spark import in_short, schema, start_session
-
-    probe = f"{schema(settings.project)}.check_writes"
+def _catalog(tables: Tables) -> Finding:
     try:
-        spark = start_session(settings)
-        spark.sql(f"create namespace if not exists {schema(settings.project)}")
-        spark.sql(f"create or replace table {probe} using iceberg as select 1 as one")
-        spark.sql(f"drop table {probe} purge")
+        probe = tables.probe()
     except Exception as error:
+        from orchestration.tables.spark import in_short
+
+        # Spark itself can't be started
         return Finding(False, "catalog", f"can't be written to: {in_short(error)}")
-    found = f"schema {schema(settings.project)} can be written to"
-    if left_behind(settings):
+    if probe.error is not None:
+        return Finding(False, "catalog", f"can't be written to: {probe.error}")
+    found = f"schema {probe.schema} can be written to"
+    if probe.are_left_behind:
         return Finding(True, "catalog", f"{found}; the tables have the names of version 0.1.0: the next start moves them", warns=True)
-    if default_catalog(settings.project) == schema(settings.project):
+    if probe.has_name_of_schema:
         return Finding(
             True,
             "catalog",

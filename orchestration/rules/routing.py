@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Redrive = tuple[str, str | None, str | None]
 """Original topic, consumer group, and kind of error of a dead letter that is to be sent again."""
 
+Redriven = tuple[str | None, str | None]
+"""Where a redrive would go, and the reason for which it would be refused instead; one of the two."""
+
 # The columns of the seeds that the routing macros read.
 _COLUMNS = {
     "sources": ("source", "topic", "speaks_for"),
@@ -87,7 +90,7 @@ class Routing:
             found[row["topic"], row["consumer_group"]].append(Destination(row["destination"], what))
         return found
 
-    def redrives(self, asked: Iterable[Redrive], wanted: str | None) -> Mapping[Redrive, tuple[str | None, str | None]]:
+    def redrives(self, asked: Iterable[Redrive], wanted: str | None) -> Mapping[Redrive, Redriven]:
         """Where redrives would go, and the reason for which one would be refused instead. wanted: `retry`, `original`, a topic, or None."""
         rows = self._ask(
             "redrives_asked",

@@ -8,8 +8,9 @@ import json
 import os
 import pickle
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from orchestration.tables.spark import in_short, scratch, to_ask
 class DbtError(Exception):
     """A dbt command failed. The message has those of the failed nodes."""
 
+
+# dbt keeps adapters and flags for the whole process: two commands at once would use each other's
+_ONE_AT_A_TIME = threading.RLock()
 
 # Vars of dbt_project.yml that belong to the SQL and are not a user's choice: an older copy must not hide what an upgrade has added.
 _OF_THE_SQL = frozenset({"dialects", "judge", "rules_hash", "upto", "watermark"})
@@ -118,7 +122,7 @@ class Compiled:
 
 @dataclass
 class Dbt:
-    """dbt for one project. It can't run two commands at once."""
+    """dbt for one project. Commands of a process run one after another."""
 
     settings: Settings
     writes_to: Path | None = None
@@ -126,18 +130,22 @@ class Dbt:
     parsed_digest: str = ""
     """The hash of the SQL that was parsed; empty before it is."""
     _parsed: bytes | None = None
+    _compiled: dict[str, str] = field(default_factory=dict)
 
     def parse(self) -> None:
         """Parses the project, if this hasn't been done yet. Raises DbtError."""
-        self._runner()
+        with _ONE_AT_A_TIME:
+            self._runner()
 
     def run(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> None:
         """Runs a command. Raises DbtError with all messages."""
-        self._invoke(self._runner(), self._args(command, select=select, variables=variables))
+        with _ONE_AT_A_TIME:
+            self._invoke(self._runner(), self._args(command, select=select, variables=variables))
 
     def test(self, names: Sequence[str]) -> dict[str, Tested]:
         """Runs data tests, by name. A test that fails is a result; DbtError is raised if dbt itself fails."""
-        outcome = self._runner().invoke(self._args("test", select=names))
+        with _ONE_AT_A_TIME:
+            outcome = self._runner().invoke(self._args("test", select=names))
         if outcome.exception is not None:
             raise DbtError(str(outcome.exception))
         found = {
@@ -154,16 +162,19 @@ class Dbt:
         return found
 
     def compiled(self, inline: str, variables: Mapping[str, object] | None = None) -> str:
-        """The SQL that a piece of Jinja becomes in this project."""
+        """The SQL that a piece of Jinja becomes in this project: compiled once, as that takes a second."""
         arguments = [*self._args("compile", variables=variables), "--log-level", "none", "--inline", inline]
-        outcome = self._invoke(self._runner(), arguments)
-        return str(outcome.result.results[0].node.compiled_code)
+        if (asked := json.dumps(arguments)) not in self._compiled:
+            with _ONE_AT_A_TIME:
+                self._compiled[asked] = str(self._invoke(self._runner(), arguments).result.results[0].node.compiled_code)
+        return self._compiled[asked]
 
     def compiled_models(self, select: str) -> list[Compiled]:
         """The selected models, compiled without the SQL of the ephemeral models that they read."""
         options = ["--exclude", "resource_type:test", "--no-inject-ephemeral-ctes", "--log-level", "none"]
         arguments = [*self._args("compile", select=[select]), *options]
-        nodes = [result.node for result in self._invoke(self._runner(), arguments).result.results]
+        with _ONE_AT_A_TIME:
+            nodes = [result.node for result in self._invoke(self._runner(), arguments).result.results]
         return [
             Compiled(node.unique_id, node.name, node.compiled_code, tuple(node.depends_on.nodes), node.config.to_dict())
             for node in nodes

@@ -10,13 +10,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from orchestration.cli.output import as_json, console, printable
-from orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from orchestration.settings import Settings
 
 Format = Literal["table", "json", "jsonl", "csv"]
 """How rows are printed: a table for people, one JSON array, one JSON object a line, or CSV with a header line."""
@@ -37,26 +41,82 @@ class Rows:
     more: bool
 
 
-def select(settings: Settings, statement: str, limit: int) -> Rows:
-    """Runs one select. Raises QueryError for anything else, and for what Spark refuses."""
-    from orchestration.tables.catalog import missing_tables, without_tables
-    from orchestration.tables.migration import unreadable_tables
-    from orchestration.tables.spark import session_to_ask
+@dataclass(frozen=True)
+class Probe:
+    """The state of the catalog. error: why it can't be written to. are_left_behind: the tables have the names of version 0.1.0."""
 
-    text = statement.strip().rstrip(";")
-    if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
-        raise QueryError("give one select statement (or with, show, describe, explain)")
-    if missing := without_tables(settings):
-        raise QueryError(missing)
-    spark = session_to_ask(settings)
-    if not spark.catalog.tableExists(f"{_schema(settings)}.deliveries"):
-        raise QueryError(missing_tables(settings))
-    if objection := unreadable_tables(settings, spark, _schema(settings)):
-        raise QueryError(objection)
-    parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
-    if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
-        raise QueryError("give one select statement: this one would write")
-    return query(spark, _schema(settings), text, limit)
+    schema: str
+    error: str | None
+    are_left_behind: bool
+    has_name_of_schema: bool
+
+
+class Tables:
+    """The tables of an installation, for questions in SQL. Starts Spark if it isn't running."""
+
+    def __init__(self, settings: Settings) -> None:
+        from orchestration.tables.spark import schema
+
+        self._settings = settings
+        self._schema = schema(settings.project)
+
+    @property
+    def _spark(self) -> SparkSession:
+        from orchestration.tables.spark import session_to_ask
+
+        return session_to_ask(self._settings)
+
+    def missing(self) -> str | None:
+        """Why there are no tables; None if there are some."""
+        from orchestration.tables.catalog import missing_tables, without_tables
+
+        if missing := without_tables(self._settings):
+            return missing
+        return None if self._spark.catalog.tableExists(f"{self._schema}.deliveries") else missing_tables(self._settings)
+
+    def unreadable(self) -> str | None:
+        """Why the tables that exist can't be read: a newer version, or an older one, made them; else None."""
+        from orchestration.tables.migration import unreadable_tables
+
+        return unreadable_tables(self._settings, self._spark, self._schema)
+
+    def probe(self) -> Probe:
+        """Writes a table to the catalog, and drops it. Where there are no tables yet, this makes the catalog."""
+        from orchestration.tables.catalog import default_catalog, left_behind, without_tables
+        from orchestration.tables.spark import in_short, start_session
+
+        probe = f"{self._schema}.check_writes"
+        error = None
+        try:
+            spark = start_session(self._settings) if without_tables(self._settings) else self._spark
+            spark.sql(f"create namespace if not exists {self._schema}")
+            spark.sql(f"create or replace table {probe} using iceberg as select 1 as one")
+            spark.sql(f"drop table {probe} purge")
+        except Exception as refused:
+            error = in_short(refused)
+        has_its_name = default_catalog(self._settings.project) == self._schema
+        return Probe(self._schema, error, are_left_behind=left_behind(self._settings), has_name_of_schema=has_its_name)
+
+    def select(self, statement: str, limit: int) -> Rows:
+        """Runs one select of a user. Raises QueryError for anything else, and for what Spark refuses."""
+        text = statement.strip().rstrip(";")
+        if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
+            raise QueryError("give one select statement (or with, show, describe, explain)")
+        if objection := self.missing() or self.unreadable():
+            raise QueryError(objection)
+        spark = self._spark
+        parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
+        if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
+            raise QueryError("give one select statement: this one would write")
+        return query(spark, self._schema, text, limit)
+
+    def rows(self, statement: str) -> list[dict[str, Any]]:
+        """All rows of a statement, not from a user, with the tables under their own names."""
+        from orchestration.tables.rows import collected
+
+        spark = self._spark
+        spark.sql(f"use {self._schema}")
+        return [row.asDict(recursive=True) for row in collected(spark.sql(statement))]
 
 
 def list_tables(settings: Settings) -> Rows:
@@ -77,7 +137,7 @@ def list_tables(settings: Settings) -> Rows:
     return Rows(("table", "of", "what"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
 
 
-def query(spark: Any, schema: str, statement: str, limit: int) -> Rows:
+def query(spark: SparkSession, schema: str, statement: str, limit: int) -> Rows:
     """Runs a select in a session, with the schema's tables under their own names."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -160,15 +220,9 @@ def _without_literals(text: str) -> str:
     return re.sub(r"'(?:[^'\\]|\\.|'')*'", "''", text)
 
 
-def _schema(settings: Settings) -> str:
-    from orchestration.tables.spark import schema
-
-    return schema(settings.project)
-
-
 def first_of(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-__all__: Sequence[str] = ("Format", "QueryError", "Rows", "first_of", "list_tables", "print_rows", "query", "say_more", "select")
+__all__: Sequence[str] = ("Format", "QueryError", "Rows", "Tables", "first_of", "list_tables", "print_rows", "query", "say_more")

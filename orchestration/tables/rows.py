@@ -3,11 +3,16 @@
 pyspark converts a timestamp to the local time of this process, without a zone. In the hour that is repeated when summer time ends, two such
 times compare wrongly; code that takes one for UTC is wrong in every other zone; and for a time near the first or last year that Python
 supports, pyspark raises. Here Spark returns microseconds since 1970, and Python makes aware UTC times of them.
+
+What a process reads for another one is bounded, in rows and bytes: `bounded`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
@@ -19,10 +24,33 @@ from orchestration.clock import date_of, moment_of
 Decoder = Callable[[Any], Any]
 
 
+class TooMuchError(Exception):
+    """More rows or bytes were read than the bounds in force allow."""
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    rows: int
+    size: int
+
+
+_BOUNDS: ContextVar[_Bounds | None] = ContextVar("bounds", default=None)
+
+
+@contextmanager
+def bounded(rows: int, size: int) -> Iterator[None]:
+    """Lets each query of this thread read at most so many rows, and about so many bytes; otherwise TooMuchError is raised."""
+    token = _BOUNDS.set(_Bounds(rows, size))
+    try:
+        yield
+    finally:
+        _BOUNDS.reset(token)
+
+
 def collected(frame: DataFrame, limit: int | None = None) -> list[Row]:
     """All rows, or the first `limit`. Times are aware, in UTC; a time out of Python's range becomes the nearest one in it."""
     numbers, decode = _numbered(frame)
-    return [decode(row) for row in (numbers if limit is None else numbers.limit(limit)).collect()]
+    return [decode(row) for row in _read(numbers, limit)]
 
 
 def iterated(frame: DataFrame) -> Iterator[Row]:
@@ -35,7 +63,36 @@ def as_dicts(frame: DataFrame) -> list[dict[str, Any]]:
     """The rows of `collected` as dictionaries, read with Arrow: several times as fast for a million rows. Column names must be unique."""
     numbers, decode = _numbered(frame)
     names = frame.columns
+    if _BOUNDS.get() is not None:
+        return [dict(zip(names, decode(row), strict=True)) for row in _read(numbers, None)]
     return [dict(zip(names, decode(tuple(row.values())), strict=True)) for row in numbers.toArrow().to_pylist()]
+
+
+def _read(frame: DataFrame, limit: int | None) -> list[Row]:
+    """Collects rows within the bounds in force."""
+    bounds = _BOUNDS.get()
+    if bounds is None:
+        return (frame if limit is None else frame.limit(limit)).collect()
+    read: list[Row] = []
+    size = 0
+    # one row more than the bound shows that there are more
+    for row in frame.limit(bounds.rows + 1 if limit is None else min(limit, bounds.rows + 1)).toLocalIterator():
+        size += _size(row)
+        if len(read) == bounds.rows or size > bounds.size:
+            raise TooMuchError(f"more than {bounds.rows:,} rows, or than {bounds.size // 1_000_000} MB")
+        read.append(row)
+    return read
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value takes."""
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(_size(name) + _size(inner) for name, inner in value.items())
+    if isinstance(value, tuple | list):
+        return sum(map(_size, value))
+    return 8
 
 
 def _numbered(frame: DataFrame) -> tuple[DataFrame, Decoder]:

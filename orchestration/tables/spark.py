@@ -65,6 +65,9 @@ def _session(settings: Settings, log: Path) -> SparkSession:
     interrupted = signal.getsignal(signal.SIGINT)
     with _output_to(log) as output:
         _start_jvm(settings, output)
+        if builder._options["spark.master"] == "local[*]":
+            # one more than there are processors: a task of a question that takes long keeps no step waiting
+            builder = builder.config("spark.master", f"local[{_processors() + 1}]")
         session = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():
         # Spark installs a handler of its own, which would raise in the middle of a step
@@ -84,13 +87,31 @@ def _start_jvm(settings: Settings, log: IO[bytes]) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
 
 
+def _processors() -> int:
+    """How many processors this process may use, which in a container may be fewer than the machine has."""
+    assert SparkContext._jvm is not None
+    return int(SparkContext._jvm.java.lang.Runtime.getRuntime().availableProcessors())
+
+
 def session_to_ask(settings: Settings) -> SparkSession:
     """A session beside the loop's, for queries of people, which may read any amount of data.
 
     It uses adaptive execution, which skips joins of empty inputs and sorts of small ones, and would slow the decide step down. It writes
     nothing to the home, where this user may have no permission.
     """
+    running = SparkSession._instantiatedSession
+    if running is not None and _reads_tables_of(running, settings):
+        # as it is: `getOrCreate` would set the profile's values in the loop's session, in the middle of a step
+        return _asking(running)
     return _asking(_session(to_ask(settings), scratch() / "spark.log"))
+
+
+def _reads_tables_of(session: SparkSession, settings: Settings) -> bool:
+    """Whether a session that runs in this process has the catalogs of these settings."""
+    if session._sc._jsc is None:
+        return False
+    wanted = session_configuration(settings.project, {**os.environ, **settings.dbt_environment})
+    return all(session.conf.get(name, "") == value for name, value in wanted.items() if name.startswith("spark.sql.catalog."))
 
 
 def to_ask(settings: Settings) -> Settings:

@@ -24,6 +24,7 @@ from orchestration.settings import Settings, load_settings
 from orchestration.tables import catalog
 from orchestration.tables.catalog import CatalogError, default_catalog, left_behind, missing_tables, move_tables
 from orchestration.tables.dbt import DbtError
+from orchestration.tables.query import Tables
 from orchestration.tables.spark import schema
 from tests.dbt.harness import PROJECT, Home, report
 from tests.log_events import logged
@@ -169,9 +170,10 @@ def test_a_home_without_tables_has_none_to_move(settings: Settings) -> None:
 
 def test_check_warns_of_a_catalog_that_is_called_like_the_schema(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = home._settings
-    assert (_catalog(settings).ok, _catalog(settings).warns) == (True, False)
+    tables = Tables(settings)
+    assert (_catalog(tables).ok, _catalog(tables).warns) == (True, False)
     monkeypatch.setattr(catalog, "session_configuration", lambda *_: {"spark.sql.defaultCatalog": schema(PROJECT)})
-    finding = _catalog(settings)
+    finding = _catalog(tables)
     assert (finding.ok, finding.warns) == (True, True)
     assert "empty namespace" in finding.found
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.answers.asking import Asking
 from orchestration.rules.check import run_checks
-from orchestration.rules.explain import Error, ExplainError, Rulebook, in_words
+from orchestration.rules.explain import in_words
+from orchestration.rules.rulebook import Error, ExplainError, Rulebook
 from orchestration.settings import Settings, load_settings
 from orchestration.tables.dbt import DbtError
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, report
@@ -118,7 +120,7 @@ def test_check_names_the_file_the_line_and_the_clause(settings: Settings, tmp_pa
         file.write("bills,*,*,late,default,{topic}-retry,{topic}.dlq,,\nothers,*,*,default,late,{topic}-retry,{topic}.dlq,,\n")
     with (tmp_path / "error_rules.csv").open("a") as file:
         file.write("only.Here,,,,fatal,*,*,*,\nonly.Here,,,,blocking,*,*,*,\n")
-    findings = run_checks(settings.model_copy(update={"seeds": tmp_path}), create=False)
+    findings = run_checks(Asking(settings.model_copy(update={"seeds": tmp_path})), create=False)
     lines = {name: len((tmp_path / name).read_text().splitlines()) for name in ("retry_policies.csv", "error_rules.csv", "routes.csv")}
     misused, bad = (finding for finding in findings if finding.what == "seeds" and not finding.ok)
     assert f"{tmp_path / 'routes.csv'}:{lines['routes.csv']}: publish_policy is 'late', which has max_elapsed" in misused.found

@@ -23,7 +23,7 @@ from orchestration.tables.catalog import CatalogError
 from orchestration.tables.dbt import DbtError
 from orchestration.tables.maintenance import MaintenanceError, maintain
 from orchestration.tables.migration import TABLE_VERSION, migrate_tables, table_version, unreadable_tables
-from orchestration.tables.query import QueryError, select
+from orchestration.tables.query import QueryError, Tables
 from orchestration.tables.rows import collected
 from tests.dbt.harness import PROJECT, Home
 from tests.dbt.test_catalog import _session
@@ -188,7 +188,7 @@ def of_version(home: Home, request: pytest.FixtureRequest) -> Iterator[None]:
 def test_whoever_asks_or_writes_refuses_tables_of_another_version_and_says_what_to_do(home: Home, advice: str) -> None:
     settings = home._settings
     with pytest.raises(QueryError, match=advice):
-        select(settings, "select 1", 1)
+        Tables(settings).select("select 1", 1)
     with pytest.raises(DlqError, match=advice):
         DeadLetters(settings)
     with pytest.raises(MaintenanceError, match=advice):

@@ -16,9 +16,9 @@ from pyspark.sql import Row as SparkRow
 
 from orchestration.kafka.cluster import Topic
 from orchestration.operators.lists import Target, destinations
-from orchestration.rules.explain import Rulebook
 from orchestration.rules.patterns import objection
 from orchestration.rules.routing import Routing
+from orchestration.rules.rulebook import Rulebook
 from orchestration.rules.seeds import Row, Seeds, read_seeds
 from orchestration.rules.topic_patterns import topic_matches
 from orchestration.rules.topics_needed import plan_topics

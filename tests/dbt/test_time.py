@@ -17,7 +17,7 @@ from orchestration.operators.rendering import facts
 from orchestration.operators.selections import Selection
 from orchestration.rules.explain import in_words
 from orchestration.settings import load_settings
-from orchestration.tables.query import print_rows, select
+from orchestration.tables.query import Tables, print_rows
 from orchestration.tables.rows import as_dicts, collected, iterated
 from tests.dbt.harness import PROJECT, Home, Result, failed_again, pointer, report
 from tests.dbt.test_dead_letter_marts import die
@@ -135,7 +135,7 @@ def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_p
     assert dict(facts(letter))["died"].endswith("the first at 1-01-01 00:00:00")
     for name in ("letters.jsonl", "letters.parquet"):
         assert export(dead, selection, tmp_path / name) == 1
-    found = select(settings, "select failed_at, first_failed_at from deliveries where original_topic = 'long-ago'", 10)
+    found = Tables(settings).select("select failed_at, first_failed_at from deliveries where original_topic = 'long-ago'", 10)
     print_rows(found, "json")
     assert capsys.readouterr().out.count("0001-01-01T00:00:00.000+00:00") == 6
     failed_at, decided_at = [at for at, _ in in_words(dead.history_of(death["message_id"])) if at][:2]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from orchestration.answers.asking import Asking
 from orchestration.cli.main import app
 from orchestration.loop import commands
 from orchestration.loop.health import DECIDE
@@ -284,7 +285,7 @@ def test_check_finds_a_source_that_would_adopt_our_own_dead_letters(executing: R
     executing.domain("ours")
     seeds = shutil.copytree(executing.loop.settings.seeds, tmp_path / "seeds")
     _add(seeds / "sources.csv", "taken,ours.orders.dlq,spring,billing,ours.orders,earliest,false,dead")
-    findings = run_checks(executing.loop.settings.model_copy(update={"seeds": seeds}), create=False)
+    findings = run_checks(Asking(executing.loop.settings.model_copy(update={"seeds": seeds})), create=False)
     found = [finding.found for finding in findings if finding.what == "topic ours.orders.dlq" and not finding.ok]
     assert [text for text in found if "is read by source taken" in text]
     assert {finding.found for finding in findings if finding.what == "source taken"} == {"ours.orders.dlq; their dead letters are adopted"}

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from orchestration.answers.asking import Asking
 from orchestration.rules.check import run_checks
 from tests.loop.harness import Record, Redrive
 
@@ -140,7 +141,9 @@ def test_a_class_has_a_dead_letter_topic_of_its_own_which_check_makes(redrive: R
     consumer = Consumer({**redrive.kafka, "group.id": "billing"})
     consumer.commit(offsets=[TopicPartition(record.topic, 0, record.offset)], asynchronous=False)
     consumer.close()
-    made = {finding.what: finding for finding in run_checks(redrive.loop.settings, create=True)}["topic letters.lettersclass.orders.bad"]
+    made = {finding.what: finding for finding in run_checks(Asking(redrive.loop.settings), create=True)}[
+        "topic letters.lettersclass.orders.bad"
+    ]
     assert (made.ok, made.found) == (True, "made, with 1 partitions")
     (dead,) = redrive.until(lambda: redrive.read("letters.lettersclass.orders.bad"), "a dead letter")
     assert (dead.header("dlq-error-class"), dead.header("dlq-original-topic")) == ("letters.PoisonError", record.topic)

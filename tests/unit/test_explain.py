@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from orchestration.answers import asking
 from orchestration.cli.main import app
-from orchestration.rules import explain
 from orchestration.rules.explain import in_words
 
 FAILED = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -63,12 +63,11 @@ def test_a_failure_without_a_time_is_told_when_it_was_decided() -> None:
 
 def test_a_life_fits_into_120_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     class Rulebook:
-        def __init__(self, *_: object) -> None: ...
-
         def history_of(self, _: str) -> list[dict[str, Any]]:
             return [decided(error_message="Read timed out " * 30, topic="orders." * 30)]
 
-    monkeypatch.setattr(explain, "Rulebook", Rulebook)
+    monkeypatch.setattr(asking, "_has_engine", lambda: True)
+    monkeypatch.setattr(asking, "subject_of", lambda *_: Rulebook())
     done = CliRunner().invoke(app, ["explain", "billing:orders/0/17"])
     assert done.exception is None
     lines = done.stdout.splitlines()
