@@ -26,6 +26,7 @@ def main() -> None:
     from bench.answers import bench_answers
     from bench.backlog import bench_backlog
     from bench.growth import bench_growth
+    from bench.lateness import bench_lateness
     from bench.marts import bench_marts
     from bench.policy import bench_policy
     from bench.publish import bench_publish
@@ -37,6 +38,7 @@ def main() -> None:
         "answers": bench_answers,
         "backlog": bench_backlog,
         "growth": bench_growth,
+        "lateness": bench_lateness,
         "marts": bench_marts,
         "policy": bench_policy,
         "publish": bench_publish,

@@ -23,11 +23,25 @@ class Orders:
     schema: str
 
     def of(
-        self, command: str, what: str, destination: str | None, chosen: Sequence[tuple[str, datetime, int]], batch: int, now: datetime
+        self,
+        command: str,
+        what: str,
+        destination: str | None,
+        chosen: Sequence[tuple[str, datetime, int]],
+        batch: int,
+        now: datetime,
+        send_at: Sequence[datetime] | None = None,
     ) -> DataFrame:
-        """The events for some deliveries of a command's list. chosen: delivery id, due time and place in the list."""
-        rows = [(*command_order(batch, place), delivery_id, due_at) for delivery_id, due_at, place in chosen]
-        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp")
+        """The events for some deliveries of a command's list. chosen: delivery id, due time and place in the list.
+
+        send_at: when each of the messages is to be sent, which its event has as the time of its record; None: as soon as it is decided.
+        """
+        at: Sequence[datetime | None] = send_at or [None] * len(chosen)
+        rows = [
+            (*command_order(batch, place), delivery_id, due_at, sent)
+            for (delivery_id, due_at, place), sent in zip(chosen, at, strict=False)
+        ]
+        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp, record_timestamp timestamp")
         dues = [due for _, due, _ in chosen]
         if what in _WAITING_KINDS:
             orders = self._looked_up(what, orders, dues, now)
@@ -78,7 +92,14 @@ class Orders:
         )
         again = F.col("input_id").isNotNull()
         return (
-            orders.join(reports, names, "left")
-            .withColumns({"kind": F.when(again, "report").otherwise(F.col("kind")), "detail": F.coalesce("input_id", "detail")})
-            .drop("input_id")
+            orders.withColumnRenamed("record_timestamp", "send_at")
+            .join(reports, names, "left")
+            .withColumns(
+                {
+                    "kind": F.when(again, "report").otherwise(F.col("kind")),
+                    "detail": F.coalesce("input_id", "detail"),
+                    "record_timestamp": F.when(again, F.col("record_timestamp")).otherwise(F.col("send_at")),
+                }
+            )
+            .drop("input_id", "send_at")
         )

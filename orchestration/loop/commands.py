@@ -1,8 +1,11 @@
 """Operators' commands: one event for each message that a complete command lists, at the rate of the command.
 
 SQL reads what a command says (`operator_commands`, `commanded_deliveries`), and decides about each event. This module does what depends on
-time: when a command starts, how many messages it issues at once, and what holds it up. How much of each list is issued is kept in `ticks`,
-and can be counted in the events: after a crash, nothing is issued twice or skipped.
+time: when a command starts, how many messages it issues at once, when each of them is due, and what holds it up. How much of each list is
+issued is kept in `ticks`, and can be counted in the events: after a crash, nothing is issued twice or skipped.
+
+A command with a rate issues ahead of time, and each order says when its message is due: consumers get messages at that rate, not in bursts
+as long as a tick.
 """
 
 from __future__ import annotations
@@ -25,8 +28,11 @@ from orchestration.tables.rows import collected
 
 log = logging.getLogger(__name__)
 
-# The longest time since the last issue that counts for the rate: without it, a loop that was down would issue a flood.
-_LONGEST_ISSUE = timedelta(seconds=10)
+# With a rate, an order is due this much later, so that it is decided by then: what is late is sent with all else that is late, in a burst.
+_LEAD = timedelta(seconds=10)
+
+# With a rate, orders are issued up to this much ahead. A pause or a stop leaves what is issued.
+_AHEAD = timedelta(seconds=20)
 
 # The most orders in one tick. Each is looked up in the wheel by the decide run: with 50,000 (2.5 kB each, beside a million dead letters), a
 # Spark process with 3 GB of memory ended in its first decide run. The time for each order is the same with 10,000 as with 20,000.
@@ -47,8 +53,8 @@ class _Open:
     """A command whose list is not issued completely.
 
     canary: how many messages are sent first; the rest follows when these have succeeded (passed), or when an operator resumes the command.
-    held: why the canaries hold the rest up. credit: how many messages the rate allows now. page: the part of the list that is in memory,
-    from place page_from on.
+    held: why the canaries hold the rest up. next_due: when the next message is due by the rate, at the earliest. page: the part of the list
+    that is in memory, from place page_from on.
     """
 
     command: str
@@ -64,8 +70,7 @@ class _Open:
     paused: bool = False
     passed: bool = False
     held: str | None = None
-    credit: float = 0.0
-    credited_at: datetime | None = None
+    next_due: datetime | None = None
     looked_at: datetime | None = None
     page: list[tuple[str, datetime, int]] = field(default_factory=list)
     page_from: int = 0
@@ -78,15 +83,16 @@ class _Open:
             return "waiting"
         return "canary" if issued == self.canary and not self.passed else "running"
 
-    def earn(self, now: datetime, most: int) -> int:
-        """How many messages may be issued now, at most `most`."""
+    def due_times(self, now: datetime, most: int) -> list[datetime] | None:
+        """When the messages that may be issued now are due, at most `most`; None if there is no rate: as many as there are, at once.
+
+        A loop that was away, or behind, does not catch up on the rate.
+        """
         if self.rate is None:
-            return most
-        elapsed = min(now - (self.credited_at or now), _LONGEST_ISSUE).total_seconds()
-        longest = max(1.0, self.rate * _LONGEST_ISSUE.total_seconds())
-        self.credit = min(self.credit + self.rate * elapsed, longest)
-        self.credited_at = now
-        return min(int(self.credit), most)
+            return None
+        first = max(self.next_due or now, now + _LEAD)
+        count = int((now + _AHEAD - first).total_seconds() * self.rate) + 1 if first <= now + _AHEAD else 0
+        return [first + timedelta(seconds=place / self.rate) for place in range(min(count, most))]
 
 
 @dataclass
@@ -206,7 +212,18 @@ class Commands:
             canary=canary,
             assume_after=ASSUME_AFTER if row["assume_after_ms"] is None else timedelta(milliseconds=row["assume_after_ms"]),
             passed=canary is not None and self.issued.of(row["command"]) > canary,
+            next_due=self._next_due(row) if row["rate_per_second"] and self.issued.of(row["command"]) else None,
         )
+
+    def _next_due(self, row: Row) -> datetime | None:
+        """When the next message of a command is due by its rate, after what an earlier loop has issued."""
+        issued = self.spark.table(f"{self.schema}.events").where(
+            (F.col("batch") >= row["closed_batch"]) & (F.col("command") == row["command"]) & (F.col("kind") != "command")
+        )
+        (last,) = collected(issued.select(F.max("record_timestamp").alias("due_at")))
+        # null: issued by a version that gave no due times
+        due_at: datetime | None = last["due_at"]
+        return due_at and due_at + timedelta(seconds=1 / row["rate_per_second"])
 
     def _control(self, what: str, of: str, who: str) -> None:
         each = self._open.get(of)
@@ -221,7 +238,6 @@ class Commands:
             each.passed, each.held = True, None
         else:
             each.paused = what == "pause"
-            each.credited_at = None
 
     def _finish(self, each: _Open) -> None:
         del self._open[each.command]
@@ -243,23 +259,24 @@ class Commands:
         """Writes the next events of a command."""
         done = self.issued.of(each.command)
         end = each.canary if each.canary is not None and not each.passed else each.listed
-        some = min(each.earn(now, most), end - done)
+        due_times = each.due_times(now, most)
+        some = min(most if due_times is None else len(due_times), end - done)
         if some > 0:
-            some = self._append(each, done, some, now)
-            each.credit -= some if each.rate is not None else 0
-            done += some
+            done += self._append(each, done, some, due_times, now)
         if done >= each.listed:
             self._finish(each)
         elif each.rate is None and done < end:
             self.has_more = True
 
-    def _append(self, each: _Open, done: int, some: int, now: datetime) -> int:
+    def _append(self, each: _Open, done: int, some: int, due_times: list[datetime] | None, now: datetime) -> int:
         """Writes the events of at most `some` further places of the list; returns how many."""
         chosen = self._next(each, done)[:some]
-        orders = self.orders.of(each.command, each.what, each.destination, chosen, self.ledgers.next_batch, now)
+        orders = self.orders.of(each.command, each.what, each.destination, chosen, self.ledgers.next_batch, now, due_times)
         self.ledgers.append("events", orders, now)
         self.issued = self.issued.with_issued(each.command, done + len(chosen))
         self.undecided += len(chosen)
+        if due_times and each.rate is not None:
+            each.next_due = due_times[len(chosen) - 1] + timedelta(seconds=1 / each.rate)
         return len(chosen)
 
     def _next(self, each: _Open, done: int) -> list[tuple[str, datetime, int]]:

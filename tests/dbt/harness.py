@@ -49,6 +49,8 @@ class Report:
     """The delivery that an order is about."""
     detail: str | None = None
     command: str | None = None
+    at: datetime | None = None
+    """The time of the record; None: when it is taken in."""
 
     def but(self, **changes: Any) -> Report:
         """A copy with other values."""
@@ -201,7 +203,7 @@ class Home:
                 ),
                 *(taken.key, taken.value),
                 None if taken.headers is None else [Row(key=name, value=value) for name, value in taken.headers],
-                *(self.now, False),
+                *(taken.at or self.now, False),
                 *(None if taken.about is None else taken.about[name] for name in ("delivery_id", "due_at")),
                 *(taken.detail, taken.command),
             )

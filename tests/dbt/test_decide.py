@@ -451,6 +451,23 @@ CASES = [
         ),
     ),
     Case(
+        "an order with a time of its own is due then, or at once if that is over; no other time of the message changes",
+        (
+            comes(report("paced", 1, error="KeyError"), report("paced", 2, error="KeyError"), report("paced", 3)),
+            lambda rows: [
+                order("redrive", rows[0]).but(at=rows[0]["recorded_at"] + timedelta(hours=1)),
+                order("redrive", rows[1]).but(at=rows[1]["recorded_at"] - timedelta(hours=1)),
+                order("send_now", rows[2]).but(at=rows[2]["recorded_at"] + timedelta(hours=1)),
+            ],
+        ),
+        (DEAD, DEAD, RETRY, ("redrive", "redrive"), ("redrive", "redrive"), ("retry", "send_now")),
+        lambda rows: (
+            [row["due_at"] - rows[0]["recorded_at"] for row in (rows[3], rows[5])] == [timedelta(hours=1)] * 2
+            and rows[4]["due_at"] == rows[4]["recorded_at"]
+            and [row["failed_at"] for row in rows[3:]] == [row["failed_at"] for row in rows[:3]]
+        ),
+    ),
+    Case(
         "a cancelled message has ended; if it fails anew it lives again",
         (comes(report("cancelled", 1)), asks("cancel"), asks("cancel", place=0), comes(report("cancelled", 1))),
         (RETRY, ("cancelled", "cancel"), ANSWERED_ALREADY, RETRY),

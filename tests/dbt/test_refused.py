@@ -46,7 +46,7 @@ def redrive(home: Home, *refused: Row, to: str | None = None) -> list[Row]:
     commands = Commands(home.spark, home.schema, home._ledgers, IssuedCommands(), most=1000)
     each = _Open("command", "redrive", len(refused), 1, 1, to, None, None, None, timedelta())
     each.page = [(row["delivery_id"], row["due_at"], place) for place, row in enumerate(refused)]
-    commands._append(each, 0, len(refused), home.now)
+    commands._append(each, 0, len(refused), None, home.now)
     home.decide()
     decisions = home.decisions()
     return [decisions[f"loop/2/{home.batch}/{place}"] for place in range(len(refused))]

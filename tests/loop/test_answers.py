@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -128,11 +129,7 @@ def test_a_question_that_takes_long_does_not_stop_the_loop(dead: Record, redrive
     monkeypatch.setattr(asking, "_has_engine", lambda: False)
     declined = threading.Event()
 
-    def decline(*_: object) -> None:
-        declined.set()
-        raise SystemExit
-
-    monkeypatch.setattr(asking.Asking, "_engine", decline)
+    monkeypatch.setattr(asking.Asking, "_engine", lambda *_: SimpleNamespace(rows=lambda _: declined.set()))
     threading.Thread(target=Asking(redrive.loop.settings).tables.rows, args=(_LONG,), daemon=True).start()
     group = redrive.until(lambda: answers._group, "the question is asked")
     redrive.fails("answered.orders", b"k2", b"v2")

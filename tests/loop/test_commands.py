@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +140,11 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
     executing.loop._append_tick = lambda: None  # type: ignore[method-assign]  # a stub
     executing.until(lambda: executing.loop.commands.issued.of(command) > 2, "a part of the rest is issued")
     executing.restart()
-    row = _until_done(executing, command)
+    _until_done(executing, command)
+    # the last ones have due times ahead, by the rate
+    executing.retries("again", 6)
+    executing.settle()
+    row = _state(executing, command)
     assert (row["listed"], row["issued"], row["redriven"], row["on_their_way"], row["sent"]) == (6, 6, 6, 0, 6)
     assert sorted(record.value or b"" for record in executing.read("again.orders-billing-retry")) == [b"%d" % n for n in range(6)]
     (row,) = executing.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {later.offset}")
@@ -201,6 +207,25 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(executing: Red
     assert [row["state"] for row in states] == ["discarded", "open", "open"]
 
 
+@pytest.mark.long
+def test_what_is_redriven_at_a_rate_has_a_time_each_over_a_restart_too(executing: Redrive) -> None:
+    executing.domain("paced")
+    _die(executing, "paced", 8)
+    command = send(executing.loop.settings, _request("redrive", rate=0.5), _list(executing, "redrive", "paced"))
+    _taken_up(executing, command)
+    executing.until(lambda: executing.loop.commands.issued.of(command) in range(1, 8), "a part is issued")
+    executing.restart()
+    _until_done(executing, command)
+    records = executing.retries("paced", 8)
+    assert len(records) == 8
+    rows = executing.sql("select due_at from deliveries where original_topic = 'paced.orders' and decision = 'redrive' order by due_at")
+    assert all(later["due_at"] - earlier["due_at"] >= timedelta(seconds=2) for earlier, later in itertools.pairwise(rows))
+    assert len(rows) == 8
+    executing.settle()
+    late = executing.sql("select 1 from publish_results where original_topic = 'paced.orders' and sent_at < due_at")
+    assert late == []
+
+
 @pytest.mark.slow
 def test_what_was_stopped_stays_so_also_over_a_restart(executing: Redrive) -> None:
     executing.domain("stopped")
@@ -218,7 +243,8 @@ def test_what_was_stopped_stays_so_also_over_a_restart(executing: Redrive) -> No
     executing.restart()
     executing.settle()
     assert _state(executing, command)["state"] == "stopped"
-    assert _state(executing, command)["issued"] == 0
+    # the first message was issued ahead of its time, the next one is due an hour later
+    assert _state(executing, command)["issued"] == 1
 
 
 @pytest.mark.slow

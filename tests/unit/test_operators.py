@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orchestration.loop.commands import Commands, _Open
+from orchestration.loop.commands import _AHEAD, _LEAD, Commands, _Open
 from orchestration.loop.issued import IssuedCommands
 from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_assume_after, parse_at, parse_rate
 from orchestration.operators.lists import Target, keep, kept
@@ -127,16 +130,58 @@ def test_how_far_a_command_is(changes: dict[str, Any], issued: int, state: str) 
     assert commands.progress(NOW) == {("redrive", state): (40, issued * 2)}
 
 
-def test_a_rate_earns_with_time_and_time_away_makes_no_flood() -> None:
-    def opened(rate: float | None) -> _Open:
-        return _Open("c", "redrive", 10**6, 1, 1, None, rate, None, None, timedelta())
+def opened(rate: float | None) -> _Open:
+    return _Open("c", "redrive", 10**6, 1, 1, None, rate, None, None, timedelta())
 
+
+def issued_by(command: _Open, now: datetime, most: int = 1_000) -> list[float]:
+    """Issues what is to be issued; returns the due times, in seconds after NOW."""
+    due_times = command.due_times(now, most)
+    assert due_times is not None
+    if due_times:
+        command.next_due = due_times[-1] + timedelta(seconds=1 / (command.rate or 1))
+    return [(due - NOW).total_seconds() for due in due_times]
+
+
+def test_a_rate_gives_each_message_its_time_ahead_of_it() -> None:
     paced = opened(2.0)
-    assert [paced.earn(NOW, 1_000), paced.earn(NOW + timedelta(seconds=1.25), 1_000)] == [0, 2]
-    assert paced.earn(NOW + timedelta(days=3), 1_000) == 20
-    assert paced.earn(NOW + timedelta(days=4), 7) == 7
+    assert issued_by(paced, NOW) == [10 + place / 2 for place in range(21)]
+    assert issued_by(paced, NOW + timedelta(seconds=1.25)) == [20.5, 21.0]
+    assert issued_by(paced, NOW + timedelta(seconds=1.25)) == []
+
+
+def test_time_away_makes_no_flood() -> None:
+    paced = opened(2.0)
+    issued_by(paced, NOW)
+    away = timedelta(days=3)
+    assert issued_by(paced, NOW + away) == [away.total_seconds() + 10 + place / 2 for place in range(21)]
+
+
+def test_no_more_is_issued_at_once_than_a_tick_may() -> None:
+    paced = opened(1_000.0)
+    assert issued_by(paced, NOW, 3) == [10.0, 10.001, 10.002]
+    assert issued_by(paced, NOW, 2) == [10.003, 10.004]
+
+
+def test_a_slow_rate_keeps_its_distance() -> None:
     slow = opened(1 / 3600)
-    earned = [slow.earn(NOW + timedelta(seconds=5 * turn), 1_000) for turn in range(730)]
-    assert earned[:719] == [0] * 719
-    assert max(earned) == 1
-    assert opened(None).earn(NOW, 1_000) == 1_000
+    due = [at for turn in range(1_500) for at in issued_by(slow, NOW + timedelta(seconds=5 * turn))]
+    assert due == [10.0, 3610.0, 7210.0]
+
+
+@given(rate=st.floats(0.001, 5_000), pauses=st.lists(st.floats(0.0, 60.0), min_size=1, max_size=30))
+def test_no_two_messages_are_closer_than_the_rate_allows(rate: float, pauses: list[float]) -> None:
+    paced = opened(rate)
+    now, due = NOW, []
+    for pause in pauses:
+        now += timedelta(seconds=pause)
+        issued = issued_by(paced, now, 50)
+        assert all(_LEAD.total_seconds() <= at - (now - NOW).total_seconds() + 1e-6 for at in issued)
+        assert all(at - (now - NOW).total_seconds() <= _AHEAD.total_seconds() + 1e-6 for at in issued)
+        due += issued
+    # times have microseconds
+    assert all(later - earlier >= 1 / rate - 2e-6 for earlier, later in itertools.pairwise(due))
+
+
+def test_without_a_rate_nothing_has_a_time() -> None:
+    assert opened(None).due_times(NOW, 1_000) is None

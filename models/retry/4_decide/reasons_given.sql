@@ -19,7 +19,12 @@ timed as (
             when is_failed_send and answered.kind = 'dead_letter' then {{ dead_letter_pause_ms('delay_ms', 'publish_attempt') }}
             else delay_ms
         end as delay_ms,
-        greatest(failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0), recorded_at) as retry_at,
+        greatest(
+            failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0),
+            recorded_at,
+            -- the time that a command's rate gives to the message
+            case when is_order then happened_at end
+        ) as retry_at,
         case
             when input_kind = 'report' then coalesce(answered.first_failed_at, failed_at)
             -- null after a redrive: nothing has failed yet in the new life cycle
