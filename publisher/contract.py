@@ -16,14 +16,12 @@ READY: Final = pa.schema(
     [
         pa.field("delivery_id", pa.string(), nullable=False),
         pa.field("due_at", _TIME, nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("message_id", pa.string(), nullable=False),
+        *(pa.field(name, pa.string(), nullable=False) for name in ("kind", "message_id")),
         # where it goes: partition is the wanted one, null or out of range lets the key decide
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32()),
         # what goes: bytes as they came, in their order; null and empty are two things
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
+        *(pa.field(name, pa.binary()) for name in ("key", "value")),
         pa.field("headers", _HEADERS),
         # what is added as headers: why a dead letter died; the attempt that the send starts, of a dead letter the last that was made
         pa.field("dead_letter_headers", _HEADERS),
@@ -60,9 +58,7 @@ RESULTS: Final = pa.schema(
         pa.field("sent_at", _TIME),
         # why it was not delivered, for the others
         pa.field("error_code", pa.int32()),
-        pa.field("error_name", pa.string()),
-        pa.field("error_kind", pa.string()),
-        pa.field("error_message", pa.string()),
+        *(pa.field(name, pa.string()) for name in ("error_name", "error_kind", "error_message")),
         pa.field("not_before", _TIME),
         pa.field("slot", pa.int32()),
         *(READY.field(name) for name in ("original_topic", "original_partition", "original_offset")),

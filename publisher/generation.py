@@ -106,11 +106,12 @@ def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) 
 def _keeper(settings: PublisherSettings) -> tuple[Consumer, Background]:
     """A consumer, as an admin client ends the process if the group's coordinator moves while it asks (librdkafka 2.16: its issue 5040)."""
     key = (settings.fence_group, frozenset(settings.kafka.items()))
-    if key not in _kept:
+    kept = _kept.get(key)
+    if kept is None:
         _kept.clear()
         background = Background()
-        _kept[key] = make_keeper(settings, settings.fence_group, background), background
-    return _kept[key]
+        kept = _kept[key] = make_keeper(settings, settings.fence_group, background), background
+    return kept
 
 
 def _highest(offsets: Iterable[TopicPartition]) -> int | None:

@@ -3,6 +3,7 @@
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,19 +33,22 @@ def epoch_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def publish(batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Clock = epoch_ms) -> Iterator[pa.RecordBatch]:
+def publish(
+    batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Clock = epoch_ms, kept: Session | None = None
+) -> Iterator[pa.RecordBatch]:
     """Sends every row of `batches` (schema `READY`) in order and yields what became of them (schema `RESULTS`).
 
     A row without a result was not sent and stays due; a result with the outcome `stopped` then says why. Rows of one destination partition
-    arrive in their order. One slot must not be used by two calls at the same time: the later one fences the earlier.
+    arrive in their order. One slot must not be used by two calls at the same time: the later one fences the earlier. kept: a session of the
+    slot that stays open for the next call; its owner closes it.
 
     Raises nothing once it is iterated: a `stopped` result reports any error. If one task failed, the results of all others would be lost,
     and what they had sent would be sent again.
     """
-    session = Session(settings, slot, refuse_superseded)
+    session = kept or Session(settings, slot, refuse_superseded)
     task = Task(session, settings, slot, clock)
     try:
-        with session:
+        with nullcontext() if kept else session:
             for load in loads(map(complete, batches), settings.max_rows, settings.max_bytes):
                 task.send(load)
                 yield from task.take_results()

@@ -1,0 +1,311 @@
+"""The timed lane: a thread with one producer that stays open, which sends each delivery at its time.
+
+The loop hands rows of `ready` over ahead of their time. A row belongs to the lane until its result is in the ledger, or it was withdrawn:
+the bulk lane (sending.py) leaves it alone until then. What the lane holds is in memory only; after a crash, the next start finds it in
+`ready` again. This module knows neither Spark nor the ledgers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orchestration.clock import EPOCH
+from orchestration.loop.lane_results import Done, LaneStop, earliest, moment
+from publisher import READY, STOPPED
+
+BREAKER_KEY = "breaker_key"
+
+HANDED: pa.Schema = READY.append(pa.field(BREAKER_KEY, pa.string()))
+"""The columns of what is handed over."""
+
+# How long results wait for others before they are recorded, in seconds. After a crash, what was sent in this time is sent again, and what
+# was sent while the ones before were recorded.
+_GATHERS = 0.3
+
+# The most rows that are sent at once: what is due next waits for them.
+_AT_ONCE = 10_000
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+Rows: TypeAlias = pa.RecordBatch | pa.Table
+
+Send: TypeAlias = Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]
+"""Sends rows (READY) and returns their results (RESULTS), `stopped` ones among them. Raises nothing."""
+
+Record: TypeAlias = Callable[[pa.Table, list[int]], None]
+"""Appends results to the ledger, if they are not there yet; notes in the list under which batch it tries. Raises what hinders it."""
+
+
+@dataclass
+class TimedLane:
+    """The lane of one loop. Its methods are called in the loop's thread; only `withdraw`, `settle` and `end` wait for Kafka.
+
+    now_ms: the loop's clock, in epoch milliseconds. most_rows, most_bytes: what may be held.
+    """
+
+    send: Send
+    record: Record
+    now_ms: Callable[[], int]
+    most_rows: int
+    most_bytes: int
+    _held: list[pa.RecordBatch] = field(default_factory=list)
+    """What waits for its time: batches that are sorted by due time."""
+    _sending: pa.RecordBatch | None = None
+    _unrecorded: list[pa.Table] = field(default_factory=list)
+    _attempt: tuple[int, list[int]] | None = None
+    """An attempt to record that failed: how many of `_unrecorded`, and the batches that were tried. Only the same ones are tried again."""
+    _error: Exception | None = None
+    _is_told: bool = False
+    _halted: bool = False
+    _ended: bool = False
+    _done: Done = field(default_factory=Done)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    """Guards all of these fields."""
+    _recording: threading.Lock = field(default_factory=threading.Lock)
+    """Held while results are recorded."""
+
+    # ---------- what the lane has
+
+    def ids(self) -> set[str]:
+        """The delivery ids of all that the lane has: that waits, is being sent, or was sent without its result being in the ledger."""
+        with self._changed:
+            return {name for rows in self._all() for name in rows.column("delivery_id").to_pylist()}
+
+    def span(self) -> tuple[datetime, datetime] | None:
+        """The earliest and the latest due time of all that the lane has; None if it has nothing."""
+        with self._changed:
+            dues = [moment(bound(rows.column("due_at"))) for rows in self._all() for bound in (pc.min, pc.max)]
+        known = [due for due in dues if due is not None]
+        return (min(known), max(known)) if known else None
+
+    def oldest(self) -> datetime | None:
+        """The earliest due time of all that the lane has, and of sends that `take_done` has not told yet: no floor may pass it."""
+        with self._changed:
+            unsent = [stop.since for stop in self._done.stops]
+            return min(filter(None, [*map(earliest, self._all()), *unsent, self._done.unknown_since]), default=None)
+
+    def waiting(self) -> tuple[int, datetime | None]:
+        """How many rows wait for their time, and when the next of them is due."""
+        with self._changed:
+            return sum(rows.num_rows for rows in self._held), min(filter(None, map(earliest, self._held)), default=None)
+
+    def room(self) -> tuple[int, int]:
+        """How many more rows and bytes the lane takes; none while nothing can be sent or recorded."""
+        with self._changed:
+            if self._halted or self._ended:
+                return 0, 0
+            held, size = sum(rows.num_rows for rows in self._held), sum(rows.nbytes for rows in self._held)
+            return max(0, self.most_rows - held), max(0, self.most_bytes - size)
+
+    def _all(self) -> Iterator[Rows]:
+        yield from self._held
+        if self._sending is not None:
+            yield self._sending
+        yield from self._unrecorded
+
+    # ---------- what the loop does
+
+    def hand_over(self, rows: pa.Table) -> None:
+        """Takes rows (HANDED). The caller has made sure that the lane has none of them, and has room."""
+        ordered = rows.select(HANDED.names).cast(HANDED).sort_by("due_at").combine_chunks()
+        with self._changed:
+            self._held += [batch for batch in ordered.to_batches() if batch.num_rows]
+            if self._held and not self._threads:
+                self._start()
+            self._changed.notify_all()
+
+    def withdraw(self, *, ids: Collection[str] = (), topics: Collection[str] = (), breakers: Collection[str] = ()) -> int:
+        """Takes back what waits: these deliveries, what goes to these topics, and what is under these breaker keys. Returns how many.
+
+        Such rows that are being sent, or whose results are not in the ledger yet, are waited for and recorded. Raises what hinders that.
+        """
+        wanted = {"delivery_id": ids, "topic": topics, BREAKER_KEY: breakers}
+        values = {name: pa.array(list(chosen), pa.string()) for name, chosen in wanted.items() if chosen}
+        with self._changed:
+            taken = self._take_back(lambda rows: _any_of(rows, values))
+            # results have no breaker key
+            is_under_way = (self._sending is not None and _is_any(self._sending, values)) or any(
+                bool(breakers) or _is_any(results, values) for results in self._unrecorded
+            )
+        if is_under_way:
+            self.settle()
+        return taken
+
+    def withdraw_all(self) -> int:
+        """Takes back all that waits, without waiting for what is being sent. Returns how many."""
+        with self._changed:
+            return self._take_back(lambda rows: pa.repeat(pa.scalar(True), rows.num_rows))
+
+    def settle(self) -> None:
+        """Waits until what is being sent has ended, and records it. Raises what hinders that."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._sending is None)
+        self._record()
+        self._raise()
+
+    def take_done(self) -> Done:
+        """What was done and recorded since the last call, and the destinations that took no sends.
+
+        Raises the error with which results could not be recorded, the first time; after that, tries again to record them.
+        """
+        if self._error is not None and self._is_told:
+            self._error = None
+            self._record()
+        self._raise()
+        with self._changed:
+            done, self._done = self._done, Done()
+            self._halted = False
+            self._changed.notify_all()
+        return done
+
+    def end(self) -> None:
+        """Ends the lane: nothing more is sent, and what was sent is recorded. Raises what hinders that."""
+        with self._changed:
+            self._ended = True
+            self._held = []
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        if self._is_told:
+            self._error = None
+        self._record()
+        self._raise()
+
+    # ---------- sending
+
+    def _start(self) -> None:
+        for body, name in ((self._send_in_time, "lane"), (self._record_in_time, "lane-results")):
+            self._threads.append(threading.Thread(target=body, name=name, daemon=True))
+            self._threads[-1].start()
+
+    def _send_in_time(self) -> None:
+        while True:
+            with self._changed:
+                while not self._ended and (seconds := self._until_due()) != 0:
+                    self._changed.wait(seconds)
+                if self._ended:
+                    return
+                sending = self._sending = self._take_due()
+            results: list[pa.RecordBatch] = []
+            failure: Exception | None = None
+            try:
+                results += self.send(sending.select(READY.names))
+            except Exception as error:
+                # a bug: without this, whoever waits for the lane would wait without end
+                failure = error
+            with self._changed:
+                self._note(sending, results)
+                if failure is not None:
+                    self._error, self._is_told, self._halted, self._held = failure, False, True, []
+                self._sending = None
+                self._changed.notify_all()
+
+    def _until_due(self) -> float | None:
+        """Seconds until the next row is due; 0: it is due; None: nothing is to be sent."""
+        first = min(filter(None, map(earliest, self._held)), default=None)
+        if first is None or self._halted:
+            return None
+        return max(0, (first - EPOCH) // timedelta(microseconds=1) - self.now_ms() * 1000) / 1_000_000
+
+    def _take_due(self) -> pa.RecordBatch:
+        now = pa.scalar(self.now_ms() * 1000, pa.int64()).cast(_TIME)
+        due: list[pa.RecordBatch] = []
+        left: list[pa.RecordBatch] = []
+        for rows in self._held:
+            # sorted by due time: what is due is at the beginning
+            count = min(pc.sum(pc.less_equal(rows.column("due_at"), now)).as_py(), _AT_ONCE - sum(some.num_rows for some in due))
+            due.append(rows.slice(0, count))
+            left.append(rows.slice(count))
+        self._held = [rows for rows in left if rows.num_rows]
+        return _joined(due)
+
+    def _note(self, sent: pa.RecordBatch, results: list[pa.RecordBatch]) -> None:
+        """Keeps the results, and takes back what can't be sent to a destination that takes nothing."""
+        stops = [row for some in results for row in some.to_pylist() if row["outcome"] == STOPPED]
+        kept = [some.filter(pc.not_equal(some.column("outcome"), STOPPED)) for some in results]
+        settled = pa.Table.from_batches([some for some in kept if some.num_rows], results[0].schema) if results else None
+        if settled is not None and settled.num_rows:
+            self._unrecorded.append(settled)
+        for stop in stops:
+            unsent = [sent, *self._held]
+            if settled is not None:
+                unsent[0] = sent.filter(pc.invert(pc.is_in(sent.column("delivery_id"), settled.column("delivery_id").combine_chunks())))
+            topic = stop["topic"]
+            if topic is None:
+                self._halted = True
+                self._held = []
+            else:
+                unsent = [rows.filter(pc.equal(rows.column("topic"), topic)) for rows in unsent]
+                self._take_back(lambda rows, topic=topic: pc.equal(rows.column("topic"), topic))  # type: ignore[misc]
+            since = min(filter(None, map(earliest, unsent)), default=None)
+            if since is not None:
+                text = f"{stop['error_message']} ({stop['error_name']})"
+                self._done = self._done.with_stop(LaneStop(topic, text, stop["error_name"], stop["error_code"], since))
+
+    def _take_back(self, which: Callable[[pa.RecordBatch], pa.Array]) -> int:
+        left = [rows.filter(pc.invert(which(rows))) for rows in self._held]
+        taken: int = sum(rows.num_rows for rows in self._held) - sum(rows.num_rows for rows in left)
+        self._held = [rows for rows in left if rows.num_rows]
+        return taken
+
+    # ---------- recording
+
+    def _record_in_time(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or (bool(self._unrecorded) and self._error is None))
+                if self._ended:
+                    return
+            time.sleep(_GATHERS)
+            self._record()
+
+    def _record(self) -> None:
+        """Records the results that are there. If that fails, nothing more is sent until it succeeds."""
+        with self._recording:
+            with self._changed:
+                if self._error is not None or not self._unrecorded:
+                    return
+                count, tried = self._attempt or (len(self._unrecorded), [])
+                results = pa.concat_tables(self._unrecorded[:count])
+            try:
+                self.record(results, tried)
+            except Exception as error:
+                with self._changed:
+                    self._attempt, self._error, self._is_told, self._halted = (count, tried), error, False, True
+                return
+            with self._changed:
+                self._attempt = None
+                del self._unrecorded[:count]
+                self._done = self._done.with_results(results)
+
+    def _raise(self) -> None:
+        with self._changed:
+            if self._error is not None:
+                self._is_told = True
+                raise self._error
+
+
+def _any_of(rows: Rows, values: dict[str, pa.Array]) -> pa.Array:
+    found = pa.repeat(pa.scalar(False), rows.num_rows)
+    for name, wanted in values.items():
+        if name in rows.schema.names:
+            found = pc.or_(found, pc.fill_null(pc.is_in(rows.column(name), wanted), False))
+    return found
+
+
+def _is_any(rows: Rows, values: dict[str, pa.Array]) -> bool:
+    return bool(pc.any(_any_of(rows, values)).as_py())
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by("due_at").combine_chunks().to_batches()
+    return joined[0]
