@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -77,11 +78,14 @@ class LoopClock:
         self._monotonic = monotonic
         self._last = max(last, wall()) if last else wall()
         self._at = monotonic()
+        self._lock = threading.Lock()
 
     def now(self) -> datetime:
         """Loop time, UTC, whole milliseconds."""
-        at = self._monotonic()
-        # kept exact: if it were cut at each call, time would stand still for a caller that asks more than once in a millisecond
-        self._last = max(self._wall(), self._last + timedelta(seconds=at - self._at))
-        self._at = at
-        return whole_ms(self._last)
+        # several threads ask: one that has read the time and is overtaken would set it back
+        with self._lock:
+            at = self._monotonic()
+            # kept exact: if it were cut at each call, time would stand still for a caller that asks more than once in a millisecond
+            self._last = max(self._wall(), self._last + timedelta(seconds=at - self._at))
+            self._at = at
+            return whole_ms(self._last)

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orchestration.logs import event
@@ -23,6 +24,9 @@ SUPERSEDED_EXIT = 3
 
 # How long a loop has to end by itself after a signal, in seconds. A decide run may take longer; it is not waited for.
 _GRACE = 2.0
+
+# How long the timed lane has to record what it has sent, in seconds.
+_LANE_PATIENCE = 20.0
 
 
 def end_on_signals(loop: Loop) -> None:
@@ -57,10 +61,24 @@ def _end_on_signal(loop: Loop, heard: socket.socket, written: socket.socket) -> 
         threading.Thread(target=_end_in_time, args=(loop, number.name), name="end", daemon=True).start()
 
 
+def _end_lane(loop: Loop) -> None:
+    """Ends the timed lane, and waits until what it has sent is recorded, but not without end: the ledgers may not answer."""
+
+    def end() -> None:
+        # a loop that has not taken over yet has no steps, and nothing was sent
+        with suppress(Exception):
+            loop.steps.publish.hand_over.end()
+
+    ending = threading.Thread(target=end, name="end-lane", daemon=True)
+    ending.start()
+    ending.join(_LANE_PATIENCE)
+
+
 def _end_in_time(loop: Loop, why: str) -> None:
     """Ends the process if the loop has not ended in time."""
     event(log, logging.INFO, "stop_requested", signal=why)
     time.sleep(_GRACE)
+    _end_lane(loop)
     if loop.sending.locked():
         event(log, logging.INFO, "stop_delayed", reason="the results of a send are being recorded")
         with loop.sending:

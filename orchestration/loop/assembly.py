@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from datetime import timedelta
 
 from orchestration.kafka.json_topics import JsonTopic
 from orchestration.kafka.topics import TopicMaker
@@ -15,6 +16,7 @@ from orchestration.loop.consumer_progress import Consumers
 from orchestration.loop.decide import Decide
 from orchestration.loop.decision_feed import DecisionFeedWriter
 from orchestration.loop.feeds import CircuitBreakerFeed, DecisionFeed
+from orchestration.loop.hand_over import HandOver
 from orchestration.loop.intake import Intake
 from orchestration.loop.intake_step import IntakeStep
 from orchestration.loop.leadership import Leadership
@@ -56,7 +58,9 @@ def assembled(
     settings, cluster, health, rules = leadership.settings, leadership.cluster, leadership.health, leadership.rules
     undecided = Undecided(stored, breakers)
     intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
-    commands = Commands(spark, schema, ledgers, state.commands, min(settings.intake_max_rows, ISSUED_AT_ONCE))
+    hand_over = HandOver(leadership, clock, timedelta(seconds=settings.look_ahead_seconds))
+    most = min(settings.intake_max_rows, ISSUED_AT_ONCE)
+    commands = Commands(spark, schema, ledgers, state.commands, most, withdraw=lambda ids: hand_over.withdraw(ids=ids))
     consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch)
     consumers.remember(state.awaited)
 
@@ -69,8 +73,10 @@ def assembled(
         rules=rules,
         take_in=IntakeStep(intake, health),
         dispatch=CommandDispatch(commands, intake, health),
-        decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping),
-        publish=Publish(leadership, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping),
+        decide=Decide(
+            DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over.withdraw_named
+        ),
+        publish=Publish(leadership, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping, hand_over),
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),
         breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),

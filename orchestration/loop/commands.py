@@ -11,6 +11,7 @@ as long as a tick.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -119,6 +120,8 @@ class Commands:
     """Whether more could be issued at once, without waiting for a rate, a canary or an operator."""
     undecided: int = 0
     """How many events were appended since this was set to 0, also if a later append has failed."""
+    withdraw: Callable[[Collection[str]], None] = lambda ids: None
+    """Takes these deliveries back from the timed lane: nothing may be sent between the look whether one waits and the decision."""
 
     @property
     def orders(self) -> Orders:
@@ -271,6 +274,7 @@ class Commands:
     def _append(self, each: _Open, done: int, some: int, due_times: list[datetime] | None, now: datetime) -> int:
         """Writes the events of at most `some` further places of the list; returns how many."""
         chosen = self._next(each, done)[:some]
+        self.withdraw([delivery_id for delivery_id, _, _ in chosen])
         orders = self.orders.of(each.command, each.what, each.destination, chosen, self.ledgers.next_batch, now, due_times)
         self.ledgers.append("events", orders, now)
         self.issued = self.issued.with_issued(each.command, done + len(chosen))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -33,6 +34,8 @@ class Decide:
     health: Health
     clock: LoopClock
     stopping: threading.Event
+    withdraw_named: Callable[[LoopState], None]
+    """Takes back what undecided inputs name from the timed lane."""
 
     @property
     def cold(self) -> bool:
@@ -54,6 +57,7 @@ class Decide:
         began = time.monotonic()
         failure: Exception | None = None
         try:
+            self.withdraw_named(state)
             while self._run_once(report, upto) and report.state.watermark < upto and not self.stopping.is_set():
                 pass
         except Exception as error:

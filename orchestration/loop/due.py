@@ -43,12 +43,21 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What an earlier look has seen: what was decided up to a batch, and is due up to a moment."""
+
+    batch: int
+    upto: datetime
+
+
+@dataclass(frozen=True)
 class Due:
     """What a step sends: deliveries that are due from `floor` to `upto` and may be sent `now`, except to destinations in `without`.
 
     only: if not empty, only what lies in one of these windows. undecided_after: the last batch that is decided, if there are later ones.
     Deliveries that events of later batches name are left out: an order may cancel or replace one, and a report may show that one was sent
-    although its result is lost. The floor must not move over a step that left something out.
+    although its result is lost. The floor must not move over a step that left something out. seen: if given, only what that look has not
+    seen. in_lane: the delivery ids that the timed lane has, which are left out.
     """
 
     floor: datetime
@@ -57,12 +66,16 @@ class Due:
     without: tuple[str, ...] = ()
     only: tuple[Window, ...] = ()
     undecided_after: int | None = None
+    seen: Seen | None = None
+    in_lane: frozenset[str] = frozenset()
 
     @classmethod
-    def within(cls, windows: Sequence[Window], now: datetime, undecided_after: int | None = None) -> Due:
+    def within(
+        cls, windows: Sequence[Window], now: datetime, undecided_after: int | None = None, in_lane: frozenset[str] = frozenset()
+    ) -> Due:
         """What is due in some windows, at least one."""
         floor, upto = min(window.floor for window in windows), max(window.upto for window in windows)
-        return cls(floor, upto, now, only=tuple(windows), undecided_after=undecided_after)
+        return cls(floor, upto, now, only=tuple(windows), undecided_after=undecided_after, in_lane=in_lane)
 
     @property
     def windows(self) -> list[Window]:
@@ -81,6 +94,11 @@ class Due:
             else:
                 merged.append((floor, upto))
         return merged
+
+
+def not_in(seen: Seen | None) -> str:
+    """A condition: an earlier look has not seen it."""
+    return "true" if seen is None else f"(batch > {seen.batch:d} or due_at > {literal(seen.upto)})"
 
 
 def of_batches(batches: Sequence[int]) -> str:

@@ -91,7 +91,7 @@ class TimedLane:
         """The earliest due time of all that the lane has, and of sends that `take_done` has not told yet: no floor may pass it."""
         with self._changed:
             unsent = [stop.since for stop in self._done.stops]
-            return min(filter(None, [*map(earliest, self._all()), *unsent, self._done.unknown_since]), default=None)
+            return min(filter(None, [*map(earliest, self._all()), *unsent, self._done.open_since]), default=None)
 
     def waiting(self) -> tuple[int, datetime | None]:
         """How many rows wait for their time, and when the next of them is due."""

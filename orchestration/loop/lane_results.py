@@ -27,7 +27,7 @@ class LaneStop:
 class Done:
     """What the lane has done and recorded since it was asked last.
 
-    unknown_since: the earliest due time among the sends whose outcome is unknown; unknown_until: when the last of them may be sent again.
+    open_since: the earliest due time among the sends whose outcome is unknown; open_until: when the last of them may be sent again.
     lateness_ms: of each delivered row.
     """
 
@@ -35,10 +35,16 @@ class Done:
     dead_letters: int = 0
     failed: int = 0
     unknown: int = 0
-    unknown_since: datetime | None = None
-    unknown_until: datetime | None = None
+    open_since: datetime | None = None
+    open_until: datetime | None = None
     lateness_ms: tuple[int, ...] = ()
     stops: tuple[LaneStop, ...] = ()
+
+    @property
+    def lateness(self) -> tuple[int, int] | None:
+        """The median and the 99th percentile of lateness, in milliseconds; None if nothing was delivered."""
+        ordered = sorted(self.lateness_ms)
+        return (ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]) if ordered else None
 
     def with_stop(self, stop: LaneStop) -> Done:
         """With a destination that took no sends."""
@@ -55,8 +61,8 @@ class Done:
             dead_letters=self.dead_letters + dead_letters.num_rows,
             failed=self.failed + failed.num_rows,
             unknown=self.unknown + unknown.num_rows,
-            unknown_since=min(filter(None, [self.unknown_since, earliest(unknown)]), default=None),
-            unknown_until=max(filter(None, [self.unknown_until, moment(pc.max(unknown.column("not_before")))]), default=None),
+            open_since=min(filter(None, [self.open_since, earliest(unknown)]), default=None),
+            open_until=max(filter(None, [self.open_until, moment(pc.max(unknown.column("not_before")))]), default=None),
             lateness_ms=(*self.lateness_ms, *(micros // 1000 for micros in pc.subtract(sent_at, due_at).to_pylist())),
         )
 

@@ -74,7 +74,7 @@ class Leadership:
         """
         self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.rules.seeds, name)))
         self.renew_publisher()
-        take_charge(self.publisher.settings, self._fence_topics, max(self.stored.most_slots(), self.settings.slots))
+        take_charge(self.publisher.settings, self._fence_topics, max(self.stored.most_slots(), self.settings.slots + 1))
         self.in_charge = True
 
     def take_first(self) -> None:

@@ -202,6 +202,8 @@ class Loop:
     def _apply(self, result: StepResult) -> None:
         """Applies the result of a step to the state, and handles its failure."""
         self.state, self._tick = reduce(self.state, self._tick, result, self.health)
+        if result.failure is not None or result.superseded_by is not None:
+            self.steps.publish.hand_over.withdraw_all()
         if result.superseded_by is not None:
             self._superseded(result.superseded_by)
         elif isinstance(result.failure, TakenOverError):
@@ -276,7 +278,7 @@ class Loop:
         if self._started:
             try:
                 # a newer loop that has taken the generation in Kafka waits for these results before it takes the tables
-                self.steps.publish.record_late()
+                self.steps.publish.end()
             except Exception as error:
                 event(log, logging.ERROR, "send_results_lost", reason=error)
             self._append_end()

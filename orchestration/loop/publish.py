@@ -13,7 +13,9 @@ from orchestration.kafka.topics import TopicMaker
 from orchestration.logs import event
 from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.due import Due, Window
-from orchestration.loop.health import LEDGERS, SENDS, Health, Reason
+from orchestration.loop.hand_over import HandOver
+from orchestration.loop.health import FIRST_PAUSE, LEDGERS, SENDS, Health, Reason
+from orchestration.loop.lane_results import Done, LaneStop
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.sending import HORIZON, Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.loop.state import LoopState
@@ -21,6 +23,7 @@ from orchestration.loop.steps import StepReport, StepResult
 from orchestration.loop.undecided import Undecided
 from orchestration.loop.window import PausedDestination, SendWindow
 from orchestration.tables.rows import collected
+from publisher import MISSING_TOPIC, SUPERSEDED_CODE
 from publisher import SettingsError as PublisherSettingsError
 
 log = logging.getLogger(__name__)
@@ -45,12 +48,19 @@ class Publish:
     clock: LoopClock
     sending: threading.Lock
     stopping: threading.Event
+    hand_over: HandOver
     unrecorded: Unrecorded | None = None
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
-        """Looks into the wheel, if it is time, and sends what is due there."""
+        """Notes what the timed lane has done; looks into the wheel, if it is time, and sends what is due there, or hands it over."""
         report = StepReport(state)
-        if not self.health.may(LEDGERS) or not self.health.may(SENDS) or not state.window.is_due(now):
+        if not self.health.may(LEDGERS) or not self.health.may(SENDS):
+            return report.result()
+        try:
+            self._note_lane(report, now)
+        except Exception as error:
+            return report.result(error)
+        if report.superseded_by is not None or not report.state.window.is_due(now):
             return report.result()
         try:
             if not self.leadership.in_charge and not self.leadership.take(report):
@@ -75,11 +85,13 @@ class Publish:
             self._see_probes(report, before, now)
             self._hold(report, now)
             before = ledgers.batch
-            if self.publish_due(report, now) and not self.stopping.is_set():
+            handed = self.hand_over.look(report, now, self.breakers.open)
+            if (handed or self.publish_due(report, now)) and not self.stopping.is_set():
                 self.publish_paused(report, now)
             self._see_probes(report, before, now)
         except Exception as error:
             # a step that failed may have sent anything: what has no result is sent again
+            self.hand_over.forget()
             if isinstance(error, ResultsLostError):
                 self.unrecorded = None
             elif isinstance(error, UnrecordedError) and self.unrecorded is None:
@@ -95,6 +107,11 @@ class Publish:
         report.change(window=report.state.window.next_look(next_look))
         return report.result()
 
+    def end(self) -> None:
+        """Ends the timed lane, and appends what is not appended yet. Raises AppendError: what has no result is sent again."""
+        self.hand_over.end()
+        self.record_late()
+
     def record_late(self) -> None:
         """Appends the results that could not be appended before. Raises AppendError."""
         if self.unrecorded is not None:
@@ -107,6 +124,31 @@ class Publish:
             report.recovered(LEDGERS)
             self.undecided.find(report)
 
+    def _note_lane(self, report: StepReport, now: datetime) -> None:
+        """Adds what the timed lane has done to the report. Raises the error with which its results could not be recorded."""
+        done = self.hand_over.lane.take_done()
+        for name in ("delivered", "dead_letters", "failed", "unknown"):
+            report.count(name, getattr(done, name))
+        report.lateness_ms = done.lateness
+        if done.failed:
+            self.undecided.find(report)
+            report.has_more = True
+        self._postpone(report, done)
+        for stop in done.stops:
+            self._stopped(report, stop, now)
+
+    def _stopped(self, report: StepReport, stop: LaneStop, now: datetime) -> None:
+        """After a destination, or Kafka as a whole, took nothing of the timed lane."""
+        self.hand_over.forget()
+        if stop.code == SUPERSEDED_CODE:
+            report.superseded_by = self.leadership.newest()
+        elif stop.topic is None:
+            report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
+            report.change(window=report.state.window.look_now())
+        else:
+            reason = self._why(report, Stop(stop.topic, stop.reason, stop.error, is_missing=stop.code in MISSING_TOPIC), stop.topic)
+            report.change(window=self._paused(report.state.window, stop.topic, reason, stop.since, now))
+
     def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
         with self.breakers.of(report):
             self.breakers.sent(before, now)
@@ -117,7 +159,14 @@ class Publish:
             open_keys = self.breakers.open
             if not open_keys:
                 return
-            what = Due(report.state.window.lowest_floor, now, now, undecided_after=report.state.undecided_after)
+            self.hand_over.withdraw(breakers=open_keys)
+            what = Due(
+                report.state.window.lowest_floor,
+                now,
+                now,
+                undecided_after=report.state.undecided_after,
+                in_lane=self.hand_over.in_lane(),
+            )
             blocked = self.leadership.publisher.waiting(what, breakers=open_keys)
             held, asked = self.breakers.hold(self.leadership.publisher, what, blocked)
         report.count("held", held)
@@ -130,12 +179,19 @@ class Publish:
     def publish_due(self, report: StepReport, now: datetime) -> bool:
         """Sends what is due, except to paused destinations, and moves the floor over it. Returns whether Kafka takes sends."""
         state = report.state
-        what = Due(state.window.floor, now, now, without=tuple(state.window.paused), undecided_after=state.undecided_after)
+        what = Due(
+            state.window.floor,
+            now,
+            now,
+            without=tuple(state.window.paused),
+            undecided_after=state.undecided_after,
+            in_lane=self.hand_over.in_lane(),
+        )
         waiting = self.leadership.publisher.waiting(what)
         window = replace(state.window, next_due=waiting.next_due or now + HORIZON)
         report.change(window=window)
         if waiting.rows == 0:
-            report.change(window=window.without_unknown_before(now).moved(now))
+            report.change(window=window.without_unknown_before(now).moved(self.hand_over.open_since(now)))
             return True
         published = self.leadership.publisher.run(what, self.clock.now, waiting)
         self._count(report, published, now)
@@ -153,13 +209,19 @@ class Publish:
 
     def _after(self, window: SendWindow, what: Due, published: Published, stops: dict[str, Reason], now: datetime) -> SendWindow:
         for topic, reason in stops.items():
-            paused = PausedDestination(reason, now, floor=what.floor)
-            until = now + paused.pause
-            window = window.with_paused(topic, replace(paused, until=until))
-            event(log, logging.WARNING, "destination_paused", topic=topic, retry_at=until, error=reason.error, reason=reason.text)
+            window = self._paused(window, topic, reason, what.floor, now)
         if what.undecided_after is None:
-            window = window.moved(published.upto)
+            window = window.moved(self.hand_over.open_since(published.upto))
         return window if published.complete else window.look_now()
+
+    def _paused(self, window: SendWindow, topic: str, reason: Reason, floor: datetime, now: datetime) -> SendWindow:
+        """With the pause of a destination that took nothing. floor: nothing that is open and goes there was due before."""
+        self.hand_over.withdraw(topics=[topic])
+        until = now + FIRST_PAUSE
+        event(log, logging.WARNING, "destination_paused", topic=topic, retry_at=until, error=reason.error, reason=reason.text)
+        before = window.paused.get(topic)
+        paused = PausedDestination(reason, until, floor=floor if before is None else min(floor, before.floor))
+        return window.with_paused(topic, paused)
 
     def _count(self, report: StepReport, published: Published, now: datetime) -> None:
         """Adds what was sent to the counts of the step."""
@@ -170,10 +232,10 @@ class Publish:
             report.change(window=report.state.window.awaiting(published.failed, now))
         report.has_more = report.has_more or not published.complete or published.failed > 0
 
-    def _postpone(self, report: StepReport, published: Published) -> None:
-        if published.open_since and published.open_until:
-            report.change(window=report.state.window.with_unknown(published.open_since, published.open_until))
-            event(log, logging.WARNING, "send_outcomes_unknown", deliveries=published.unknown, retry_at=published.open_until)
+    def _postpone(self, report: StepReport, sent: Published | Done) -> None:
+        if sent.open_since and sent.open_until:
+            report.change(window=report.state.window.with_unknown(sent.open_since, sent.open_until))
+            event(log, logging.WARNING, "send_outcomes_unknown", deliveries=sent.unknown, retry_at=sent.open_until)
 
     # ---------- destinations that are paused
 
@@ -186,7 +248,7 @@ class Publish:
         windows = [paused[topic].window(topic, now) for topic in report.state.window.worth_a_try(now)]
         if not windows:
             return
-        what = Due.within(windows, now, report.state.undecided_after)
+        what = Due.within(windows, now, report.state.undecided_after, self.hand_over.in_lane())
         waiting = self.leadership.publisher.waiting(what)
         upto, stops = what.upto, dict[str, Reason]()
         if waiting.rows:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import literal, moment_of
-from orchestration.loop.due import Due, Waiting, due_in, hours_in, in_windows, of_batches, with_payloads_in
+from orchestration.loop.due import Due, Waiting, due_in, hours_in, in_windows, not_in, of_batches, with_payloads_in
 from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.tables.rows import collected, iterated
 from orchestration.tables.spark import in_short, java_errors
@@ -148,7 +148,7 @@ class PublishStep:
                 batch, due_at, topic, breaker_key, kind, header_profile, payload_bytes,
                 unix_seconds(date_trunc('hour', payload_due)) as payload_hour
             from {self.schema}.deliveries
-            where kind is not null and {due_in(due_times)}
+            where kind is not null and {due_in(due_times)} and {not_in(what.seen)}
             """
         )
         if what.only:
@@ -200,10 +200,11 @@ class PublishStep:
         Raises UnrecordedError: then they are still to be appended; ResultsLostError: then they can't be any more.
         """
         try:
-            # an append may have been committed although its answer was lost
-            if not any(self.ledgers.has("publish_results", batch) for batch in unrecorded.tried):
-                unrecorded.tried.append(self.ledgers.next_batch)
-                self.ledgers.append("publish_results", unrecorded.rows, clock())
+            with self.ledgers.lock:
+                # an append may have been committed although its answer was lost
+                if not any(self.ledgers.has("publish_results", batch) for batch in unrecorded.tried):
+                    unrecorded.tried.append(self.ledgers.next_batch)
+                    self.ledgers.append("publish_results", unrecorded.rows, clock())
         except TakenOverError:
             unrecorded.results.unpersist()
             raise
@@ -224,6 +225,7 @@ class PublishStep:
             select * from {self.schema}.ready
             where {due_in(what.times)}
                 and {hours_in(what.times)}
+                and {not_in(what.seen)}
                 and {of_batches(waiting.batches)}
                 and {with_payloads_in(waiting.payload_hours)}
                 and (not_before is null or not_before <= {literal(what.now)})
@@ -232,6 +234,9 @@ class PublishStep:
         if what.undecided_after is not None:
             named = self.spark.sql(f"select delivery_id from {self.schema}.named_deliveries where batch > {what.undecided_after:d}")
             ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
+        if what.in_lane:
+            held = self.spark.createDataFrame([(name,) for name in what.in_lane], "delivery_id string")
+            ready = ready.join(F.broadcast(held), "delivery_id", "left_anti")
         # the name of a topic is data: it is passed as a literal of Spark's, never as text of a statement
         if what.only:
             return ready.where(in_windows(what.windows))

@@ -48,7 +48,8 @@ def read_starting_point(settings: Settings, spark: SparkSession, schema: str) ->
     report.change(
         generation=ledgers.generation,
         instance=settings.instance,
-        slots=settings.slots,
+        # the last one is the timed lane's
+        slots=settings.slots + 1,
         watermark=max(before.watermark, stored.last_decided()),
     )
     # the row of this start records the circuit breakers as of its watermark, so what the last loop did after its last row is added first

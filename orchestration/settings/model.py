@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     """The consumer group whose offsets show how far the intake is. Nothing reads them back."""
     slots: Annotated[int, Field(ge=1, le=256)] = 2
     """How many producers publish at the same time."""
+    look_ahead_seconds: Annotated[float, Field(ge=0, le=300)] = 0
+    """How far ahead the loop reads what becomes due, to send each message at its time by a producer that stays open. 0: what is due is sent
+    in steps."""
 
     intake_max_rows: Count = 50_000
     """The most records that one tick takes in, all sources together: bounds the memory and the length of a tick. Also the most orders that

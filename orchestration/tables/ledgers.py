@@ -11,6 +11,7 @@ conflict. Without this rule, the late rows would have a batch that the decide st
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
@@ -68,6 +69,8 @@ class Ledgers:
         self._in_doubt: dict[str, int] = {}
         self.generation = generation
         self.batch = 0
+        self.lock = threading.RLock()
+        """Held from the choice of a batch number until its append is committed: the timed lane appends results beside the loop's steps."""
 
     def name(self, ledger: str) -> str:
         """The ledger's table as SQL names it."""
@@ -88,13 +91,14 @@ class Ledgers:
 
         What is there now counts as known: only what others append from now on is a conflict.
         """
-        for ledger in LEDGERS:
-            self._read_end_of(ledger)
-            if self._ends[ledger].batch >= self._in_doubt.get(ledger, self._ends[ledger].batch + 1):
-                # the append in doubt was committed; earlier ones can't be committed any more
-                del self._in_doubt[ledger]
-        self.batch = max(self.batch, *(end.batch for end in self._ends.values()))
-        return self.batch
+        with self.lock:
+            for ledger in LEDGERS:
+                self._read_end_of(ledger)
+                if self._ends[ledger].batch >= self._in_doubt.get(ledger, self._ends[ledger].batch + 1):
+                    # the append in doubt was committed; earlier ones can't be committed any more
+                    del self._in_doubt[ledger]
+            self.batch = max(self.batch, *(end.batch for end in self._ends.values()))
+            return self.batch
 
     def end_of(self, ledger: str) -> int:
         """The last batch of a ledger, as far as it was read, or appended here; 0: none."""
@@ -126,6 +130,10 @@ class Ledgers:
         Callers count first: an append of no rows would also be a commit. Raises AppendError, after which the caller must read the end
         again; TakenOverError, after which it must end.
         """
+        with self.lock:
+            return self._append(ledger, rows, recorded_at)
+
+    def _append(self, ledger: str, rows: DataFrame, recorded_at: datetime) -> int:
         batch = self.next_batch
         self._refuse_beside_a_doubt(ledger, batch)
         end = self._ends[ledger]

@@ -117,7 +117,7 @@ class Deciding:
         self.health = Health(lambda: NOW)
         rules = cast(Any, SimpleNamespace(hash=None))
         clock = cast(Any, StoppedClock(NOW))
-        self.step = Decide(cast(Any, runs), undecided, self.breakers, rules, self.health, clock, threading.Event())
+        self.step = Decide(cast(Any, runs), undecided, self.breakers, rules, self.health, clock, threading.Event(), lambda _: None)
         self.recovery = Recovery(undecided, self.health)
         state = state_at(NOW, watermark=3)
         self.state, self.tick = replace(state, window=state.window.awaiting(2, NOW)), Tick()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import Health
 from orchestration.loop.publish import Publish
 from orchestration.loop.state import LoopState
@@ -45,4 +46,5 @@ def publish_step(publisher: Any, now: datetime) -> Publish:
     charge = cast(Any, SimpleNamespace(in_charge=True, publisher=publisher))
     topic_maker = cast(Any, SimpleNamespace(settings=SimpleNamespace(create_topics=False)))
     health = Health(lambda: now)
-    return Publish(charge, nothing, nothing, topic_maker, health, clock, threading.Lock(), threading.Event())
+    hand_over = HandOver(charge, clock, timedelta())
+    return Publish(charge, nothing, nothing, topic_maker, health, clock, threading.Lock(), threading.Event(), hand_over)

@@ -1,0 +1,175 @@
+"""Keeps the timed lane filled with what is due soon, and takes back what may not be sent any more.
+
+A look reads only what earlier looks have not seen: what was decided since, and what lies further ahead. All is read again after something
+was taken back, or left out for a reason that is over: a paused destination, an open circuit breaker, a send of unknown outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from orchestration.clock import EPOCH, LoopClock
+from orchestration.loop.due import Due, Seen
+from orchestration.loop.lane import BREAKER_KEY, HANDED, TimedLane
+from orchestration.loop.leadership import Leadership
+from orchestration.loop.sending import HORIZON
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport
+from publisher import PublisherSettings, Session, publish, refuse_superseded
+
+# What the lane may hold. More is left to the bulk lane, which is made for it.
+MOST_ROWS = 20_000
+MOST_BYTES = 64 * 1024 * 1024
+
+# How soon a look follows one that could not hand over everything.
+_AGAIN = timedelta(seconds=1)
+
+# While circuit breakers are open, how soon a look follows, as what is due under them is held at its time.
+_HOLDS_EVERY = timedelta(seconds=2)
+
+
+@dataclass
+class HandOver:
+    """The timed lane of a loop, and what was handed over to it. look_ahead: how far; zero: the bulk lane sends everything."""
+
+    leadership: Leadership
+    clock: LoopClock
+    look_ahead: timedelta
+    _seen: Seen | None = None
+    _left_out: frozenset[str] = frozenset()
+    _session: Session | None = None
+    _settings: PublisherSettings | None = None
+    lane: TimedLane = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lane = TimedLane(self._send, self._record, self._now_ms, MOST_ROWS, MOST_BYTES)
+
+    # ---------- handing over
+
+    def look(self, report: StepReport, now: datetime, open_breakers: Collection[str]) -> bool:
+        """Hands over what is due soon. Returns whether nothing that is due is left to the bulk lane."""
+        if not self.look_ahead:
+            return False
+        state = report.state
+        left_out = frozenset([*state.window.paused, *(f"breaker {key}" for key in open_breakers)])
+        if left_out != self._left_out or any(some.until <= now for some in state.window.unknown):
+            self._seen, self._left_out = None, left_out
+        for upto in (now + self.look_ahead, now):
+            if self._hand_over(report, now, upto, open_breakers):
+                return True
+        self.forget()
+        return False
+
+    def _hand_over(self, report: StepReport, now: datetime, upto: datetime, open_breakers: Collection[str]) -> bool:
+        """Hands over what is due up to a moment, if the lane has room for all of it."""
+        state, publisher = report.state, self.leadership.publisher
+        has = self.lane.ids()
+        what = Due(
+            state.window.floor,
+            upto,
+            now,
+            without=tuple(state.window.paused),
+            undecided_after=state.undecided_after,
+            seen=self._seen,
+        )
+        waiting = publisher.waiting(what)
+        rows, size = self.lane.room()
+        if waiting.rows > rows or waiting.size > size:
+            return False
+        if waiting.rows:
+            due = publisher.due(what, waiting)
+            if open_breakers:
+                due = due.where(F.col(BREAKER_KEY).isNull() | ~F.col(BREAKER_KEY).isin(*open_breakers))
+            found: pa.Table = due.select(*HANDED.names).toArrow()
+            # by the ids of before the query: what was sent meanwhile is still open in it
+            self.lane.hand_over(found.filter(pa.array([name not in has for name in found.column("delivery_id").to_pylist()], pa.bool_())))
+        window = state.window
+        if state.undecided_after is None:
+            # what undecided inputs name was left out otherwise, and no later look would see it
+            self._seen = Seen(state.watermark, upto)
+            window = window.without_unknown_before(now).moved(self.open_since(now))
+        next_look = now + HORIZON if waiting.next_due is None else max(now + _AGAIN, waiting.next_due - self.look_ahead / 2)
+        if upto == now:
+            next_look = now + _AGAIN
+        elif open_breakers:
+            next_look = min(next_look, now + _HOLDS_EVERY)
+        report.change(window=replace(window, next_due=min(next_look, now + HORIZON)))
+        return True
+
+    def open_since(self, upto: datetime) -> datetime:
+        """How far a floor may move after everything up to a moment was read or handed over: not over what the lane has."""
+        oldest = self.lane.oldest()
+        return upto if oldest is None else min(upto, oldest)
+
+    def in_lane(self) -> frozenset[str]:
+        """The ids of what the lane has, which the bulk lane leaves alone. To be asked before a query of `ready`, not after it."""
+        return frozenset(self.lane.ids())
+
+    def forget(self) -> None:
+        """Has the next look read everything again."""
+        self._seen = None
+
+    # ---------- taking back
+
+    def withdraw(self, **which: Collection[str]) -> None:
+        """As TimedLane.withdraw; what was taken back is looked for again."""
+        if self.look_ahead and self.lane.withdraw(**which):
+            self.forget()
+
+    def withdraw_named(self, state: LoopState) -> None:
+        """Takes back what undecided inputs name, so that nothing is sent after the decision about it. Raises AppendError."""
+        if not self.look_ahead or not state.window.undecided:
+            return
+        has = self.lane.ids()
+        if not has:
+            return
+        stored = self.leadership.stored
+        named = stored.spark.sql(f"select delivery_id from {stored.schema}.named_deliveries where batch > {state.watermark:d}")
+        held = stored.spark.createDataFrame([(name,) for name in has], "delivery_id string")
+        self.withdraw(ids=[row["delivery_id"] for row in named.join(F.broadcast(held), "delivery_id", "left_semi").collect()])
+
+    def withdraw_all(self) -> None:
+        """Takes back all that waits. What is being sent is left to its end."""
+        self.lane.withdraw_all()
+        self.forget()
+
+    def end(self) -> None:
+        """Ends the lane, and its producer. Raises AppendError if results can't be recorded: they are sent again."""
+        try:
+            self.lane.end()
+        finally:
+            if self._session is not None:
+                self._session.close()
+
+    # ---------- called by the lane, in its threads
+
+    def _send(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        publisher = self.leadership.publisher
+        if self._session is None or self._settings != publisher.settings:
+            if self._session is not None:
+                self._session.close()
+            self._settings = publisher.settings
+            # the slot after those of the bulk lane
+            self._session = Session(publisher.settings, publisher.slots, refuse_superseded)
+        return list(publish([rows], publisher.settings, publisher.slots, self._now_ms, self._session))
+
+    def _record(self, results: pa.Table, tried: list[int]) -> None:
+        ledgers, spark = self.leadership.stored.ledgers, self.leadership.stored.spark
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", "lane")
+        try:
+            frame = spark.createDataFrame(results).coalesce(1)
+            with ledgers.lock:
+                # an append may have been committed although its answer was lost
+                if not any(ledgers.has("publish_results", batch) for batch in tried):
+                    tried.append(ledgers.next_batch)
+                    ledgers.append("publish_results", frame, self.clock.now())
+        finally:
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+    def _now_ms(self) -> int:
+        return (self.clock.now() - EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,309 @@
+"""The timed lane: what it sends when, and what becomes of what it has, without Spark or Kafka."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from orchestration.clock import EPOCH
+from orchestration.loop.lane import HANDED, TimedLane
+from orchestration.tables.ledgers import AppendError
+from publisher import DELIVERED, FAILED, RESULTS, STOPPED, UNKNOWN
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def rows(*deliveries: str, due: datetime = NOW, topic: str = "retry", breaker: str | None = None) -> pa.Table:
+    """Rows that are handed over."""
+    return pa.Table.from_pylist(
+        [
+            {"delivery_id": name, "due_at": due, "kind": "retry", "message_id": name, "topic": topic, "breaker_key": breaker}
+            for name in deliveries
+        ],
+        schema=HANDED,
+    )
+
+
+@dataclass
+class World:
+    """A clock that is set by hand, Kafka, and the ledger."""
+
+    now: datetime = NOW - 10 * SECOND
+    sent: list[list[str]] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
+    tried: list[int] = field(default_factory=list)
+    stops: dict[str | None, int] = field(default_factory=dict)
+    """Topics that take nothing (None: Kafka), with the code of the error."""
+    outcomes: dict[str, str] = field(default_factory=dict)
+    refusals: int = 0
+    """How many appends fail."""
+    answers: threading.Event = field(default_factory=threading.Event)
+    """Whether Kafka answers."""
+    asked: threading.Event = field(default_factory=threading.Event)
+    appends: threading.Event = field(default_factory=threading.Event)
+    lane: TimedLane = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
+        self.appends.set()
+        self.lane = TimedLane(self._send, self._record, self._now_ms, 1_000, 1_000_000)
+
+    def _now_ms(self) -> int:
+        return (self.now - EPOCH) // timedelta(milliseconds=1)
+
+    def _send(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        self.asked.set()
+        assert self.answers.wait(30)
+        results = []
+        for row in batch.to_pylist():
+            stop = next((topic for topic in (row["topic"], None) if topic in self.stops), "")
+            outcome = self.outcomes.get(row["delivery_id"], DELIVERED)
+            if stop == "":
+                same = {name: row[name] for name in ("delivery_id", "due_at", "kind", "message_id", "topic")}
+                not_before = self.now + 60 * SECOND if outcome == UNKNOWN else None
+                results.append({**same, "outcome": outcome, "sent_at": self.now, "not_before": not_before})
+            elif not any(one["outcome"] == STOPPED and one["topic"] == stop for one in results):
+                refused = {"error_code": self.stops[stop], "error_name": "NO", "error_message": "no"}
+                results.append({"outcome": STOPPED, "topic": stop, **refused})
+        self.sent.append([row["delivery_id"] for row in results if row["outcome"] != STOPPED])
+        return [pa.RecordBatch.from_pylist(results, schema=RESULTS)]
+
+    def _record(self, results: pa.Table, tried: list[int]) -> None:
+        assert self.appends.wait(30)
+        tried.append(len(tried) + 1)
+        self.tried = list(tried)
+        if self.refusals:
+            self.refusals -= 1
+            raise AppendError("locked")
+        self.recorded += results.column("delivery_id").to_pylist()
+
+    def at(self, seconds: float) -> None:
+        """Sets the clock to so many seconds after NOW."""
+        self.now = NOW + seconds * SECOND
+        with self.lane._changed:
+            self.lane._changed.notify_all()
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+    @property
+    def all_sent(self) -> list[str]:
+        return [name for some in self.sent for name in some]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.answers.set()
+    made.appends.set()
+    made.refusals = 0
+    made.lane._is_told = True
+    made.lane.end()
+
+
+def test_each_row_is_sent_at_its_time_the_earliest_first(world: World) -> None:
+    world.lane.hand_over(rows("later", due=NOW + 5 * SECOND))
+    world.lane.hand_over(rows("soon", due=NOW))
+    world.lane.hand_over(rows("sooner", due=NOW - SECOND))
+    world.at(-1.001)
+    time.sleep(0.05)
+    assert world.sent == []
+    world.at(-1)
+    world.until(lambda: world.sent == [["sooner"]])
+    world.at(1)
+    world.until(lambda: world.sent == [["sooner"], ["soon"]])
+    assert world.lane.waiting() == (1, NOW + 5 * SECOND)
+    world.at(5)
+    world.until(lambda: len(world.sent) == 3)
+
+
+def test_what_is_due_at_once_is_sent_at_once_by_due_time(world: World) -> None:
+    world.at(10)
+    for number in (3, 1, 2):
+        world.lane._held += rows(f"r{number}", due=NOW + number * SECOND).to_batches()
+    world.lane.hand_over(rows("r0", due=NOW))
+    world.until(lambda: world.sent == [["r0", "r1", "r2", "r3"]])
+
+
+def test_a_time_between_two_milliseconds_is_not_rounded_down(world: World) -> None:
+    world.lane.hand_over(rows("between", due=NOW + timedelta(microseconds=400)))
+    world.at(0)
+    time.sleep(0.05)
+    assert world.sent == []
+    world.at(0.001)
+    world.until(lambda: world.sent == [["between"]])
+
+
+def test_it_has_a_row_until_its_result_is_recorded(world: World) -> None:
+    world.appends.clear()
+    world.lane.hand_over(rows("a"))
+    assert (world.lane.ids(), world.lane.oldest()) == ({"a"}, NOW)
+    world.at(0)
+    world.until(lambda: world.sent)
+    time.sleep(0.4)
+    assert (world.lane.ids(), world.lane.oldest(), world.lane.take_done().delivered) == ({"a"}, NOW, 0)
+    world.appends.set()
+    world.until(lambda: not world.lane.ids())
+    assert (world.lane.oldest(), world.recorded) == (None, ["a"])
+
+
+def test_what_was_done_is_told_once(world: World) -> None:
+    world.outcomes = {"c": FAILED, "d": UNKNOWN}
+    world.at(2)
+    world.lane.hand_over(rows("a", "b", "c", "d"))
+    world.until(lambda: len(world.recorded) == 4)
+    world.lane.settle()
+    assert world.lane.oldest() == NOW
+    done = world.lane.take_done()
+    assert (done.delivered, done.failed, done.unknown, done.lateness) == (2, 1, 1, (2_000, 2_000))
+    assert (done.open_since, done.open_until) == (NOW, NOW + 62 * SECOND)
+    assert world.lane.oldest() is None
+    assert world.lane.take_done().delivered == 0
+
+
+@pytest.mark.parametrize(
+    ("which", "left"),
+    [({"ids": ["a"]}, {"b", "c"}), ({"topics": ["other"]}, {"a", "c"}), ({"breakers": ["key"]}, {"a", "b"}), ({}, {"a", "b", "c"})],
+)
+def test_what_is_withdrawn_is_not_sent(world: World, which: dict[str, list[str]], left: set[str]) -> None:
+    world.lane.hand_over(rows("a"))
+    world.lane.hand_over(rows("b", topic="other"))
+    world.lane.hand_over(rows("c", breaker="key"))
+    assert world.lane.withdraw(**which) == 3 - len(left)
+    assert world.lane.ids() == left
+    world.at(1)
+    world.until(lambda: len(world.all_sent) == len(left))
+    assert {*world.all_sent} == left
+
+
+def test_what_is_being_sent_is_waited_for_and_recorded(world: World) -> None:
+    world.answers.clear()
+    world.lane.hand_over(rows("a", "b"))
+    world.at(0)
+    assert world.asked.wait(30)
+    threading.Timer(0.2, world.answers.set).start()
+    assert world.lane.withdraw(ids=["b"]) == 0
+    # both were in one transaction
+    assert world.recorded == ["a", "b"]
+
+
+def test_what_others_wait_for_does_not_keep_a_withdrawal_waiting(world: World) -> None:
+    world.answers.clear()
+    world.lane.hand_over(rows("a"))
+    world.lane.hand_over(rows("b", due=NOW + SECOND))
+    world.at(0)
+    assert world.asked.wait(30)
+    assert world.lane.withdraw(ids=["b"]) == 1
+    assert world.recorded == []
+
+
+def test_a_destination_that_takes_nothing_gets_nothing_more_and_the_others_do(world: World) -> None:
+    world.stops = {"gone": 3}
+    world.lane.hand_over(rows("a", topic="gone", due=NOW - SECOND))
+    world.lane.hand_over(rows("b", topic="gone", due=NOW + 5 * SECOND))
+    world.lane.hand_over(rows("c", due=NOW + SECOND))
+    world.at(0)
+    world.until(lambda: world.lane.ids() == {"c"})
+    # no floor may pass what was not sent, until the loop knows of it
+    assert world.lane.oldest() == NOW - SECOND
+    (stop,) = world.lane.take_done().stops
+    assert (stop.topic, stop.code, stop.since) == ("gone", 3, NOW - SECOND)
+    world.at(10)
+    world.until(lambda: world.all_sent == ["c"])
+
+
+def test_kafka_that_takes_nothing_is_left_alone_until_the_loop_knows(world: World) -> None:
+    world.stops = {None: -195}
+    world.lane.hand_over(rows("a"))
+    world.lane.hand_over(rows("b", due=NOW + SECOND))
+    world.at(0)
+    world.until(lambda: not world.lane.ids())
+    assert (world.lane.room(), world.lane.oldest()) == ((0, 0), NOW)
+    (stop,) = world.lane.take_done().stops
+    assert (stop.topic, stop.since, world.lane.room()) == (None, NOW, (1_000, 1_000_000))
+
+
+def test_results_that_cannot_be_recorded_stop_the_lane_and_are_kept(world: World) -> None:
+    world.refusals = 2
+    world.lane.hand_over(rows("a"))
+    world.lane.hand_over(rows("b", due=NOW + SECOND))
+    world.at(0)
+    world.until(lambda: world.lane.room() == (0, 0))
+    world.at(5)
+    for _ in range(2):
+        # the loop reads where the ledgers end between two tries
+        with pytest.raises(AppendError):
+            world.lane.take_done()
+    assert (world.all_sent, world.lane.ids()) == (["a"], {"a", "b"})
+    world.lane.take_done()
+    assert (world.recorded[:1], world.tried[:3]) == (["a"], [1, 2, 3])
+    world.until(lambda: world.all_sent == ["a", "b"])
+
+
+def test_only_what_was_tried_is_tried_again(world: World) -> None:
+    """An attempt may have succeeded although its answer was lost: with more rows in it, the new ones would be taken for recorded."""
+    world.refusals = 1
+    world.answers.clear()
+    world.lane.hand_over(rows("a"))
+    world.at(0)
+    assert world.asked.wait(30)
+    world.lane._unrecorded.append(pa.Table.from_pylist([{"delivery_id": "before", "due_at": NOW, "outcome": FAILED}], schema=RESULTS))
+    world.lane._record()
+    with pytest.raises(AppendError):
+        world.lane.take_done()
+    world.answers.set()
+    world.until(lambda: len(world.lane._unrecorded) == 2)
+    world.lane.take_done()
+    assert world.recorded[0] == "before"
+    world.until(lambda: world.recorded == ["before", "a"])
+
+
+def test_an_error_in_the_lane_is_raised_in_the_loop_and_does_not_end_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> list[pa.RecordBatch]:
+        raise ZeroDivisionError
+
+    sends = world.lane.send
+    world.lane.send = fail
+    world.lane.hand_over(rows("a"))
+    world.at(0)
+    world.until(lambda: not world.lane.ids())
+    with pytest.raises(ZeroDivisionError):
+        world.lane.take_done()
+    world.lane.send = sends
+    world.lane.take_done()
+    world.lane.hand_over(rows("a"))
+    world.until(lambda: world.all_sent == ["a"])
+
+
+def test_an_end_records_what_was_sent_and_leaves_the_rest(world: World) -> None:
+    world.answers.clear()
+    world.lane.hand_over(rows("a"))
+    world.lane.hand_over(rows("b", due=NOW + 5 * SECOND))
+    world.at(0)
+    assert world.asked.wait(30)
+    threading.Timer(0.1, world.answers.set).start()
+    world.lane.end()
+    world.at(10)
+    assert (world.all_sent, world.recorded, world.lane.ids()) == (["a"], ["a"], set())
+    assert not any(thread.is_alive() for thread in world.lane._threads)
+
+
+def test_there_is_room_for_so_many_rows_and_bytes(world: World) -> None:
+    world.lane.hand_over(rows(*(f"r{number}" for number in range(300))))
+    left, size = world.lane.room()
+    assert left == 700
+    assert 0 < size < 1_000_000
+    world.lane.withdraw_all()
+    assert world.lane.room() == (1_000, 1_000_000)
