@@ -156,7 +156,7 @@ def _running(kafka: dict[str, str], home: Path) -> Iterator[None]:
         "REDRIVE_HOME": str(home / "state"),
         "REDRIVE_SEEDS": str(seeds),
         "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": kafka["bootstrap.servers"],
-        "REDRIVE_LOG_LEVEL": "warning",
+        "REDRIVE_LOG_LEVEL": os.environ.get("REDRIVE_LOG_LEVEL", "warning"),
     }
     loop = subprocess.Popen([sys.executable, "-c", "from orchestration.cli.main import main; main()", "run"], env=environment)
     try:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from publisher.errors import RejectedPropertiesError, SessionLostError, SettingsError, SupersededError, error_kinds_from_rows
     from publisher.generation import refuse_superseded, take_charge
     from publisher.publishing import epoch_ms, publish
-    from publisher.session import Session
     from publisher.redaction import MASK, SecretText, is_secret, masked, redact, secrets_of
+    from publisher.session import Session
     from publisher.settings import PublisherSettings
 
 __all__ = [

@@ -61,6 +61,11 @@ class CircuitBreakers:
         return [key for key, breaker in self.breakers.items() if breaker.is_open]
 
     @property
+    def lets_out(self) -> bool:
+        """Whether this step sends probes."""
+        return bool(self._candidates)
+
+    @property
     def next_look(self) -> datetime | None:
         """When to look for a probe, at the earliest; None: not before something else happens."""
         looking = (one for one in self.breakers.values() if one.is_open and one.probe is None and not one.waits_for)

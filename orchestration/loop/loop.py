@@ -24,12 +24,12 @@ from orchestration.loop.assembly import Steps, assembled
 from orchestration.loop.commands import Commands
 from orchestration.loop.health import DECIDE, LEDGERS, STATUS, Health, Reason
 from orchestration.loop.intake import Intake
+from orchestration.loop.lane import TimedLane
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.preparation import prepare_tables
 from orchestration.loop.presence import Presence
 from orchestration.loop.reports import log_first_sends, log_tick, status_of, turn_of, what_it_waits_for
 from orchestration.loop.rules_in_force import RulesInForce
-from orchestration.loop.sending import PublishStep
 from orchestration.loop.serving import Serving
 from orchestration.loop.starting_point import StartingPoint, read_starting_point
 from orchestration.loop.state import LoopState
@@ -37,7 +37,7 @@ from orchestration.loop.status import write_status
 from orchestration.loop.steps import Step, StepResult, Tick, reduce
 from orchestration.loop.stored import Stored
 from orchestration.loop.takeover import TakeOver
-from orchestration.rules.seeds import Seeds, read_seeds
+from orchestration.rules.seeds import read_seeds
 from orchestration.settings import Settings
 from orchestration.tables.dbt import Dbt
 from orchestration.tables.ledgers import Ledgers, TakenOverError
@@ -162,7 +162,8 @@ class Loop:
         self._write_status("running")
         if self._serving is not None and self._serving.counts:
             commands = self.commands.progress(self.clock.now())
-            self._serving.measure(turn_of(self.state, self.ledgers.batch, self.health, self.intake, commands))
+            in_lane, _ = self.lane.waiting()
+            self._serving.measure(turn_of(self.state, self.ledgers.batch, self.health, self.intake, commands, in_lane))
         if self.on_tick:
             self.on_tick(tick)
         return tick
@@ -221,7 +222,9 @@ class Loop:
     def _write_status(self, state: str) -> None:
         """Writes the status file. A full disk must not end the loop."""
         try:
-            write_status(self.settings.status_file, status_of(state, self.state, self._tick, self.ledgers.batch, self.health, self.clock))
+            lane = self.lane.waiting()
+            status = status_of(state, self.state, self._tick, self.ledgers.batch, self.health, self.clock, lane)
+            write_status(self.settings.status_file, status)
             self.health.recovered(STATUS)
         except OSError as error:
             self.health.failed(STATUS, Reason(f"{self.settings.status_file} can't be written: {error}"))
@@ -324,17 +327,13 @@ class Loop:
         return self.steps.dispatch.commands
 
     @property
-    def publisher(self) -> PublishStep:
-        """What sends."""
-        return self.leadership.publisher
-
-    @property
-    def seeds(self) -> Seeds:
-        """The seeds that are in force."""
-        return self.rules.seeds
+    def lane(self) -> TimedLane:
+        """What sends at the time."""
+        return self.steps.publish.hand_over.lane
 
     def look_now(self, since: datetime | None = None) -> None:
         """Has the next tick look into the wheel, from `since` on: for a caller that has added deliveries itself."""
+        self.steps.publish.hand_over.forget()
         self.state = replace(self.state, window=self.state.window.kept_under(since).look_now())
 
     def waiting(self) -> int:

@@ -48,6 +48,7 @@ LATENESS = Metric(
 )  # fmt: skip
 PUBLISH_FAILURES = Metric("redrive_publish_failures_total", "counter", "Sends that failed, or whose outcome is unknown.", ("error",))
 WAITING = Metric("redrive_waiting_messages", "gauge", "Deliveries that are open, due or not, by original topic.", ("topic", "kind"))
+IN_LANE = Metric("redrive_lane_messages", "gauge", "Messages that the timed lane has, and sends at their time.")
 OPEN = Metric(
     "redrive_open_dead_letters", "gauge", "Dead letters that nothing was done about, by original topic and owner.", ("topic", "owner")
 )  # fmt: skip
@@ -60,5 +61,5 @@ TROUBLE = Metric("redrive_trouble", "gauge", "1 while a part of the loop doesn't
 
 METRICS = (
     *(LOOP_INFO, GENERATION, LAST_TICK, TICKS, STEPS, EVENTS, LAG, UNDECIDED, DECISIONS, FAILURES),
-    *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, OPEN, COMMANDS_LISTED, COMMANDS_ISSUED, PAUSED, TROUBLE),
+    *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, IN_LANE, OPEN, COMMANDS_LISTED, COMMANDS_ISSUED, PAUSED, TROUBLE),
 )

@@ -29,6 +29,7 @@ from orchestration.loop.metric_names import (
     EVENTS,
     FAILURES,
     GENERATION,
+    IN_LANE,
     LAG,
     LAST_TICK,
     LATENESS,
@@ -83,6 +84,7 @@ class Turn:
     floor: datetime
     low: datetime
     undecided: int
+    in_lane: int = 0
     events: int = 0
     step_ms: Mapping[str, int] = field(default_factory=dict)
     lag: Mapping[str, int] = field(default_factory=dict)
@@ -248,6 +250,7 @@ class Metrics(Collector):
             LAG: {(source,): rows for source, rows in turn.lag.items()},
             UNDECIDED: {(): turn.undecided},
             WAITING: self._waiting.values,
+            IN_LANE: {(): turn.in_lane},
             OPEN: self._open.values,
             COMMANDS_LISTED: {labels: listed for labels, (listed, _) in turn.commands.items()},
             COMMANDS_ISSUED: {labels: issued for labels, (_, issued) in turn.commands.items()},

@@ -85,7 +85,8 @@ class Publish:
             self._see_probes(report, before, now)
             self._hold(report, now)
             before = ledgers.batch
-            handed = self.hand_over.look(report, now, self.breakers.open)
+            # probes go the bulk way: their results are read at the end of this step
+            handed = not self.breakers.lets_out and self.hand_over.look(report, now, self.breakers.open)
             if (handed or self.publish_due(report, now)) and not self.stopping.is_set():
                 self.publish_paused(report, now)
             self._see_probes(report, before, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 from orchestration.clock import LoopClock
 from orchestration.logs import event
@@ -55,8 +56,10 @@ def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], 
     return "; ".join(reasons) or "nothing, but it has not been idle for long enough"
 
 
-def status_of(phase: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock) -> Status:
-    """The status of the loop. phase: `running` or `stopped`. batch: the last one that was appended."""
+def status_of(
+    phase: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock, lane: tuple[int, datetime | None]
+) -> Status:
+    """The status of the loop. phase: `running` or `stopped`. batch: the last one that was appended. lane: as TimedLane.waiting."""
     entries = health.entries(state.window.paused)
     return Status(
         state=phase,
@@ -69,6 +72,8 @@ def status_of(phase: str, state: LoopState, tick: Tick, batch: int, health: Heal
         batch=batch,
         floor=text(state.window.floor) or "",
         next_due=text(state.window.next_due),
+        in_lane=lane[0],
+        lane_next_due=text(lane[1]),
         counts=dict(tick.counts),
         step_ms=dict(tick.step_ms),
         lateness_ms=tick.lateness_ms,
@@ -77,7 +82,7 @@ def status_of(phase: str, state: LoopState, tick: Tick, batch: int, health: Heal
     )
 
 
-def turn_of(state: LoopState, batch: int, health: Health, intake: Intake, commands: Mapping[Labels, tuple[int, int]]) -> Turn:
+def turn_of(state: LoopState, batch: int, health: Health, intake: Intake, commands: Mapping[Labels, tuple[int, int]], in_lane: int) -> Turn:
     """The input of the metrics. batch: the last one that was appended. commands: their progress."""
     return Turn(
         generation=state.generation,
@@ -86,6 +91,7 @@ def turn_of(state: LoopState, batch: int, health: Health, intake: Intake, comman
         floor=state.window.floor,
         low=state.window.lowest_floor,
         undecided=state.window.undecided,
+        in_lane=in_lane,
         events=state.counts.get("events", 0),
         step_ms=state.step_ms,
         lag={} if KAFKA in health else intake.lag(),

@@ -26,6 +26,9 @@ class Status:
     batch: int
     floor: str
     next_due: str | None
+    in_lane: int = 0
+    """How many messages wait for their time in the timed lane."""
+    lane_next_due: str | None = None
     counts: dict[str, int] = field(default_factory=dict)
     step_ms: dict[str, int] = field(default_factory=dict)
     lateness_ms: tuple[int, int] | None = None

@@ -31,6 +31,8 @@ graves,"^[a-z]+[.]graves$",spring,,"^[a-z]+[.]orders$",earliest,false,dead
     "routes": """topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic,dead_letter_headers,privacy
 *,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,
 *,*,blocking,publish,publish,{topic}-{group}-retry,{topic}.dlq,,
+^lanes,*,*,slow,publish,{topic}-{group}-retry,{topic}.dlq,,
+^lanes,*,blocking,slow,publish,{topic}-{group}-retry,{topic}.dlq,,
 letterssafi.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,safi,
 lettersspring.orders,*,*,default,publish,{topic}-{group}-retry,{topic}-{group}-dlt,spring,
 lettersconnect.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,connect+stack,
@@ -49,6 +51,7 @@ secret,drop,drop,drop,authorization
     "retry_policies": """policy,definition
 default,"exponential(initial=1s, factor=2, max=60s, jitter=0, attempts=5)"
 publish,"exponential(initial=1s, factor=2, max=60s, jitter=0)"
+slow,"fixed(20s x 5)"
 """,
 }
 

@@ -1,0 +1,199 @@
+"""The timed lane on the real broker: what it was handed is sent at its time, once, and not after something else was decided about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from orchestration.loop.lane import TimedLane
+from orchestration.operators.commands import CommandRequest
+from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import select_deliveries
+from orchestration.operators.selections import Selection
+from orchestration.operators.sending import send
+from orchestration.tables.ledgers import AppendError
+from tests.loop.harness import Record, Redrive, deliveries
+
+COMMANDS = "redrive.commands"
+BLOCKING = "acme.BlockingError"
+
+
+@pytest.fixture(scope="module")
+def ahead(redrive: Redrive) -> Iterator[Redrive]:
+    """A loop that looks 60 seconds ahead. Topics `lanes...` have retries after 20 seconds."""
+    if COMMANDS not in redrive.loop.cluster.topic_names():
+        redrive.topics(COMMANDS)
+    redrive.restart(look_ahead_seconds=60.0)
+    yield redrive
+    redrive.settle()
+    redrive.restart(look_ahead_seconds=0.0)
+
+
+def lane_of(redrive: Redrive) -> TimedLane:
+    """The lane of the loop that runs now."""
+    return redrive.loop.steps.publish.hand_over.lane
+
+
+def handed(redrive: Redrive, domain: str, count: int) -> list[str]:
+    """Runs ticks until so many retries of a domain are in the lane; returns their delivery ids."""
+
+    def found() -> list[str]:
+        return sorted(name for name in lane_of(redrive).ids() if f":{domain}.orders/" in name)
+
+    return redrive.until(lambda: len(found()) == count and found(), f"{count} retries of {domain} in the lane") or []
+
+
+def sent_without_ticks(redrive: Redrive, domain: str, count: int) -> list[Record]:
+    """Waits, while the loop does nothing, until so many retries are in the topic."""
+    found: list[Record] = _wait(lambda: (records := redrive.read(f"{domain}.orders-billing-retry")) and len(records) >= count and records)
+    return found
+
+
+def _wait(condition: Callable[[], Any], seconds: float = 120) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return found
+
+
+def due_passes(redrive: Redrive, delivery: str) -> None:
+    """Waits until a delivery would have been due for a second, while ticks go on."""
+    (row,) = redrive.sql(f"select unix_millis(due_at) as due_ms from deliveries where delivery_id = '{delivery}'")
+    redrive.until(lambda: time.time() * 1000 > row["due_ms"] + 1_000, "its time passes")
+
+
+def test_a_retry_is_sent_at_its_time_while_the_loop_does_something_else(ahead: Redrive) -> None:
+    ahead.domain("lanesa")
+    failed = [ahead.fails("lanesa.orders", b"k", b"%d" % number) for number in range(3)]
+    handed(ahead, "lanesa", 3)
+    records = sent_without_ticks(ahead, "lanesa", 3)
+    assert [record.value for record in records] == [record.value for record in failed]
+    # recorded, while the loop does something else
+    _wait(lambda: not lane_of(ahead).ids())
+    rows = ahead.sql("select sent_at >= due_at as in_time, outcome, slot from publish_results where original_topic = 'lanesa.orders'")
+    assert [(row["in_time"], row["outcome"], row["slot"]) for row in rows] == [(True, "delivered", ahead.loop.settings.slots)] * 3
+    tick = ahead.loop.tick()
+    assert tick.counts["delivered"] == 3
+    assert set(deliveries(ahead.read("lanesa.orders-billing-retry")).values()) == {1}
+
+
+@pytest.mark.parametrize("what", ["cancel", "send_now"])
+def test_what_operators_say_between_hand_over_and_sending_is_done(ahead: Redrive, what: str) -> None:
+    domain = {"cancel": "lanesb", "send_now": "lanesc"}[what]
+    ahead.domain(domain)
+    ahead.fails(f"{domain}.orders", b"k", b"v")
+    (delivery,) = handed(ahead, domain, 1)
+    listed = select_deliveries(DeadLetters(ahead.loop.settings), what, Selection(state="all", topic=f"{domain}.orders"), None)
+    assert [one.delivery_id for one in listed] == [delivery]
+    send(ahead.loop.settings, CommandRequest(what, "why", "ada"), listed)
+    ahead.until(lambda: delivery not in lane_of(ahead).ids(), "it is withdrawn")
+    due_passes(ahead, delivery)
+    ahead.settle()
+    records = ahead.read(f"{domain}.orders-billing-retry")
+    assert delivery not in deliveries(records)
+    assert len(records) == (1 if what == "send_now" else 0)
+    (message,) = ahead.sql(f"select state from messages where original_topic = '{domain}.orders'")
+    assert message["state"] == ("sent" if what == "send_now" else "cancelled")
+
+
+def test_a_loop_that_ends_leaves_what_it_was_handed_to_the_next(ahead: Redrive) -> None:
+    ahead.domain("lanesd")
+    for number in range(3):
+        ahead.fails("lanesd.orders", b"k", b"%d" % number)
+    handed(ahead, "lanesd", 3)
+    ahead.restart()
+    records = ahead.retries("lanesd", 3)
+    ahead.settle()
+    assert set(deliveries(records).values()) == {1}
+    assert len(ahead.read("lanesd.orders-billing-retry")) == 3
+
+
+def test_more_than_the_lane_takes_goes_both_ways_and_once(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead.domain("lanese")
+    monkeypatch.setattr(lane_of(ahead), "most_rows", 5)
+    for number in range(20):
+        ahead.fails("lanese.orders", b"k", b"%d" % number)
+    records = ahead.retries("lanese", 20)
+    ahead.settle()
+    assert set(deliveries(records).values()) == {1}
+    assert len(ahead.read("lanese.orders-billing-retry")) == 20
+
+
+def test_a_destination_that_is_missing_is_paused_and_the_others_are_not(ahead: Redrive) -> None:
+    ahead.topics("lanesf.orders", "lanesf.reports", "lanesf.orders-billing-retry")
+    ahead.fails("lanesf.orders", b"ghost", b"v", group="ghost")
+    ahead.fails("lanesf.orders", b"k", b"v")
+    missing = "lanesf.orders-ghost-retry"
+    ahead.until(lambda: missing in ahead.loop.state.window.paused, "its destination is missing")
+    ahead.retries("lanesf", 1)
+    ahead.topics(missing)
+    ahead.until(lambda: ahead.read(missing), "it is sent")
+    ahead.until(lambda: missing not in ahead.loop.state.window.paused, "it takes messages again")
+    ahead.settle()
+    assert [set(deliveries(ahead.read(topic)).values()) for topic in (missing, "lanesf.orders-billing-retry")] == [{1}, {1}]
+
+
+def test_what_waits_under_a_circuit_breaker_that_opens_is_held(ahead: Redrive) -> None:
+    ahead.domain("lanesg")
+    waits = [ahead.fails("lanesg.orders", b"k", b"%d" % number) for number in range(2)]
+    first = handed(ahead, "lanesg", 2)
+    ahead.fails("lanesg.orders", b"k", b"blocks", error=BLOCKING)
+    ahead.until(lambda: "billing:lanesg.orders" in ahead.loop.state.breakers, "the circuit breaker opens")
+    assert not {*first} & lane_of(ahead).ids()
+    # one of them is the probe; the others are held at their time
+    ahead.retries("lanesg", 1)
+    ahead.until(lambda: len(ahead.sql("select 1 from held_deliveries where original_topic = 'lanesg.orders'")) == 2, "two are held")
+    assert len(ahead.read("lanesg.orders-billing-retry")) == 1
+    assert len(waits) == 2
+
+
+def test_what_a_report_names_is_not_in_the_lane_while_that_is_decided(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead.domain("lanesh")
+    record = ahead.fails("lanesh.orders", b"k", b"v")
+    (delivery,) = handed(ahead, "lanesh", 1)
+    runner = ahead.loop.steps.decide.runner
+    run, in_lane = runner.run, list[bool]()
+
+    def decide(*what: Any) -> None:
+        in_lane.append(delivery in lane_of(ahead).ids())
+        run(*what)
+
+    monkeypatch.setattr(runner, "run", decide)
+    # it names a delivery that nobody can have yet, which is not believed
+    (row,) = ahead.sql(f"select unix_millis(due_at) as due_ms from deliveries where delivery_id = '{delivery}'")
+    names = (("redrive-delivery", delivery.encode()), ("redrive-due", str(row["due_ms"]).encode()))
+    ahead.report(Record("lanesh.orders", 0, 99, record.timestamp, record.key, record.value, names))
+    ahead.until(lambda: in_lane, "the report is decided")
+    assert in_lane[0] is False
+    ahead.until(lambda: delivery in deliveries(ahead.read("lanesh.orders-billing-retry")), "it is sent")
+    ahead.settle()
+    assert deliveries(ahead.read("lanesh.orders-billing-retry"))[delivery] == 1
+
+
+def test_results_that_could_not_be_recorded_are_recorded_later_and_nothing_is_sent_twice(
+    ahead: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead.domain("lanesi")
+    ahead.fails("lanesi.orders", b"k", b"v")
+    handed(ahead, "lanesi", 1)
+    ledgers = ahead.loop.ledgers
+    append = ledgers.append
+    refused: list[str] = []
+
+    def fails_once(ledger: str, *rest: Any) -> int:
+        if ledger == "publish_results" and not refused:
+            refused.append(ledger)
+            raise AppendError("the catalog is locked")
+        return append(ledger, *rest)
+
+    monkeypatch.setattr(ledgers, "append", fails_once)
+    sent_without_ticks(ahead, "lanesi", 1)
+    _wait(lambda: refused)
+    ahead.until(lambda: ahead.sql("select 1 from publish_results where original_topic = 'lanesi.orders'"), "it is recorded")
+    ahead.settle()
+    assert len(ahead.read("lanesi.orders-billing-retry")) == 1
+    assert len(ahead.sql("select 1 from publish_results where original_topic = 'lanesi.orders'")) == 1
