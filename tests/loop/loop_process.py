@@ -21,17 +21,19 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+import orchestration.loop.hand_over
 import orchestration.loop.sending
 import orchestration.loop.starting_point
 import orchestration.loop.takeover
 from orchestration.cli.ending import SUPERSEDED_EXIT
 from orchestration.clock import LoopClock, wall_clock
 from orchestration.loop.intake import Intake
+from orchestration.loop.lane import TimedLane
 from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.ledgers import Ledgers
-from publisher import PublisherSettings, publish
+from publisher import PublisherSettings, Session, publish
 
 POINTS = (
     "after intake",
@@ -41,7 +43,8 @@ POINTS = (
     "before the results' append",
     "before the ticks row",
 )
-"""What any loop with something to do comes by; and, where a command is carried out, `after the orders' append`."""
+"""What any loop with something to do comes by. Where a command is carried out: `after the orders' append`; with a timed lane also `after a
+hand-over` and, where what it has is cancelled, `after a withdrawal`."""
 
 
 def family(root: int) -> list[int]:
@@ -146,16 +149,40 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
         case "in the middle of sending":
 
             def send_and_die(
-                batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int]
+                batches: Iterable[pa.RecordBatch],
+                settings: PublisherSettings,
+                slot: int,
+                clock: Callable[[], int],
+                kept: Session | None = None,
             ) -> Iterator[pa.RecordBatch]:
                 def last_time() -> int:
                     # asked when rows were handed to the client, before their transaction is committed
                     die()
                     return clock()
 
-                return publish(batches, settings, slot, last_time)
+                return publish(batches, settings, slot, last_time, kept)
 
             _put(orchestration.loop.sending, "publish", send_and_die)
+            _put(orchestration.loop.hand_over, "publish", send_and_die)
+        case "after a hand-over":
+            hand_over = TimedLane.hand_over
+
+            def hand_over_and_die(self: TimedLane, rows: pa.Table) -> None:
+                hand_over(self, rows)
+                if rows.num_rows:
+                    die()
+
+            _put(TimedLane, "hand_over", hand_over_and_die)
+        case "after a withdrawal":
+            withdraw = TimedLane.withdraw
+
+            def withdraw_and_die(self: TimedLane, **which: Any) -> int:
+                taken = withdraw(self, **which)
+                if taken:
+                    die()
+                return taken
+
+            _put(TimedLane, "withdraw", withdraw_and_die)
         case "before the results' append" | "before the ticks row":
             append = Ledgers.append
             ledger_of = {"before the results' append": "publish_results", "before the ticks row": "ticks"}
