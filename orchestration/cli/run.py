@@ -38,7 +38,7 @@ def tick(home: Home = None) -> None:
     """Run one tick of the loop."""
     from orchestration.loop.loop import Loop
 
-    loop = _loop(Loop, settings_of(home=home))
+    loop = _loop(Loop, settings_of(home=home).of_one_tick())
     done = loop.tick()
     loop.close()
     if loop.superseded_by is not None:

@@ -59,7 +59,7 @@ def tick_asset(graph: Graph) -> dg.AssetsDefinition:
         written: dict[str, Mapping[str, float]] = {}
         with our_errors(), forwarded(context.log):
             if set(selected) & set(WRITTEN_BY_A_TICK):
-                with redrive.started(redrive.new_loop(take_over=config.take_over)) as loop:
+                with redrive.started(redrive.new_loop(take_over=config.take_over, one_tick=True)) as loop:
                     written = what_a_tick_wrote(loop.tick())
                 trouble = what_hinders(redrive.health())
                 # what was written is recorded, even if the rest failed

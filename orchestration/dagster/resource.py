@@ -91,14 +91,14 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         if objection := tables.unreadable():
             raise NothingYetError(objection)
 
-    def new_loop(self, *, take_over: bool, on_tick: Callable[[Tick], None] | None = None) -> Loop:
-        """A loop that has not started yet. Raises BusyError, SettingsError."""
+    def new_loop(self, *, take_over: bool, one_tick: bool = False, on_tick: Callable[[Tick], None] | None = None) -> Loop:
+        """A loop that has not started yet. one_tick: it ends after one. Raises BusyError, SettingsError."""
         from orchestration.loop.loop import Loop
 
         self.settings.require_brokers()
         if not take_over:
             self._require_no_other_loop()
-        return Loop(self.settings, on_tick=on_tick)
+        return Loop(self.settings.of_one_tick() if one_tick else self.settings, on_tick=on_tick)
 
     @contextmanager
     def started(self, loop: Loop) -> Iterator[Loop]:

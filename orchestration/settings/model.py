@@ -167,6 +167,10 @@ class Settings(BaseSettings):
             reason = "can't be written to by this user"
         raise SettingsError([f"home is {self.home}, which {reason}. --home or REDRIVE_HOME names the directory of the state"])
 
+    def of_one_tick(self) -> Settings:
+        """For a loop that ends after one tick: what is due is sent in it, and nothing is handed over to be sent later."""
+        return self.model_copy(update={"look_ahead_seconds": 0})
+
     @property
     def dbt_environment(self) -> dict[str, str]:
         """The environment variables that dbt and Spark need when they read the project's files."""
