@@ -49,12 +49,18 @@ class TopicMaker:
     made: int = 0
     """How many topics this loop has created."""
 
-    def make(self, name: str, originals: Iterable[str]) -> str | None:
-        """Creates one topic for messages of some others. Returns the objection, or None."""
+    def objection(self, name: str) -> str | None:
+        """Why this loop never creates a topic, whatever its messages come from; None if it may."""
         if self.settings.is_internal(name):
             return "it is an internal topic"
         if self.made >= _MOST_MADE:
             return f"this loop has made {_MOST_MADE} topics already; `redrive check --create` makes more"
+        return None
+
+    def make(self, name: str, originals: Iterable[str]) -> str | None:
+        """Creates one topic for messages of some others. Returns the objection, or None."""
+        if (objection := self.objection(name)) is not None:
+            return objection
         try:
             found = self.cluster.describe(originals)
             if not found:

@@ -20,6 +20,7 @@ from orchestration.loop.hand_over import HandOver
 from orchestration.loop.intake import Intake
 from orchestration.loop.intake_step import IntakeStep
 from orchestration.loop.leadership import Leadership
+from orchestration.loop.missing_topics import MissingTopics, originals_of
 from orchestration.loop.publish import Publish
 from orchestration.loop.recovery import Recovery
 from orchestration.loop.rules_in_force import RulesInForce
@@ -67,6 +68,7 @@ def assembled(
     def json_topic(topic: str) -> JsonTopic:
         return JsonTopic(cluster, settings.kafka_properties, topic)
 
+    missing_topics = MissingTopics(TopicMaker(cluster, settings), lambda windows, now: originals_of(leadership.publisher, windows, now))
     writer = DecisionFeedWriter(spark, schema, json_topic(settings.decisions_topic)) if settings.decisions_topic else None
     breaker_topics = ((settings.circuit_breakers_topic, record_of), (settings.gates_topic, gate_record_of))
     return Steps(
@@ -76,7 +78,7 @@ def assembled(
         decide=Decide(
             DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over.withdraw_named
         ),
-        publish=Publish(leadership, breakers, undecided, TopicMaker(cluster, settings), health, clock, sending, stopping, hand_over),
+        publish=Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over),
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),
         breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),

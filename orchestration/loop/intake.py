@@ -22,15 +22,13 @@ from orchestration.logs import event
 from orchestration.loop import event_rows
 from orchestration.loop.discovery import COMMANDS, Discovery
 from orchestration.loop.positions import Gap, Range, SourceOffsets, cut_id, share
+from orchestration.loop.step_size import StepSize
 from orchestration.rules.seeds import Row
 from orchestration.settings import Settings
 from orchestration.tables.ledgers import AppendError, Ledgers
 from publisher import RejectedPropertiesError, make_client
 
 log = logging.getLogger(__name__)
-
-# The assumed size of a source's records, in bytes, before its first step has measured them: large, so that this step takes few records.
-_FIRST_BYTES_PER_ROW = 16_384
 
 # How long a step reads record by record what Spark can't read, in seconds.
 _ONE_BY_ONE_SECONDS = 10.0
@@ -52,13 +50,13 @@ class Intake:
     unreadable: dict[str, str] = field(default_factory=dict)
     """The sources that could not be read completely with the last try, and why."""
     _ends: dict[Partition, int] = field(default_factory=dict)
-    _bytes_per_row: dict[str, float] = field(default_factory=dict)
     _one_by_one: set[Partition] = field(default_factory=set)
     _failed: set[Partition] = field(default_factory=set)
     _committer: Consumer | None = None
 
     def __post_init__(self) -> None:
         self.discovery = Discovery(self.cluster, self.sources)
+        self._size = StepSize(self.settings.intake_max_rows, self.settings.intake_max_bytes)
 
     @property
     def begun(self) -> int:
@@ -103,11 +101,12 @@ class Intake:
 
         A source that can't be read stops no other: see `unreadable`. It is read again with the next step that has it.
         """
-        taken = self._bounded(list(available))
-        gaps, taken = self._gaps_in(taken)
+        ranges = list(available)
+        gaps, taken = self._gaps_in(share(ranges, self._size.rows(part.source for part in ranges)))
         gaps += self._cuts()
         if not taken and not gaps:
             return 0
+        self._size.begin()
         for part in taken:
             self.unreadable.pop(part.source, None)
         if not any(part.partition in self._one_by_one for part in taken):
@@ -195,10 +194,6 @@ class Intake:
         if self._committer is not None:
             self._committer.close()
             self._committer = None
-
-    def _bounded(self, available: list[Range]) -> list[Range]:
-        heaviest = max((self._bytes_per_row.get(part.source, _FIRST_BYTES_PER_ROW) for part in available), default=1.0)
-        return share(available, max(1, min(self.settings.intake_max_rows, int(self.settings.intake_max_bytes / heaviest))))
 
     def _cuts(self) -> list[Gap]:
         """The gaps of partitions that end before their next offset: an unclean leader election, or a lost disk, has cut them short.
@@ -290,10 +285,8 @@ class Intake:
         if taken and (read is None or read):
             measured = seen.get
             for place, source in enumerate(sources):
-                rows_of = int(measured[f"rows{place}"])
-                count += rows_of
-                if rows_of:
-                    self._bytes_per_row[source] = max(64.0, float(measured[f"bytes{place}"]) / rows_of)
+                count += int(measured[f"rows{place}"])
+                self._size.measured(source, int(measured[f"rows{place}"]), int(measured[f"bytes{place}"]))
         return count + len(gaps)
 
 

@@ -9,27 +9,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from orchestration.clock import LoopClock
-from orchestration.kafka.topics import TopicMaker
 from orchestration.logs import event
 from orchestration.loop.circuit_breakers import CircuitBreakers
-from orchestration.loop.due import Due, Window
+from orchestration.loop.due import Due
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import FIRST_PAUSE, LEDGERS, SENDS, Health, Reason
 from orchestration.loop.lane_results import Done, LaneStop
 from orchestration.loop.leadership import Leadership
+from orchestration.loop.missing_topics import MissingTopics
 from orchestration.loop.sending import HORIZON, Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.loop.undecided import Undecided
 from orchestration.loop.window import PausedDestination, SendWindow
-from orchestration.tables.rows import collected
 from publisher import MISSING_TOPIC, SUPERSEDED_CODE
 from publisher import SettingsError as PublisherSettingsError
 
 log = logging.getLogger(__name__)
-
-# How many original topics are read to choose the number of partitions of a missing destination, which may serve many.
-_ORIGINALS = 100
 
 
 @dataclass
@@ -43,7 +39,7 @@ class Publish:
     leadership: Leadership
     breakers: CircuitBreakers
     undecided: Undecided
-    topic_maker: TopicMaker
+    missing_topics: MissingTopics
     health: Health
     clock: LoopClock
     sending: threading.Lock
@@ -147,8 +143,9 @@ class Publish:
             report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
             report.change(window=report.state.window.look_now())
         else:
-            reason = self._why(report, Stop(stop.topic, stop.reason, stop.error, is_missing=stop.code in MISSING_TOPIC), stop.topic)
-            report.change(window=self._paused(report.state.window, stop.topic, reason, stop.since, now))
+            stopped = Stop(stop.topic, stop.reason, stop.error, is_missing=stop.code in MISSING_TOPIC)
+            for topic, reason in self.missing_topics.reasons([stopped], report.state.window, now).items():
+                report.change(window=self._paused(report.state.window, topic, reason, stop.since, now))
 
     def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
         with self.breakers.of(report):
@@ -282,7 +279,6 @@ class Publish:
 
     def _stops_of(self, report: StepReport, published: Published) -> dict[str, Reason] | None:
         """The destinations that took nothing, and why; None if Kafka as a whole took nothing, or this loop is not in charge."""
-        stops: dict[str, Reason] = {}
         for stop in published.stops:
             if stop.is_superseded:
                 report.superseded_by = self.leadership.newest()
@@ -290,18 +286,5 @@ class Publish:
             if stop.topic is None:
                 report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
                 return None
-            stops[stop.topic] = self._why(report, stop, stop.topic)
         report.recovered(SENDS)
-        return stops
-
-    def _why(self, report: StepReport, stop: Stop, topic: str) -> Reason:
-        """Why a destination took nothing. Creates it if it is missing and `create_topics` is set: the next try finds it."""
-        if not stop.is_missing or not self.topic_maker.settings.create_topics:
-            return Reason(stop.reason, stop.error)
-        now = self.clock.now()
-        what = Due.within([Window(topic, report.state.window.lowest_floor, now)], now)
-        publisher = self.leadership.publisher
-        rows = publisher.due(what, publisher.waiting(what)).select("original_topic").distinct()
-        originals = [row["original_topic"] for row in collected(rows, _ORIGINALS) if row["original_topic"]]
-        objection = self.topic_maker.make(topic, originals)
-        return Reason(stop.reason if objection is None else f"{stop.reason}; it is not made: {objection}", stop.error)
+        return self.missing_topics.reasons(published.stops, report.state.window, self.clock.now())

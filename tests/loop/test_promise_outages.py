@@ -83,12 +83,12 @@ def test_missing_topics_are_made_where_the_settings_say_so(redrive: Redrive, mon
     redrive.topics("made.orders", "made.reports", partitions=3)
     allowed = redrive.loop.settings.model_copy(update={"create_topics": True})
     monkeypatch.setattr(redrive.loop, "settings", allowed)
-    monkeypatch.setattr(redrive.loop.steps.publish.topic_maker, "settings", allowed)
+    monkeypatch.setattr(redrive.loop.steps.publish.missing_topics.topic_maker, "settings", allowed)
     redrive.fails("made.orders", b"k", b"v")
     redrive.fails("made.orders", b"dead", b"v", error="KeyError")
     made = ("made.orders-billing-retry", "made.orders.dlq")
     redrive.until(
-        lambda: redrive.loop.steps.publish.topic_maker.made == 2 and not redrive.loop.state.window.paused,
+        lambda: redrive.loop.steps.publish.missing_topics.topic_maker.made == 2 and not redrive.loop.state.window.paused,
         "both topics are made and take messages",
     )
     assert [[record.key for record in redrive.read(topic)] for topic in made] == [[b"k"], [b"dead"]]
@@ -98,7 +98,7 @@ def test_missing_topics_are_made_where_the_settings_say_so(redrive: Redrive, mon
     redrive.write("made.reports", b"k", b"v", [(f"redrive-{name}", value) for name, value in GONE.items()])
     redrive.until(lambda: "gone.orders-billing-retry" in redrive.loop.state.window.paused, "its destination is missing")
     assert "it is not made: none of the topics is there" in redrive.loop.state.window.paused["gone.orders-billing-retry"].why
-    assert redrive.loop.steps.publish.topic_maker.made == 2
+    assert redrive.loop.steps.publish.missing_topics.topic_maker.made == 2
 
 
 def test_a_topic_that_may_not_be_written_to_costs_its_own_messages_and_no_others(redrive: Redrive) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import Health
+from orchestration.loop.missing_topics import MissingTopics
 from orchestration.loop.publish import Publish
 from orchestration.loop.state import LoopState
 from orchestration.loop.window import PausedDestination, SendWindow
@@ -47,4 +48,5 @@ def publish_step(publisher: Any, now: datetime) -> Publish:
     topic_maker = cast(Any, SimpleNamespace(settings=SimpleNamespace(create_topics=False)))
     health = Health(lambda: now)
     hand_over = HandOver(charge, clock, timedelta())
-    return Publish(charge, nothing, nothing, topic_maker, health, clock, threading.Lock(), threading.Event(), hand_over)
+    missing_topics = MissingTopics(topic_maker, nothing)
+    return Publish(charge, nothing, nothing, missing_topics, health, clock, threading.Lock(), threading.Event(), hand_over)
