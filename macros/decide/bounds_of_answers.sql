@@ -1,5 +1,5 @@
 {#- What follows from the deliveries that lie at the coordinates that the inputs name. A report without a pointer may answer such a delivery: its due
-    time widens the bounds. And `upto`, the last batch that this run may decide: the one before the first batch that has an input about a message of
+    time widens the bounds: the range, and the conditions on its hours by column (`due_at_hours`, `prior_due_hours`). And `upto`, the last batch that this run may decide: the one before the first batch that has an input about a message of
     an earlier batch of the run. A decision depends on the message's earlier decisions, which a decide run looks up in the wheel. With inputs of two
     batches about a message in one run, the later one would not see the decision about the earlier one, and would depend on which batches are
     decided together.
@@ -51,7 +51,8 @@
             select
                 (select min(try_element_at(batches, 2)) - 1 from messages) as upto,
                 unix_micros(min(due_at)) as due_from,
-                unix_micros(max(due_at)) as due_to
+                unix_micros(max(due_at)) as due_to,
+                collect_set(unix_seconds(date_trunc('hour', due_at))) as due_hours
             from delivered
 
         ),
@@ -61,7 +62,8 @@
             select
                 upto,
                 least(due_from, cast({{ slot('due_from', 'null') }} as bigint)) as due_from,
-                greatest(due_to, cast({{ slot('due_to', 'null') }} as bigint)) as due_to
+                greatest(due_to, cast({{ slot('due_to', 'null') }} as bigint)) as due_to,
+                array_union(due_hours, {{ slot('due_hours', 'cast(null as array<bigint>)') }}) as due_hours
             from found
 
         )
@@ -70,7 +72,9 @@
             upto,
             due_from,
             due_to,
-            due_from is not null as are_due
+            due_from is not null as are_due,
+            {{ condition_of_hours('due_hours', 'due_at') }} as due_at_hours,
+            {{ condition_of_hours('due_hours', 'prior_due') }} as prior_due_hours
         from widened
     {%- endset -%}
     {{ return(query) }}

@@ -1,6 +1,6 @@
 {#- What the inputs of this run name: how many there are (`inputs`), whether some ask for a redrive, whether they are of several batches, the range
-    of the due times that they point to (`due_from`, `due_to`, microseconds since 1970), and conditions on offsets by topic and partition: of the
-    records that failed (`named`), and of the original records (`origin`).
+    of the due times that they point to (`due_from`, `due_to`, microseconds since 1970) and the hours of these (`due_hours`, the text of an array, seconds
+    since 1970), and conditions on offsets by topic and partition: of the records that failed (`named`), and of the original records (`origin`).
 
     Spans of offsets are by topic and partition, as partitions are filled unevenly. If the offsets of a partition are far apart, it has several spans,
     cut at the widest gaps: else a single report with a made-up offset would make the decide run read all rows of its partition. -#}
@@ -57,6 +57,7 @@
                 topic is not null and partition is not null and min(offset) is not null as is_complete,
                 min(pointer_due) as due_from,
                 max(pointer_due) as due_to,
+                collect_set(unix_seconds(date_trunc('hour', pointer_due))) as due_hours,
                 min(batch) as first_batch,
                 max(batch) as last_batch,
                 count(*) as inputs,
@@ -74,6 +75,7 @@
                 min(first_batch) < max(last_batch) as are_of_several_batches,
                 unix_micros(min(due_from)) as due_from,
                 unix_micros(max(due_to)) as due_to,
+                array_sort(array_distinct(flatten(collect_list(due_hours)))) as due_hours,
                 collect_list(span) filter (where role = 'named' and is_complete) as named,
                 collect_list(span) filter (where role = 'origin' and is_complete) as origin
             from spans
@@ -87,6 +89,10 @@
             due_from,
             due_to,
             due_from is not null as are_due,
+            case
+                when size(due_hours) <= {{ var('max_bounded_spans') }} then concat('cast(array(', array_join(due_hours, ', '), ') as array<bigint>)')
+                else 'cast(null as array<bigint>)'
+            end as due_hours,
             {{ condition_of_spans('named') }} as named,
             {{ condition_of_spans('origin', 'original_') }} as origin
         from found

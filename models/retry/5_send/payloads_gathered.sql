@@ -39,6 +39,13 @@ about_deliveries as (
 
 ),
 
+answered as (
+
+    select * from {{ wheel() }}
+    where {{ dues_in_bounds('due_at') }}
+
+),
+
 first_letters as (
 
     -- a dead letter that is written again, as Kafka refused it, keeps no payload: a redrive of it needs that of the first
@@ -57,24 +64,23 @@ sent_before as (
 
     select
         about_deliveries.input_id,
-        coalesce(deliveries.key, first_letters.key) as key,
-        coalesce(deliveries.value, first_letters.value) as value,
-        coalesce(deliveries.headers, first_letters.headers) as headers,
+        coalesce(answered.key, first_letters.key) as key,
+        coalesce(answered.value, first_letters.value) as value,
+        coalesce(answered.headers, first_letters.headers) as headers,
         cast(null as string) as earlier_profile,
-        deliveries.payload_delivery,
-        deliveries.payload_due,
-        deliveries.payload_bytes,
+        answered.payload_delivery,
+        answered.payload_due,
+        answered.payload_bytes,
         false as is_report
     from about_deliveries
-    left join {{ wheel() }} as deliveries
+    left join answered
         on
-            about_deliveries.delivery_id = deliveries.delivery_id
-            and about_deliveries.due_at = deliveries.due_at
-            and {{ dues_in_bounds('deliveries.due_at') }}
+            about_deliveries.delivery_id = answered.delivery_id
+            and about_deliveries.due_at = answered.due_at
     left join first_letters
         on
-            deliveries.payload_delivery = first_letters.delivery_id
-            and deliveries.payload_due = first_letters.due_at
+            answered.payload_delivery = first_letters.delivery_id
+            and answered.payload_due = first_letters.due_at
 
 ),
 
