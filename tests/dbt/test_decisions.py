@@ -168,11 +168,12 @@ select
     'hash' as rules_hash,
     {%- for column in [
         'source', 'dialect', 'life_cycle', 'original_partition', 'original_offset', 'original_timestamp',
-        'happened_at', 'problems', 'content_hash', 'error_class',
+        'problems', 'content_hash', 'error_class',
         'error_message', 'rule', 'matched', 'passed_over', 'header_profile', 'privacy', 'order_detail'
     ] %}
     cast(null as string) as {{ column }},
     {%- endfor %}
+    cast(null as timestamp) as happened_at,
     1000 as delay_ms
 from values
     ('first answer', 'answer', 'report', 'orders', 'a', 1, 1),
