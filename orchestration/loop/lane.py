@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from orchestration.clock import EPOCH
 from orchestration.loop.lane_results import Done, LaneStop, earliest, moment
-from publisher import READY, STOPPED
+from publisher import READY, RESULTS, STOPPED
 
 BREAKER_KEY = "breaker_key"
 
@@ -30,8 +30,15 @@ HANDED: pa.Schema = READY.append(pa.field(BREAKER_KEY, pa.string()))
 # was sent while the ones before were recorded.
 _GATHERS = 0.3
 
+# How long results may wait until nothing more is sent, in seconds: an append waits for those of the loop's steps, and each takes a second
+# or more.
+_LONGEST_UNRECORDED = 3.0
+
 # The most rows that are sent at once: what is due next waits for them.
 _AT_ONCE = 10_000
+
+# Slices keep the memory of all that they are a part of: what is left is copied when it is less than half of that.
+_SPARSE = 2
 
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -60,11 +67,14 @@ class TimedLane:
     """What waits for its time: batches that are sorted by due time."""
     _sending: pa.RecordBatch | None = None
     _unrecorded: list[pa.Table] = field(default_factory=list)
+    _unrecorded_since: float = 0.0
+    """Since when the first of them waits, as a monotonic time."""
     _attempt: tuple[int, list[int]] | None = None
     """An attempt to record that failed: how many of `_unrecorded`, and the batches that were tried. Only the same ones are tried again."""
     _error: Exception | None = None
-    _is_told: bool = False
-    _halted: bool = False
+    """The error of that attempt, until it has been raised in the loop's thread."""
+    _is_stopped: bool = False
+    """Whether Kafka as a whole took nothing, and the loop doesn't know it yet."""
     _ended: bool = False
     _done: Done = field(default_factory=Done)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -101,10 +111,20 @@ class TimedLane:
     def room(self) -> tuple[int, int]:
         """How many more rows and bytes the lane takes; none while nothing can be sent or recorded."""
         with self._changed:
-            if self._halted or self._ended:
+            if self._is_halted or self._ended:
                 return 0, 0
-            held, size = sum(rows.num_rows for rows in self._held), sum(rows.nbytes for rows in self._held)
-            return max(0, self.most_rows - held), max(0, self.most_bytes - size)
+            has = list(self._all())
+            return max(0, self.most_rows - sum(rows.num_rows for rows in has)), max(0, self.most_bytes - sum(rows.nbytes for rows in has))
+
+    @property
+    def has_unrecorded(self) -> bool:
+        """Whether something was sent whose result is not in the ledger."""
+        with self._changed:
+            return bool(self._unrecorded)
+
+    @property
+    def _is_halted(self) -> bool:
+        return self._is_stopped or self._attempt is not None
 
     def _all(self) -> Iterator[Rows]:
         yield from self._held
@@ -146,24 +166,25 @@ class TimedLane:
             return self._take_back(lambda rows: pa.repeat(pa.scalar(True), rows.num_rows))
 
     def settle(self) -> None:
-        """Waits until what is being sent has ended, and records it. Raises what hinders that."""
+        """Waits until what is being sent now has ended, and records it. Raises what hinders that."""
         with self._changed:
-            self._changed.wait_for(lambda: self._sending is None)
-        self._record()
-        self._raise()
+            current = self._sending
+            # by identity: while much is due, the next rows are being sent at once
+            self._changed.wait_for(lambda: current is None or self._sending is not current)
+        self._record_now()
 
     def take_done(self) -> Done:
         """What was done and recorded since the last call, and the destinations that took no sends.
 
-        Raises the error with which results could not be recorded, the first time; after that, tries again to record them.
+        Raises the error with which results could not be recorded, once; after that, tries again to record them.
         """
-        if self._error is not None and self._is_told:
-            self._error = None
-            self._record()
-        self._raise()
+        with self._changed:
+            is_failed = self._attempt is not None
+        if is_failed:
+            self._record_now()
         with self._changed:
             done, self._done = self._done, Done()
-            self._halted = False
+            self._is_stopped = False
             self._changed.notify_all()
         return done
 
@@ -175,10 +196,10 @@ class TimedLane:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
-        if self._is_told:
-            self._error = None
-        self._record()
-        self._raise()
+        self._error = None
+        while self.has_unrecorded:
+            # what an attempt left over, too
+            self._record_now()
 
     # ---------- sending
 
@@ -189,67 +210,75 @@ class TimedLane:
 
     def _send_in_time(self) -> None:
         while True:
-            with self._changed:
-                while not self._ended and (seconds := self._until_due()) != 0:
-                    self._changed.wait(seconds)
-                if self._ended:
-                    return
-                sending = self._sending = self._take_due()
-            results: list[pa.RecordBatch] = []
-            failure: Exception | None = None
+            sending: pa.RecordBatch | None = None
             try:
-                results += self.send(sending.select(READY.names))
+                sending = self._next()
+                if sending is None:
+                    return
+                results = list(self.send(sending.select(READY.names)))
+                with self._changed:
+                    self._note(sending, results)
             except Exception as error:
                 # a bug: without this, whoever waits for the lane would wait without end
-                failure = error
+                with self._changed:
+                    self._stop(None, f"{type(error).__name__}: {error}", type(error).__name__, 0, sending)
             with self._changed:
-                self._note(sending, results)
-                if failure is not None:
-                    self._error, self._is_told, self._halted, self._held = failure, False, True, []
                 self._sending = None
                 self._changed.notify_all()
+
+    def _next(self) -> pa.RecordBatch | None:
+        """Waits until something is due, and returns it; None when the lane has ended."""
+        with self._changed:
+            while not self._ended and (seconds := self._until_due()) != 0:
+                self._changed.wait(seconds)
+            if not self._ended:
+                self._sending = self._take_due()
+            return self._sending
 
     def _until_due(self) -> float | None:
         """Seconds until the next row is due; 0: it is due; None: nothing is to be sent."""
         first = min(filter(None, map(earliest, self._held)), default=None)
-        if first is None or self._halted:
+        waits = bool(self._unrecorded) and time.monotonic() - self._unrecorded_since > _LONGEST_UNRECORDED
+        if first is None or self._is_halted or waits:
             return None
         return max(0, (first - EPOCH) // timedelta(microseconds=1) - self.now_ms() * 1000) / 1_000_000
 
     def _take_due(self) -> pa.RecordBatch:
         now = pa.scalar(self.now_ms() * 1000, pa.int64()).cast(_TIME)
-        due: list[pa.RecordBatch] = []
-        left: list[pa.RecordBatch] = []
-        for rows in self._held:
-            # sorted by due time: what is due is at the beginning
-            count = min(pc.sum(pc.less_equal(rows.column("due_at"), now)).as_py(), _AT_ONCE - sum(some.num_rows for some in due))
-            due.append(rows.slice(0, count))
-            left.append(rows.slice(count))
-        self._held = [rows for rows in left if rows.num_rows]
-        return _joined(due)
+        # sorted by due time: what is due is at the beginning
+        counts = [pc.sum(pc.less_equal(rows.column("due_at"), now)).as_py() for rows in self._held]
+        due = _joined([rows.slice(0, count) for rows, count in zip(self._held, counts, strict=True)])
+        left = [due.slice(_AT_ONCE), *(rows.slice(count) for rows, count in zip(self._held, counts, strict=True))]
+        self._held = [_compact(rows) for rows in left if rows.num_rows]
+        return due.slice(0, _AT_ONCE)
 
     def _note(self, sent: pa.RecordBatch, results: list[pa.RecordBatch]) -> None:
         """Keeps the results, and takes back what can't be sent to a destination that takes nothing."""
         stops = [row for some in results for row in some.to_pylist() if row["outcome"] == STOPPED]
         kept = [some.filter(pc.not_equal(some.column("outcome"), STOPPED)) for some in results]
-        settled = pa.Table.from_batches([some for some in kept if some.num_rows], results[0].schema) if results else None
-        if settled is not None and settled.num_rows:
+        settled = pa.Table.from_batches([some for some in kept if some.num_rows], RESULTS)
+        if settled.num_rows:
+            self._unrecorded_since = self._unrecorded_since if self._unrecorded else time.monotonic()
             self._unrecorded.append(settled)
+        left = sent.filter(pc.invert(pc.is_in(sent.column("delivery_id"), settled.column("delivery_id").combine_chunks())))
         for stop in stops:
-            unsent = [sent, *self._held]
-            if settled is not None:
-                unsent[0] = sent.filter(pc.invert(pc.is_in(sent.column("delivery_id"), settled.column("delivery_id").combine_chunks())))
-            topic = stop["topic"]
-            if topic is None:
-                self._halted = True
-                self._held = []
-            else:
-                unsent = [rows.filter(pc.equal(rows.column("topic"), topic)) for rows in unsent]
-                self._take_back(lambda rows, topic=topic: pc.equal(rows.column("topic"), topic))  # type: ignore[misc]
-            since = min(filter(None, map(earliest, unsent)), default=None)
-            if since is not None:
-                text = f"{stop['error_message']} ({stop['error_name']})"
-                self._done = self._done.with_stop(LaneStop(topic, text, stop["error_name"], stop["error_code"], since))
+            text = f"{stop['error_message']} ({stop['error_name']})"
+            self._stop(stop["topic"], text, stop["error_name"], stop["error_code"], left)
+            left = left.slice(0, 0) if stop["topic"] is None else left.filter(pc.not_equal(left.column("topic"), stop["topic"]))
+        if left.num_rows:
+            self._stop(None, f"{left.num_rows} deliveries have no result", "NO_RESULT", 0, left)
+
+    def _stop(self, topic: str | None, text: str, error: str, code: int, unsent: pa.RecordBatch | None) -> None:
+        """Takes back what waits for a destination (None: everything), and notes why. unsent: rows that were to be sent, among others."""
+        back = self._held if unsent is None else [unsent, *self._held]
+        if topic is None:
+            self._is_stopped, self._held = True, []
+        else:
+            back = [rows.filter(pc.equal(rows.column("topic"), topic)) for rows in back]
+            self._take_back(lambda rows: pc.equal(rows.column("topic"), topic))
+        since = min(filter(None, map(earliest, back)), default=None)
+        if since is not None:
+            self._done = self._done.with_stop(LaneStop(topic, text, error, code, since))
 
     def _take_back(self, which: Callable[[pa.RecordBatch], pa.Array]) -> int:
         left = [rows.filter(pc.invert(which(rows))) for rows in self._held]
@@ -262,17 +291,34 @@ class TimedLane:
     def _record_in_time(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._ended or (bool(self._unrecorded) and self._error is None))
+                self._changed.wait_for(lambda: self._ended or (bool(self._unrecorded) and self._attempt is None))
                 if self._ended:
                     return
             time.sleep(_GATHERS)
+            with self._changed:
+                is_failed = self._attempt is not None
+            if not is_failed:
+                self._record()
+
+    def _record_now(self) -> None:
+        """Records the results that are there, in the loop's thread. Raises what hinders that.
+
+        An attempt that has failed in the background is raised first: the loop reads where the ledgers end before the next one.
+        """
+        with self._changed:
+            error, self._error = self._error, None
+        if error is None:
             self._record()
+            with self._changed:
+                error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def _record(self) -> None:
         """Records the results that are there. If that fails, nothing more is sent until it succeeds."""
         with self._recording:
             with self._changed:
-                if self._error is not None or not self._unrecorded:
+                if not self._unrecorded:
                     return
                 count, tried = self._attempt or (len(self._unrecorded), [])
                 results = pa.concat_tables(self._unrecorded[:count])
@@ -280,18 +326,14 @@ class TimedLane:
                 self.record(results, tried)
             except Exception as error:
                 with self._changed:
-                    self._attempt, self._error, self._is_told, self._halted = (count, tried), error, False, True
+                    self._attempt, self._error = (count, tried), error
                 return
             with self._changed:
                 self._attempt = None
                 del self._unrecorded[:count]
+                self._unrecorded_since = time.monotonic()
                 self._done = self._done.with_results(results)
-
-    def _raise(self) -> None:
-        with self._changed:
-            if self._error is not None:
-                self._is_told = True
-                raise self._error
+                self._changed.notify_all()
 
 
 def _any_of(rows: Rows, values: dict[str, pa.Array]) -> pa.Array:
@@ -304,6 +346,11 @@ def _any_of(rows: Rows, values: dict[str, pa.Array]) -> pa.Array:
 
 def _is_any(rows: Rows, values: dict[str, pa.Array]) -> bool:
     return bool(pc.any(_any_of(rows, values)).as_py())
+
+
+def _compact(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, without the memory of others that were beside them."""
+    return rows.take(pa.array(range(rows.num_rows))) if rows.get_total_buffer_size() > _SPARSE * rows.nbytes else rows
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -109,7 +109,6 @@ def world() -> Iterator[World]:
     made.answers.set()
     made.appends.set()
     made.refusals = 0
-    made.lane._is_told = True
     made.lane.end()
 
 
@@ -270,21 +269,97 @@ def test_only_what_was_tried_is_tried_again(world: World) -> None:
     world.until(lambda: world.recorded == ["before", "a"])
 
 
-def test_an_error_in_the_lane_is_raised_in_the_loop_and_does_not_end_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_lane_stops_it_until_the_loop_knows_and_does_not_end_it(world: World) -> None:
     def fail(_: object) -> list[pa.RecordBatch]:
         raise ZeroDivisionError
 
     sends = world.lane.send
-    world.lane.send = fail
-    world.lane.hand_over(rows("a"))
-    world.at(0)
-    world.until(lambda: not world.lane.ids())
-    with pytest.raises(ZeroDivisionError):
-        world.lane.take_done()
+    # neither what a send raises nor results that can't be read may end the thread, or let a floor pass the rows
+    for send, error in (
+        (fail, "ZeroDivisionError"),
+        (lambda _: [pa.RecordBatch.from_pylist([{"a": 1}])], "KeyError"),
+        (lambda _: [], "NO_RESULT"),
+    ):
+        world.lane.send = send
+        world.at(-1)
+        world.lane.hand_over(rows("a"))
+        world.lane.hand_over(rows("b", due=NOW + 50 * SECOND))
+        world.at(0)
+        world.until(lambda: not world.lane.ids())
+        assert (world.lane.oldest(), world.lane.room()) == (NOW, (0, 0))
+        world.lane.settle()
+        (stop,) = world.lane.take_done().stops
+        assert (stop.topic, stop.error, stop.since) == (None, error, NOW)
     world.lane.send = sends
-    world.lane.take_done()
     world.lane.hand_over(rows("a"))
     world.until(lambda: world.all_sent == ["a"])
+
+
+def test_a_withdrawal_waits_for_one_send_though_others_follow_at_once(world: World) -> None:
+    world.at(1_000)
+    withdrawn, sends = threading.Event(), list[str]()
+    send = world.lane.send
+
+    def slow(batch: pa.RecordBatch) -> Any:
+        if withdrawn.is_set():
+            sends.append(batch.column("delivery_id")[0].as_py())
+        time.sleep(0.02)
+        # there is always something due
+        with world.lane._changed:
+            world.lane._held += rows(f"{batch.column('delivery_id')[0]}x").to_batches()
+        return send(batch)
+
+    world.lane.send = slow
+    world.lane.hand_over(rows("a"))
+    world.until(lambda: world.sent)
+    with world.lane._changed:
+        world.lane._changed.wait_for(lambda: world.lane._sending is not None)
+        (current,) = world.lane._sending.column("delivery_id").to_pylist()
+        withdrawn.set()
+    world.lane.withdraw(ids=[current])
+    assert current in world.recorded
+    assert len(sends) <= 2
+    world.lane.send = send
+
+
+def test_nothing_more_is_sent_while_results_wait_long_to_be_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestration.loop.lane._LONGEST_UNRECORDED", 0.1)
+    world.appends.clear()
+    world.lane.hand_over(rows("a"))
+    world.lane.hand_over(rows("b", due=NOW + SECOND))
+    world.at(0)
+    world.until(lambda: world.sent)
+    time.sleep(0.2)
+    world.at(5)
+    time.sleep(0.1)
+    assert world.all_sent == ["a"]
+    world.appends.set()
+    world.until(lambda: world.all_sent == ["a", "b"])
+
+
+def test_an_end_records_everything_after_an_attempt_that_failed_and_tries_also_if_nobody_was_told(world: World) -> None:
+    world.refusals = 1
+    world.answers.clear()
+    world.lane.hand_over(rows("a"))
+    world.at(0)
+    assert world.asked.wait(30)
+    world.lane._unrecorded.append(pa.Table.from_pylist([{"delivery_id": "before", "due_at": NOW, "outcome": FAILED}], schema=RESULTS))
+    world.lane._record()
+    world.answers.set()
+    world.until(lambda: len(world.lane._unrecorded) == 2)
+    world.lane.end()
+    assert (world.recorded, world.lane.has_unrecorded) == (["before", "a"], False)
+
+
+def test_what_is_left_keeps_no_memory_of_what_was_sent(world: World) -> None:
+    before = pa.total_allocated_bytes()
+    for number in range(20):
+        some = rows(*(f"{number}-{row}" for row in range(40)), due=NOW).to_pylist()
+        some[0]["due_at"] = NOW + 500 * SECOND
+        world.lane.hand_over(pa.Table.from_pylist([{**row, "value": bytes(20_000)} for row in some], schema=HANDED))
+        world.at(number)
+        world.until(lambda number=number: world.lane.waiting()[0] == number + 1 and not world.lane.has_unrecorded)
+    assert pa.total_allocated_bytes() - before < 20 * 20_000 * 4
 
 
 def test_an_end_records_what_was_sent_and_leaves_the_rest(world: World) -> None:
