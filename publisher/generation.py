@@ -2,8 +2,7 @@
 
 init_transactions always succeeds and fences whoever held the id, so it alone cannot tell the newer from the older. The order of steps can:
 a loop takes the number after the last one in its tables, writes it into Kafka, waits until it can be read, then initialises every slot. A
-task initialises its slot, then reads, then sends. So a task of an older loop either initialised before the newer loop did, and is fenced,
-or reads its number.
+task initialises its slot, then reads, then sends: a task of an older loop is fenced if it initialised before, else it reads the number.
 """
 
 import re
@@ -61,8 +60,7 @@ def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> 
         if not passes or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE)
-    # The next call gets a new client, as this one may be broken.
-    _kept.clear()
+    _kept.clear()  # the next call gets a new client, as this one may be broken
     error = background.explain(error)
     text = f"the generation in charge can't be read from the group {settings.fence_group}: {error.str()}"
     raise SessionLostError(settings.trouble(error.code(), text))

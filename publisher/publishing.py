@@ -3,7 +3,6 @@
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,16 +38,14 @@ def publish(
     """Sends every row of `batches` (schema `READY`) in order and yields what became of them (schema `RESULTS`).
 
     A row without a result was not sent and stays due; a result with the outcome `stopped` then says why. Rows of one destination partition
-    arrive in their order. One slot must not be used by two calls at the same time: the later one fences the earlier. kept: a session of the
-    slot that stays open for the next call; its owner closes it.
+    arrive in their order. A slot must not be used by two calls at once: the later one fences the earlier. kept: a session that stays open.
 
-    Raises nothing once it is iterated: a `stopped` result reports any error. If one task failed, the results of all others would be lost,
-    and what they had sent would be sent again.
+    Raises nothing once it is iterated, as the results of all tasks would be lost, and their rows sent again: `stopped` results have errors.
     """
     session = kept or Session(settings, slot, refuse_superseded)
     task = Task(session, settings, slot, clock)
     try:
-        with nullcontext() if kept else session:
+        with session:
             for load in loads(map(complete, batches), settings.max_rows, settings.max_bytes):
                 task.send(load)
                 yield from task.take_results()

@@ -17,38 +17,45 @@ from publisher.settings import PublisherSettings
 # In seconds: the timeout of one try of a call; the wait for answers that are on their way when a producer ends.
 _GLANCE: Final = 0.5
 _LAST_ANSWERS: Final = 1.0
+_LONGEST_IDLE: Final = 3600.0  # in seconds; Kafka forgets a producer after transactional.id.expiration.ms (7 days) without a send
 # The errors of a producer when a newer one with its transactional.id has begun.
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class Session:
-    """Context of one task's loads: at most one producer at a time. check: `generation.refuse_superseded`."""
+    """Context of one task's loads: one producer at a time. check: `generation.refuse_superseded`. stays_open: until an error, or `close`."""
 
-    def __init__(self, settings: PublisherSettings, slot: int | str, check: Callable[[PublisherSettings], None]) -> None:
+    def __init__(
+        self, settings: PublisherSettings, slot: int | str, check: Callable[[PublisherSettings], None], *, stays_open: bool = False
+    ) -> None:
+        self._stays_open = stays_open
         self._settings = settings
         self._slot = slot
         self._check = check
         self._producer: Producer | None = None
         self._batch_size = 0
+        self._used = 0.0
         self.background = Background()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error: object, *_: object) -> None:
+        # after an error the producer may have a transaction of unknown outcome, and would begin no other
+        if error is not None or not self._stays_open:
+            self.close()
 
     def producer(self, batch_size: int, topic: str) -> Producer:
         """A producer that may send, with batches of at most `batch_size` bytes. topic: one to connect with. Raises SessionLostError."""
-        producer = self._producer if self._batch_size == batch_size else None
+        idle, self._used = time.monotonic() - self._used, time.monotonic()
+        producer = self._producer if self._batch_size == batch_size and idle < _LONGEST_IDLE else None
         # A newer loop fences a transactional producer that was made before. Without transactions it can't: then each load has to check.
         if producer is not None and self._settings.transactions:
             return producer
         try:
             if producer is None:
                 producer = self._open(batch_size, topic)
-            # After the init that fences older tasks, and before the first send: any earlier, and a newer loop could start unseen; any
-            # later, and rows would be sent already.
+            # After the init that fences older tasks, before the first send: earlier, a newer loop could start unseen; later is too late.
             self._check(self._settings)
         except SessionLostError:
             self.close()
@@ -66,8 +73,7 @@ class Session:
         """
         assert self._producer is not None, "there is no transaction to abort"
         error = self.repeated(self._producer.abort_transaction)
-        # The next transaction gets a new producer: after a refused batch librdkafka goes on with the next sequence numbers, and brokers
-        # would refuse the next batch for those it skipped (seen with librdkafka 2.16 and Kafka 4.1).
+        # A new producer follows: after a refused batch librdkafka (2.16) skips sequence numbers, and brokers would refuse the next batch.
         self.close()
         if error is not None and (error.retriable() or error.code() in _FENCED):
             raise self.lost(error)
@@ -86,6 +92,7 @@ class Session:
 
     def _open(self, batch_size: int, topic: str | None) -> Producer:
         self.close()
+        self.background = Background()  # an error of a producer before would be taken for the reason of each wait
         transactional_id = self._settings.transactional_id(self._slot) if self._settings.transactions else None
         self._producer = make_producer(self._settings, transactional_id, batch_size, self.background)
         self._batch_size = batch_size
@@ -135,15 +142,13 @@ class Session:
 
     def close(self) -> None:
         """Ends the producer; what it has not committed is not delivered. The session may go on with another."""
-        # Not by its close(): that aborts an open transaction and waits without end for a broker that is gone (seen with confluent-kafka
-        # 2.16). Without its last reference the producer ends at once.
+        # Not by its close(), which waits without end for a broker that is gone (confluent-kafka 2.16). Without references it ends at once.
         producer, self._producer = self._producer, None
         if producer is None:
             return
         with suppress(KafkaException):
             producer.purge(in_flight=False)
-        # A refusal that is answered while librdkafka's threads end would free the text of the one before it a second time, and the process
-        # would abort (seen with librdkafka 2.16, rd_kafka_txns_term).
+        # A refusal that is answered while librdkafka's threads end frees a text twice, and aborts the process (2.16, rd_kafka_txns_term).
         deadline = time.monotonic() + _LAST_ANSWERS
         while len(producer) > 0 and (left := deadline - time.monotonic()) > 0:
             with suppress(KafkaException), fatal_as_kafka_exception():  # raised once for a fatal error, then the flush goes on

@@ -73,11 +73,9 @@ def assembled(
     breaker_topics = ((settings.circuit_breakers_topic, record_of), (settings.gates_topic, gate_record_of))
     return Steps(
         rules=rules,
-        take_in=IntakeStep(intake, health),
+        take_in=IntakeStep(intake, health, hand_over.lane.settle),
         dispatch=CommandDispatch(commands, intake, health),
-        decide=Decide(
-            DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over.withdraw_named
-        ),
+        decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over),
         publish=Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over),
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from orchestration.clock import LoopClock
 from orchestration.logs import event
 from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import DECIDE, Health, Reason
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.state import LoopState
@@ -34,8 +34,7 @@ class Decide:
     health: Health
     clock: LoopClock
     stopping: threading.Event
-    withdraw_named: Callable[[LoopState], None]
-    """Takes back what undecided inputs name from the timed lane."""
+    hand_over: HandOver
 
     @property
     def cold(self) -> bool:
@@ -46,7 +45,7 @@ class Decide:
         """Decides all that is undecided; upto: no later batch than this one."""
         if state.window.undecided == 0 or not self.health.may(DECIDE) or self.health.unsure:
             return StepResult(state)
-        return self.decide_up_to(state, self.undecided.stored.ledgers.batch if upto is None else upto)
+        return self.decide_up_to(state, self.undecided.stored.ledgers.certain if upto is None else upto)
 
     def decide_up_to(self, state: LoopState, upto: int) -> StepResult:
         """Decides what is in the ledgers up to a batch, by as many decide runs as it takes.
@@ -57,7 +56,7 @@ class Decide:
         began = time.monotonic()
         failure: Exception | None = None
         try:
-            self.withdraw_named(state)
+            self.hand_over.withdraw_named(state)
             while self._run_once(report, upto) and report.state.watermark < upto and not self.stopping.is_set():
                 pass
         except Exception as error:
@@ -107,11 +106,14 @@ class Decide:
         reached = max(before.watermark, stored.last_decided())
         if reached > before.watermark:
             with self.breakers.of(report):
+                were_open = set(self.breakers.open)
                 since = self.breakers.decided(before.watermark, reached, self.clock.now(), before.window.lowest_floor)
+                if opened := set(self.breakers.open) - were_open:
+                    self.hand_over.withdraw(breakers=opened)
             report.change(window=report.state.window.kept_under(since).look_now())
         report.change(watermark=reached)
         first: int | None = None
-        if reached < stored.ledgers.batch:
+        if reached < stored.ledgers.certain:
             first = self.undecided.find(report)
         else:
             report.change(window=report.state.window.all_decided())

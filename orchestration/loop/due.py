@@ -52,7 +52,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Due:
-    """What a step sends: deliveries that are due from `floor` to `upto` and may be sent `now`, except to destinations in `without`.
+    """What a step sends: deliveries that are due from `floor` to `upto` and may be sent `now`, except to destinations in `without`, and
+    under breaker keys in `without_breakers`.
 
     only: if not empty, only what lies in one of these windows. undecided_after: the last batch that is decided, if there are later ones.
     Deliveries that events of later batches name are left out: an order may cancel or replace one, and a report may show that one was sent
@@ -64,6 +65,7 @@ class Due:
     upto: datetime
     now: datetime
     without: tuple[str, ...] = ()
+    without_breakers: tuple[str, ...] = ()
     only: tuple[Window, ...] = ()
     undecided_after: int | None = None
     seen: Seen | None = None

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from orchestration.clock import EPOCH, LoopClock
-from orchestration.loop.due import Due, Seen
-from orchestration.loop.lane import BREAKER_KEY, HANDED, TimedLane
+from orchestration.loop.due import Due, Seen, Waiting
+from orchestration.loop.lane import HANDED, TimedLane
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.sending import HORIZON
 from orchestration.loop.state import LoopState
@@ -60,34 +60,51 @@ class HandOver:
         if left_out != self._left_out or any(some.until <= now for some in state.window.unknown):
             self._seen, self._left_out = None, left_out
         for upto in (now + self.look_ahead, now):
-            if self._hand_over(report, now, upto, open_breakers):
+            if self._hand_over_up_to(report, now, upto, open_breakers):
                 return True
+        # a backlog goes the bulk way, and delays nothing that becomes due meanwhile
         self.forget()
+        for upto in (now + self.look_ahead, now + self.look_ahead / 8):
+            if self._hand_over(self._due(report.state, now, now, upto, open_breakers)) is not None:
+                break
         return False
 
-    def _hand_over(self, report: StepReport, now: datetime, upto: datetime, open_breakers: Collection[str]) -> bool:
-        """Hands over what is due up to a moment, if the lane has room for all of it."""
-        state, publisher = report.state, self.leadership.publisher
-        has = self.lane.ids()
-        what = Due(
-            state.window.floor,
+    def _due(self, state: LoopState, now: datetime, floor: datetime, upto: datetime, open_breakers: Collection[str]) -> Due:
+        return Due(
+            floor,
             upto,
             now,
             without=tuple(state.window.paused),
+            without_breakers=tuple(open_breakers),
             undecided_after=state.undecided_after,
             seen=self._seen,
         )
+
+    def _hand_over(self, what: Due) -> Waiting | None:
+        """Hands over what is due. Returns what the wheel holds there; None if the lane has no room for all of it."""
+        publisher = self.leadership.publisher
+        has = self.lane.ids()
         waiting = publisher.waiting(what)
-        rows, size = self.lane.room()
+        # what was seen before is counted again after a `forget`, and the lane may have it
+        rows, size = self.lane.room() if what.seen else (MOST_ROWS, MOST_BYTES)
         if waiting.rows > rows or waiting.size > size:
-            return False
+            return None
         if waiting.rows:
-            due = publisher.due(what, waiting)
-            if open_breakers:
-                due = due.where(F.col(BREAKER_KEY).isNull() | ~F.col(BREAKER_KEY).isin(*open_breakers))
-            found: pa.Table = due.select(*HANDED.names).toArrow()
+            found: pa.Table = publisher.due(what, waiting).select(*HANDED.names).toArrow()
             # by the ids of before the query: what was sent meanwhile is still open in it
-            self.lane.hand_over(found.filter(pa.array([name not in has for name in found.column("delivery_id").to_pylist()], pa.bool_())))
+            new = found.filter(pa.array([name not in has for name in found.column("delivery_id").to_pylist()], pa.bool_()))
+            rows, size = self.lane.room()
+            if new.num_rows > rows or new.nbytes > size:
+                return None
+            self.lane.hand_over(new)
+        return waiting
+
+    def _hand_over_up_to(self, report: StepReport, now: datetime, upto: datetime, open_breakers: Collection[str]) -> bool:
+        """Hands over all that is due up to a moment, if the lane has room for it."""
+        state = report.state
+        waiting = self._hand_over(self._due(state, now, state.window.floor, upto, open_breakers))
+        if waiting is None:
+            return False
         window = state.window
         if state.undecided_after is None:
             # what undecided inputs name was left out otherwise, and no later look would see it
@@ -155,7 +172,7 @@ class HandOver:
                 self._session.close()
             self._settings = publisher.settings
             # the slot after those of the bulk lane
-            self._session = Session(publisher.settings, publisher.slots, refuse_superseded)
+            self._session = Session(publisher.settings, publisher.slots, refuse_superseded, stays_open=True)
         return list(publish([rows], publisher.settings, publisher.slots, self._now_ms, self._session))
 
     def _record(self, results: pa.Table, tried: list[int]) -> None:
@@ -163,11 +180,7 @@ class HandOver:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", "lane")
         try:
             frame = spark.createDataFrame(results).coalesce(1)
-            with ledgers.lock:
-                # an append may have been committed although its answer was lost
-                if not any(ledgers.has("publish_results", batch) for batch in tried):
-                    tried.append(ledgers.next_batch)
-                    ledgers.append("publish_results", frame, self.clock.now())
+            ledgers.append_once("publish_results", frame, self.clock.now(), tried)
         finally:
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 

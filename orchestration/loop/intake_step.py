@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,6 +24,8 @@ class IntakeStep:
 
     intake: Intake
     health: Health
+    record_sends: Callable[[], None] = lambda: None
+    """Records what the timed lane has sent. A report may answer a send only if the result of the send is in an earlier batch."""
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Takes in one bounded step of what is available."""
@@ -67,6 +70,8 @@ class IntakeStep:
         if not available and not self.intake.is_cut:
             return None
         try:
+            # after the ends were read: what was reported before them was sent before them
+            self.record_sends()
             events = self.intake.take(available, now)
         except ClusterError:
             raise

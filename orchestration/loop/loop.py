@@ -101,7 +101,7 @@ class Loop:
         self._started = True
         self._serving = Serving(self.settings, self.stored, self.state.watermark)
         self.state = self.steps.recovery.find_undecided(self.state)
-        left, upto = self.state.window.undecided, self.ledgers.batch
+        left, upto = self.state.window.undecided, self.ledgers.certain
         self._send_first()
         if left and not self.stopping.is_set():
             # what was left undecided is decided by the rules in the tables; what has come since, by the rules that are loaded below
@@ -163,7 +163,7 @@ class Loop:
         if self._serving is not None and self._serving.counts:
             commands = self.commands.progress(self.clock.now())
             in_lane, _ = self.lane.waiting()
-            self._serving.measure(turn_of(self.state, self.ledgers.batch, self.health, self.intake, commands, in_lane))
+            self._serving.measure(turn_of(self.state, self.ledgers.certain, self.health, self.intake, commands, in_lane))
         if self.on_tick:
             self.on_tick(tick)
         return tick
@@ -264,7 +264,7 @@ class Loop:
             if not tick.has_more and not (tick.counts.get("events") or tick.counts.get("failed")):
                 if self.steps.decide.cold and not tick.did_something and self.health.may(DECIDE) and self.health.may(LEDGERS):
                     # a decide run without inputs, while nothing waits: the first run takes some seconds longer than the others
-                    self._apply(replace(self.steps.decide.decide_up_to(self.state, self.ledgers.batch), counts={}, step_ms={}))
+                    self._apply(replace(self.steps.decide.decide_up_to(self.state, self.ledgers.certain), counts={}, step_ms={}))
                 self.stopping.wait(self._pause())
         self.close()
         return idle
@@ -295,7 +295,7 @@ class Loop:
 
     def _append_end(self) -> None:
         """Appends the last row, which a loop that takes over waits for. It is refused if another loop has taken the tables already."""
-        if self._has_ended or self.health.unsure or self.steps.publish.unrecorded is not None:
+        if self._has_ended or self.health.unsure or self.steps.publish.has_unrecorded:
             return
         try:
             self.stored.append(replace(self.state.of_kind("end"), settled={}))

@@ -56,7 +56,7 @@ class Publish:
             self._note_lane(report, now)
         except Exception as error:
             return report.result(error)
-        if report.superseded_by is not None or not report.state.window.is_due(now):
+        if report.superseded_by is not None or report.has_failed(SENDS) or not report.state.window.is_due(now):
             return report.result()
         try:
             if not self.leadership.in_charge and not self.leadership.take(report):
@@ -81,8 +81,8 @@ class Publish:
             self._see_probes(report, before, now)
             self._hold(report, now)
             before = ledgers.batch
-            # probes go the bulk way: their results are read at the end of this step
-            handed = not self.breakers.lets_out and self.hand_over.look(report, now, self.breakers.open)
+            # probes go the bulk way: their results are read at the end of this step; and what follows after Kafka took nothing
+            handed = not self.breakers.lets_out and SENDS not in self.health and self.hand_over.look(report, now, self.breakers.open)
             if (handed or self.publish_due(report, now)) and not self.stopping.is_set():
                 self.publish_paused(report, now)
             self._see_probes(report, before, now)
@@ -106,8 +106,15 @@ class Publish:
 
     def end(self) -> None:
         """Ends the timed lane, and appends what is not appended yet. Raises AppendError: what has no result is sent again."""
-        self.hand_over.end()
-        self.record_late()
+        try:
+            self.hand_over.end()
+        finally:
+            self.record_late()
+
+    @property
+    def has_unrecorded(self) -> bool:
+        """Whether something was sent whose result is not in the ledger."""
+        return self.unrecorded is not None or self.hand_over.lane.has_unrecorded
 
     def record_late(self) -> None:
         """Appends the results that could not be appended before. Raises AppendError."""
@@ -124,13 +131,16 @@ class Publish:
     def _note_lane(self, report: StepReport, now: datetime) -> None:
         """Adds what the timed lane has done to the report. Raises the error with which its results could not be recorded."""
         done = self.hand_over.lane.take_done()
+        # first: what follows may fail, and nobody else knows of them
+        self._postpone(report, done)
         for name in ("delivered", "dead_letters", "failed", "unknown"):
             report.count(name, getattr(done, name))
         report.lateness_ms = done.lateness
         if done.failed:
             self.undecided.find(report)
             report.has_more = True
-        self._postpone(report, done)
+        if done.delivered and all(stop.topic is not None for stop in done.stops):
+            report.recovered(SENDS)
         for stop in done.stops:
             self._stopped(report, stop, now)
 
@@ -145,7 +155,8 @@ class Publish:
         else:
             stopped = Stop(stop.topic, stop.reason, stop.error, is_missing=stop.code in MISSING_TOPIC)
             for topic, reason in self.missing_topics.reasons([stopped], report.state.window, now).items():
-                report.change(window=self._paused(report.state.window, topic, reason, stop.since, now))
+                # what the lane had is not all that waits there: the bulk lane may have older ones
+                report.change(window=self._paused(report.state.window, topic, reason, report.state.window.floor, now))
 
     def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
         with self.breakers.of(report):

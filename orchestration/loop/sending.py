@@ -151,8 +151,7 @@ class PublishStep:
             where kind is not null and {due_in(due_times)} and {not_in(what.seen)}
             """
         )
-        if what.only:
-            wheel = wheel.where(in_windows(what.windows))
+        wheel = _wanted(wheel, what)
         if breakers is not None:
             wheel = wheel.where(F.col("breaker_key").isin(*breakers))
         due = F.col("due_at") <= F.lit(what.upto)
@@ -200,11 +199,7 @@ class PublishStep:
         Raises UnrecordedError: then they are still to be appended; ResultsLostError: then they can't be any more.
         """
         try:
-            with self.ledgers.lock:
-                # an append may have been committed although its answer was lost
-                if not any(self.ledgers.has("publish_results", batch) for batch in unrecorded.tried):
-                    unrecorded.tried.append(self.ledgers.next_batch)
-                    self.ledgers.append("publish_results", unrecorded.rows, clock())
+            self.ledgers.append_once("publish_results", unrecorded.rows, clock(), unrecorded.tried)
         except TakenOverError:
             unrecorded.results.unpersist()
             raise
@@ -237,10 +232,7 @@ class PublishStep:
         if what.in_lane:
             held = self.spark.createDataFrame([(name,) for name in what.in_lane], "delivery_id string")
             ready = ready.join(F.broadcast(held), "delivery_id", "left_anti")
-        # the name of a topic is data: it is passed as a literal of Spark's, never as text of a statement
-        if what.only:
-            return ready.where(in_windows(what.windows))
-        return ready.where(~F.col("topic").isin(*what.without)) if what.without else ready
+        return _wanted(ready, what)
 
     def _cut(self, what: Due, waiting: Waiting) -> datetime:
         """The latest due time up to which what is ready fits into one step. Rows of the same millisecond are never divided."""
@@ -304,6 +296,18 @@ def _published(results: DataFrame, seen: dict[str, Any], upto: datetime, *, comp
         stops=stops,
         lateness_ms=(seen["late_p50"], seen["late_p99"]) if seen[DELIVERED] else None,
     )
+
+
+def _wanted(rows: DataFrame, what: Due) -> DataFrame:
+    """The rows of the destinations and circuit breakers that a step sends to."""
+    # the name of a topic is data: it is passed as a literal of Spark's, never as text of a statement
+    if what.only:
+        rows = rows.where(in_windows(what.windows))
+    if what.without:
+        rows = rows.where(~F.col("topic").isin(*what.without))
+    if what.without_breakers:
+        rows = rows.where(F.col("breaker_key").isNull() | ~F.col("breaker_key").isin(*what.without_breakers))
+    return rows
 
 
 def _size() -> Column:

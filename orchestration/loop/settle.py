@@ -54,7 +54,7 @@ class Settle:
 
     def _look(self, report: StepReport, now: datetime, complete: Completeness) -> int:
         """Returns how many deliveries were released."""
-        settled = self.consumers.look(now, self.ledgers.batch, complete=complete)
+        settled = self.consumers.look(now, self.ledgers.certain, complete=complete)
         report.change(settled=settled)
         silent = sorted(self.consumers.unanswered.values())
         if silent:

@@ -69,6 +69,11 @@ class StepReport:
         """Something doesn't work."""
         self.trouble.append((part, reason))
 
+    def has_failed(self, part: Part) -> bool:
+        """Whether the last that this step says of a part is that it doesn't work."""
+        said = [reason for about, reason in self.trouble if about == part]
+        return bool(said) and said[-1] is not None
+
     def recovered(self, part: Part) -> None:
         """It works, again or still."""
         self.trouble.append((part, None))

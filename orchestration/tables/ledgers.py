@@ -6,6 +6,9 @@ loop's last batch (there are none), validated from this loop's last snapshot: ro
 The outcome of an append that failed may be in doubt: it may still be committed, seconds later. Its number is used up, and nothing is
 appended to the other ledgers until another append to the same ledger has been committed; after that, the late commit is refused as a
 conflict. Without this rule, the late rows would have a batch that the decide step has passed already, and would never be decided.
+
+The number of any append that failed is used up: whoever tries again asks whether its own number is there, and that of another must not
+answer.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ class Ledgers:
     """The ledgers of one installation, written by one loop.
 
     `batch` is the number of the last append, counted over all ledgers; each append takes the next and is committed before the next
-    begins, so that whoever reads up to a batch sees all of it. The number of an append whose outcome is unknown is used up.
+    begins, so that whoever reads up to a batch sees all of it. The number of an append that failed is used up.
     """
 
     def __init__(self, spark: SparkSession, schema: str, generation: int = 0) -> None:
@@ -80,6 +83,12 @@ class Ledgers:
     def next_batch(self) -> int:
         """The batch that the next append will be."""
         return self.batch + 1
+
+    @property
+    def certain(self) -> int:
+        """The last batch up to which nothing can be committed any more: below those that are in doubt."""
+        # without the lock, for which a step would wait as long as an append takes: a number is in doubt before it counts as used
+        return min(self._in_doubt.values(), default=self.batch + 1) - 1
 
     @property
     def in_doubt(self) -> list[str]:
@@ -133,6 +142,16 @@ class Ledgers:
         with self.lock:
             return self._append(ledger, rows, recorded_at)
 
+    def append_once(self, ledger: str, rows: DataFrame, recorded_at: datetime, tried: list[int]) -> None:
+        """Appends rows, unless an earlier attempt was committed although its answer was lost. tried: the batches of the attempts so far.
+
+        Raises what `append` raises; the same list is to be given with the next attempt.
+        """
+        with self.lock:
+            if not any(self.has(ledger, batch) for batch in tried):
+                tried.append(self.next_batch)
+                self.append(ledger, rows, recorded_at)
+
     def _append(self, ledger: str, rows: DataFrame, recorded_at: datetime) -> int:
         batch = self.next_batch
         self._refuse_beside_a_doubt(ledger, batch)
@@ -152,8 +171,8 @@ class Ledgers:
             writer.overwrite(F.expr(f"batch > {end.batch}L"))
         except Exception as error:
             if committing and not _is_refused(error):
-                self.batch = batch
                 self._in_doubt[ledger] = batch
+            self.batch = batch
             self._refuse_if_taken_over(ledger, batch, error)
             raise AppendError(f"batch {batch} could not be appended to {ledger}: {in_short(error)}") from error
         # committed: whatever happens from here on, no other append may take its number
@@ -184,6 +203,7 @@ class Ledgers:
     def _refuse_beside_a_doubt(self, ledger: str, batch: int) -> None:
         doubtful = [f"batch {tried} has been appended to {other}" for other, tried in self._in_doubt.items() if other != ledger]
         if doubtful:
+            self.batch = batch
             raise AppendError(f"batch {batch} was not appended to {ledger}: it is not known yet whether {' and '.join(doubtful)}")
 
     def _refuse_if_taken_over(self, ledger: str, batch: int, error: Exception) -> None:

@@ -959,10 +959,8 @@ class World:
         return Result(delivery, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind=self.chance.choice(["poison", "retriable"]))
 
 
-def test_a_decide_run_looks_up_what_its_inputs_name_and_nothing_between(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions are filled unevenly, and one report makes up an offset."""
-    places = [(0, 2_000_010), (0, 2_000_015), (1, 31), (1, 44), (1, 4_000_000_000)]
-    home.append_reports(*(report("bounded", offset, partition=partition) for partition, offset in places))
+def statements_of_a_run(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements of a decide run, with their bounds."""
     statements: list[str] = []
 
     def recorded(statement: str, slots: Mapping[str, str]) -> str:
@@ -971,6 +969,14 @@ def test_a_decide_run_looks_up_what_its_inputs_name_and_nothing_between(home: Ho
 
     monkeypatch.setattr(decide_statements, "filled", recorded)
     home.decide()
+    return statements
+
+
+def test_a_decide_run_looks_up_what_its_inputs_name_and_nothing_between(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions are filled unevenly, and one report makes up an offset."""
+    places = [(0, 2_000_010), (0, 2_000_015), (1, 31), (1, 44), (1, 4_000_000_000)]
+    home.append_reports(*(report("bounded", offset, partition=partition) for partition, offset in places))
+    statements = statements_of_a_run(home, monkeypatch)
     topic, partition, offset = ("original_topic", "original_partition", "original_offset")
     bounds = rf"{topic} = 'bounded' and {partition} = ([0-9]+) and {offset} between ([0-9]+) and ([0-9]+)"
     asked = {found for statement in statements for found in re.findall(bounds, statement)}
@@ -985,19 +991,12 @@ def test_a_decide_run_reads_the_hours_that_its_inputs_point_to_and_none_between(
         *(
             replace(
                 one,
-                headers=(*one.headers, ("redrive-delivery", b"d"), ("redrive-due", str(round(due.timestamp() * 1000)).encode())),
+                headers=(*(one.headers or ()), ("redrive-delivery", b"d"), ("redrive-due", str(round(due.timestamp() * 1000)).encode())),
             )
             for one, due in zip(said, dues, strict=True)
         )
     )
-    statements: list[str] = []
-
-    def recorded(statement: str, slots: Mapping[str, str]) -> str:
-        statements.append(filled(statement, slots))
-        return statements[-1]
-
-    monkeypatch.setattr(decide_statements, "filled", recorded)
-    home.decide()
+    statements = statements_of_a_run(home, monkeypatch)
     begins = sorted({due.replace(minute=0, second=0, microsecond=0) for due in dues})
     hours = {(round(begin.timestamp()), round((begin + hour).timestamp())) for begin in begins}
     for column in ("due_at", "prior_due"):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -314,6 +315,7 @@ def test_a_withdrawal_waits_for_one_send_though_others_follow_at_once(world: Wor
     world.until(lambda: world.sent)
     with world.lane._changed:
         world.lane._changed.wait_for(lambda: world.lane._sending is not None)
+        assert world.lane._sending is not None
         (current,) = world.lane._sending.column("delivery_id").to_pylist()
         withdrawn.set()
     world.lane.withdraw(ids=[current])
@@ -358,7 +360,7 @@ def test_what_is_left_keeps_no_memory_of_what_was_sent(world: World) -> None:
         some[0]["due_at"] = NOW + 500 * SECOND
         world.lane.hand_over(pa.Table.from_pylist([{**row, "value": bytes(20_000)} for row in some], schema=HANDED))
         world.at(number)
-        world.until(lambda number=number: world.lane.waiting()[0] == number + 1 and not world.lane.has_unrecorded)
+        world.until(partial(lambda left: world.lane.waiting()[0] == left and not world.lane.has_unrecorded, number + 1))
     assert pa.total_allocated_bytes() - before < 20 * 20_000 * 4
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from py4j.protocol import Py4JNetworkError
 
 from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.decide import Decide
+from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import DECIDE, LEDGERS, Health
 from orchestration.loop.recovery import Recovery
 from orchestration.loop.state import LoopState
@@ -109,7 +110,7 @@ class Deciding:
             return replace(state, window=window.awaiting(left, NOW)), state.watermark + 1
 
         stored = SimpleNamespace(
-            ledgers=SimpleNamespace(batch=5, superseded_by=lambda: None), last_decided=lambda: runs.decided, with_undecided=with_undecided
+            ledgers=SimpleNamespace(certain=5, superseded_by=lambda: None), last_decided=lambda: runs.decided, with_undecided=with_undecided
         )
         self.breakers = CircuitBreakers(nothing, "redrive", nothing, nothing, 1)
         monkeypatch.setattr(self.breakers, "decided", runs.open_breakers)
@@ -117,7 +118,8 @@ class Deciding:
         self.health = Health(lambda: NOW)
         rules = cast(Any, SimpleNamespace(hash=None))
         clock = cast(Any, StoppedClock(NOW))
-        self.step = Decide(cast(Any, runs), undecided, self.breakers, rules, self.health, clock, threading.Event(), lambda _: None)
+        hand_over = HandOver(nothing, clock, timedelta())
+        self.step = Decide(cast(Any, runs), undecided, self.breakers, rules, self.health, clock, threading.Event(), hand_over)
         self.recovery = Recovery(undecided, self.health)
         state = state_at(NOW, watermark=3)
         self.state, self.tick = replace(state, window=state.window.awaiting(2, NOW)), Tick()

@@ -166,6 +166,55 @@ def test_where_all_failed_sends_count_whatever_was_not_sent_has_failed(mock_clus
         assert {(row["error_code"], row["error_kind"]) for row in results if row["outcome"] == "failed"} == {(code, kind)}
 
 
+@pytest.mark.parametrize(
+    ("script", "lost"),
+    [
+        pytest.param(lambda cluster: cluster.delay(Api.END_TXN, 4_000), ["unknown", "stopped"], id="a commit without an answer"),
+        pytest.param(lambda cluster: cluster.fail(Api.END_TXN, 48), ["unknown", "stopped"], id="a commit that is refused"),
+        pytest.param(lambda cluster: cluster.fail(Api.PRODUCE, 47, 47), ["stopped"], id="fenced twice"),
+        pytest.param(lambda cluster: cluster.fail(Api.ADD_PARTITIONS_TO_TXN, 49), ["stopped"], id="a producer that Kafka has forgotten"),
+        pytest.param(lambda cluster: cluster.fail(Api.PRODUCE, 45), ["stopped"], id="a sequence number that is not the next"),
+    ],
+)
+def test_a_session_that_stays_open_sends_again_after_a_loss(
+    mock_cluster: MockCluster, script: Callable[[MockCluster], None], lost: list[str]
+) -> None:
+    mock_cluster.create(A)
+    settings = settings_for(mock_cluster.bootstrap)
+    session = Session(settings, SLOT, refuse_superseded, stays_open=True)
+
+    def sent() -> list[str]:
+        results = publish_records([ready([{"topic": A}])], settings, SLOT, lambda: NOW_MS, session)
+        return [row["outcome"] for batch in results for row in plain(batch)]
+
+    assert sent() == ["delivered"]
+    producer = session._producer
+    assert sent() == ["delivered"]
+    assert session._producer is producer, "it stays open"
+    script(mock_cluster)
+    assert sent() == lost
+    assert sent() == ["delivered"]
+    session.close()
+
+
+def test_a_session_that_was_idle_for_long_gets_a_new_producer(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka forgets a producer that sends nothing for days."""
+    mock_cluster.create(A)
+    with Session(settings_for(mock_cluster.bootstrap), SLOT, refuse_superseded) as session:
+        first = session.producer(DEFAULT_BATCH_SIZE, A)
+        assert session.producer(DEFAULT_BATCH_SIZE, A) is first
+        monkeypatch.setattr(session, "_used", time.monotonic() - 4_000)
+        assert session.producer(DEFAULT_BATCH_SIZE, A) is not first
+
+
+def test_what_a_producer_has_reported_explains_nothing_of_the_next(mock_cluster: MockCluster) -> None:
+    mock_cluster.create(A)
+    with Session(settings_for(mock_cluster.bootstrap), SLOT, refuse_superseded) as session:
+        session.background.hopeless = KafkaError(KafkaError._AUTHENTICATION, "a login that was refused before it was repaired")
+        mock_cluster.answer(Api.INIT_PRODUCER_ID, (0, 700))
+        session.producer(DEFAULT_BATCH_SIZE, A)
+
+
 def test_a_producer_ends_when_its_requests_are_answered(mock_cluster: MockCluster) -> None:
     mock_cluster.create(A)
     mock_cluster.create(B)

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from publisher import PublisherSettings, publish, publishing
+from publisher import PublisherSettings, Session, publish, publishing
 from publisher.contract import RECORDS
 from publisher.ready import as_records
 from tests.unit.publisher_kit.tables import ERROR_KINDS
@@ -38,11 +38,11 @@ def send(rows: Iterable[Row] | Sequence[pa.RecordBatch], settings: PublisherSett
 
 
 def publish_records(
-    batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int]
+    batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int], kept: Session | None = None
 ) -> Iterator[pa.RecordBatch]:
     """`publish` for rows that are complete already (schema `RECORDS`)."""
     with patch.object(publishing, "complete", as_records):
-        yield from publish(batches, settings, slot, clock)
+        yield from publish(batches, settings, slot, clock, kept)
 
 
 def plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
