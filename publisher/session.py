@@ -23,7 +23,7 @@ _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INV
 
 
 class Session:
-    """Context of one task's loads: one producer at a time. check: `generation.refuse_superseded`. stays_open: until an error, or `close`."""
+    """Context of one task's loads: one producer at a time. check: `generation.refuse_superseded`. stays_open: until an error or `close`."""
 
     def __init__(
         self, settings: PublisherSettings, slot: int | str, check: Callable[[PublisherSettings], None], *, stays_open: bool = False

@@ -171,7 +171,8 @@ class Ledgers:
             writer.overwrite(F.expr(f"batch > {end.batch}L"))
         except Exception as error:
             if committing and not _is_refused(error):
-                self._in_doubt[ledger] = batch
+                # the first of several: as long as none of them is there, each may still land
+                self._in_doubt.setdefault(ledger, batch)
             self.batch = batch
             self._refuse_if_taken_over(ledger, batch, error)
             raise AppendError(f"batch {batch} could not be appended to {ledger}: {in_short(error)}") from error

@@ -150,7 +150,7 @@ def test_a_catalog_that_is_away_before_an_append_is_a_failed_append(
         patched.setattr(Ledgers, "_completed", away)
         with pytest.raises(AppendError, match="503 Service Unavailable"):
             ledgers.append("events", row(spark, 1), NOW)
-    assert ledgers.append("events", row(spark, 1), NOW) == 1
+    assert ledgers.append("events", row(spark, 1), NOW) == 2
 
 
 @dataclass
@@ -198,8 +198,9 @@ def test_a_number_whose_append_may_still_land_is_not_used_again(
     late = unanswered(ledgers, "events", row(spark, 2))
     ledgers.read_end()
     assert ledgers.in_doubt == ["events"]
+    assert ledgers.certain == before, "what may still land must not be passed"
     assert ledgers.append("events", row(spark, 3), NOW) == before + 2
-    assert ledgers.in_doubt == []
+    assert (ledgers.in_doubt, ledgers.certain) == ([], before + 2)
     with pytest.raises(Exception, match="conflict"):
         late.land()
     assert ids(spark, schema, "events") == [1] * before + [3]
@@ -223,7 +224,8 @@ def test_nothing_is_appended_elsewhere_before_it_is_known_what_landed(
         ledgers.append(ledger, row(spark, 2), NOW)
     ledgers.read_end()
     assert ledgers.in_doubt == []
-    assert [ledgers.append(other, row(spark, 3), NOW) for other in LEDGERS] == [5, 6, 7]
+    # the numbers of what was refused are used up
+    assert [ledgers.append(other, row(spark, 3), NOW) for other in LEDGERS] == [8, 9, 10]
     assert ids(spark, schema, ledger) == [0, 1, 3]
 
 
@@ -237,8 +239,8 @@ def test_a_number_is_not_used_again_after_a_restart_either(spark: SparkSession, 
     late.land()
     with pytest.raises(AppendError):
         newer.append("events", row(spark, 0), NOW)
-    assert newer.read_end() == 4
-    assert newer.append("events", row(spark, 0), NOW) == 5
+    assert newer.read_end() == 5
+    assert newer.append("events", row(spark, 0), NOW) == 6
     assert ids(spark, schema, "events") == [0, 0, 1]
 
 
@@ -247,7 +249,20 @@ def test_rows_that_could_not_be_made_leave_no_doubt(spark: SparkSession, schema:
     with pytest.raises(AppendError, match="no such row"):
         ledgers.append("events", spark.sql("select raise_error('no such row') as id from range(3)"), NOW)
     assert ledgers.in_doubt == []
-    assert ledgers.append("ticks", row(spark, 1), NOW) == 1
+    # its number is used up all the same: another append under it would be taken for this one by whoever tries again
+    assert ledgers.append("ticks", row(spark, 1), NOW) == 2
+
+
+def test_of_two_writers_none_takes_the_append_of_the_other_for_its_own(spark: SparkSession, schema: str) -> None:
+    ledgers, tried = loop(spark, schema, 1), list[int]()
+    with pytest.raises(AppendError, match="no such row"):
+        ledgers.append_once("events", spark.sql("select raise_error('no such row') as id from range(3)"), NOW, tried)
+    ledgers.append("events", row(spark, 1), NOW)
+    ledgers.append_once("events", row(spark, 2), NOW, tried)
+    assert ids(spark, schema, "events") == [1, 2]
+    # nothing is appended again that is there
+    ledgers.append_once("events", row(spark, 2), NOW, tried)
+    assert ids(spark, schema, "events") == [1, 2]
 
 
 def test_an_append_is_counted_though_its_snapshot_cannot_be_looked_up(

@@ -197,3 +197,51 @@ def test_results_that_could_not_be_recorded_are_recorded_later_and_nothing_is_se
     ahead.settle()
     assert len(ahead.read("lanesi.orders-billing-retry")) == 1
     assert len(ahead.sql("select 1 from publish_results where original_topic = 'lanesi.orders'")) == 1
+
+
+@pytest.mark.parametrize("named", ["the retry", "the original record"])
+def test_a_report_that_comes_before_the_result_of_its_retry_is_recorded_is_its_answer(
+    ahead: Redrive, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """A consumer may fail within milliseconds, and its framework may drop headers that it doesn't know."""
+    domain = {"the retry": "lanesj", "the original record": "lanesk"}[named]
+    ahead.domain(domain)
+    original = ahead.fails(f"{domain}.orders", b"k", b"v")
+    handed(ahead, domain, 1)
+    lane = lane_of(ahead)
+    record = lane.record
+
+    def slowly(*what: Any) -> None:
+        time.sleep(3)
+        record(*what)
+
+    monkeypatch.setattr(lane, "record", slowly)
+    (retry,) = sent_without_ticks(ahead, domain, 1)
+    failed = retry if named == "the retry" else original
+    ahead.report(Record(failed.topic, failed.partition, failed.offset, failed.timestamp, b"k", b"v", ()))
+    (_, answer) = ahead.decided(domain, 2)
+    assert (answer["decision"], answer["attempt"]) == ("retry", 2)
+    ahead.retries(domain, 2)
+    ahead.settle()
+
+
+def test_what_is_on_time_is_not_delayed_by_a_backlog_that_is_larger_than_the_lane(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead.domain("lanesl")
+    ahead.domain("lanesm")
+    monkeypatch.setattr("orchestration.loop.hand_over.MOST_ROWS", 5)
+    monkeypatch.setattr(lane_of(ahead), "most_rows", 5)
+    # the bulk lane is not asked: what it has stays due
+    monkeypatch.setattr(ahead.loop.steps.publish, "publish_due", lambda *_: True)
+    late = int((time.time() - 60) * 1000)
+    for number in range(20):
+        ahead.fails("lanesl.orders", b"k", b"%d" % number, failed_at=late)
+    ahead.decided("lanesl", 20)
+    ahead.fails("lanesm.orders", b"k", b"on time")
+    handed(ahead, "lanesm", 1)
+    (record,) = sent_without_ticks(ahead, "lanesm", 1)
+    assert record.value == b"on time"
+    assert ahead.read("lanesl.orders-billing-retry") == []
+    monkeypatch.undo()
+    ahead.retries("lanesl", 20)
+    ahead.settle()
+    assert set(deliveries(ahead.read("lanesl.orders-billing-retry")).values()) == {1}

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from orchestration.loop.due import Due, Waiting, Window
-from orchestration.loop.health import Reason
+from orchestration.loop.health import SENDS, Reason
+from orchestration.loop.lane_results import Done, LaneStop
 from orchestration.loop.publish import Publish
 from orchestration.loop.sending import Published, Stop
 from orchestration.loop.steps import StepReport
-from orchestration.loop.window import TRIED_AT_ONCE, PausedDestination
+from orchestration.loop.window import TRIED_AT_ONCE, PausedDestination, UnknownSends
 from tests.unit.loop_kit.steps import publish_step, state_at
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -171,3 +172,38 @@ def test_what_stops_kafka_as_a_whole_fails_all_of_them() -> None:
     loop = Paused(Publisher(stops=(Stop(None, "no brokers"),)), a=destination(), b=destination())
     loop.publish()
     assert {(one.floor, one.why, one.until) for one in loop.paused.values()} == {(FLOOR, "gone", NOW + 2 * SECOND)}
+
+
+def lane_says(done: Done) -> tuple[Publish, StepReport]:
+    """A publish step that is told what the timed lane has done."""
+    step = publish_step(Publisher(delivered=5), NOW)
+    step.hand_over.lane._done = done
+    return step, StepReport(state_at(FLOOR))
+
+
+def test_a_destination_that_took_nothing_of_the_timed_lane_keeps_the_floor_of_what_the_bulk_lane_has() -> None:
+    step, report = lane_says(Done().with_stop(LaneStop(TOPIC, "gone", "GONE", 3, NOW - SECOND)))
+    step._note_lane(report, NOW)
+    step.publish_due(report, NOW)
+    assert report.state.window.floor == NOW
+    assert report.state.window.paused[TOPIC].floor == FLOOR
+
+
+@pytest.mark.parametrize(
+    ("done", "recovers"),
+    [(Done(delivered=1), True), (Done(), False), (Done(delivered=1).with_stop(LaneStop(None, "no brokers", "_ALL", -1, NOW)), False)],
+)
+def test_what_the_timed_lane_delivers_shows_that_kafka_takes_sends(done: Done, recovers: bool) -> None:
+    step, report = lane_says(done)
+    report.failed(SENDS, Reason("no brokers"))
+    step._note_lane(report, NOW)
+    assert report.has_failed(SENDS) is not recovers
+
+
+def test_sends_of_unknown_outcome_are_remembered_though_the_step_fails() -> None:
+    since, until = NOW - SECOND, NOW + 60 * SECOND
+    step, report = lane_says(Done(failed=1, unknown=1, open_since=since, open_until=until))
+    # `undecided`, which is asked because of the failed one, is not there
+    result = step.run(report.state, NOW)
+    assert isinstance(result.failure, AttributeError)
+    assert result.state.window.unknown == (UnknownSends(since, until),)
