@@ -26,7 +26,7 @@ from bench.wheel import look_again, settle
 from orchestration.clock import LoopClock
 from orchestration.kafka.cluster import Cluster
 from orchestration.loop.loop import Loop
-from orchestration.settings import load_settings
+from orchestration.settings import Settings, load_settings
 from orchestration.tables.maintenance import maintain
 
 _TOPIC = "orders"
@@ -43,15 +43,9 @@ _HOURS = 48
 def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
     """One object per size: pending, seconds (median of a tick), by step in milliseconds (medians), files of the wheel, ratio to 100,000."""
     sizes, runs, rows = ((10_000, 100_000), 3, 5_000) if quick else ((10_000, 100_000, 1_000_000, 10_000_000), 5, 5_000)
-    cluster = Cluster(kafka)
     topics = ("redrive.failures", "redrive.failures.dlq", f"{_TOPIC}-billing-retry", f"{_TOPIC}.dlq")
-    cluster.create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
-    # a delay of an hour for new failures: with a short one, they would be due within the same tick
-    seeds = shutil.copytree(load_settings().seeds, home / "seeds")
-    (seeds / "retry_policies.csv").write_text(
-        'policy,definition\ndefault,"exponential(initial=1h, max=2h, attempts=5)"\npatient,"exponential(initial=1s)"\n'
-    )
-    settings = load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"})
+    Cluster(kafka).create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
+    settings = _settings(kafka, home)
     loop = Loop(settings)
     loop.start()
     wheel = Wheel(loop.spark, loop.schema)
@@ -60,12 +54,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     figures: list[dict[str, Any]] = []
     for size in sizes:
         hour += timedelta(hours=1)
-        began = time.perf_counter()
-        wheel.empty()
-        appends = min(_RUNS, size // 500)
-        for _ in range(appends):
-            wheel.decide(size // appends, hour)
-        filled = time.perf_counter() - began
+        filled = wheel.fill(size, hour)
         maintained = sum(table.milliseconds for table in maintain(settings, loop.spark).tables)
         files = wheel.files()
         print(f"{size:,} wait in {files:,} files: filled in {filled:.0f} s, maintained in {maintained / 1000:.0f} s", file=sys.stderr)
@@ -74,20 +63,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         took: list[float] = []
         steps: dict[str, list[int]] = {"intake": [], "decide": [], "publish": []}
         for run in range(runs + 1):
-            now = loop.clock.now()
-            wheel.due(rows, now - timedelta(seconds=5))
-            look_again(loop, now - timedelta(seconds=10))
-            wheel.offset = report_failures(
-                kafka,
-                _TOPIC,
-                rows,
-                wheel.offset,
-                partitions=_PARTITIONS,
-                stride=lambda partition: 1 + _STRIDE * partition,
-                value=lambda: os.urandom(96),
-                stack=None,
-                failed_at_ms=round(now.timestamp() * 1000),
-            )
+            _make_due(loop, wheel, kafka, rows)
             began = time.perf_counter()
             tick = loop.tick()
             seconds = time.perf_counter() - began
@@ -113,6 +89,33 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     return [{**row, "of 100,000": row["seconds"] / base} for row in figures]
 
 
+def _settings(kafka: dict[str, str], home: Path) -> Settings:
+    """With a delay of an hour for new failures: with a short one, they would be due within the same tick."""
+    seeds = shutil.copytree(load_settings().seeds, home / "seeds")
+    (seeds / "retry_policies.csv").write_text(
+        'policy,definition\ndefault,"exponential(initial=1h, max=2h, attempts=5)"\npatient,"exponential(initial=1s)"\n'
+    )
+    return load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"})
+
+
+def _make_due(loop: Loop, wheel: Wheel, kafka: dict[str, str], rows: int) -> None:
+    """What the next tick has to do: rows that have become due, and as many new failures."""
+    now = loop.clock.now()
+    wheel.due(rows, now - timedelta(seconds=5))
+    look_again(loop, now - timedelta(seconds=10))
+    wheel.offset = report_failures(
+        kafka,
+        _TOPIC,
+        rows,
+        wheel.offset,
+        partitions=_PARTITIONS,
+        stride=lambda partition: 1 + _STRIDE * partition,
+        value=lambda: os.urandom(96),
+        stack=None,
+        failed_at_ms=round(now.timestamp() * 1000),
+    )
+
+
 class Wheel:
     """Deliveries, written as by decide runs. `offset`: the next original offset of every partition, without the stride."""
 
@@ -126,6 +129,15 @@ class Wheel:
     def empty(self) -> None:
         """Deletes all deliveries, so that each size is measured only with its own."""
         self._spark.sql(f"delete from {self._table}")
+
+    def fill(self, size: int, hour: datetime) -> float:
+        """Replaces all deliveries by `size` waiting ones; returns the seconds that it took."""
+        began = time.perf_counter()
+        self.empty()
+        appends = min(_RUNS, size // 500)
+        for _ in range(appends):
+            self.decide(size // appends, hour)
+        return time.perf_counter() - began
 
     def files(self) -> int:
         """How many data files the wheel consists of."""

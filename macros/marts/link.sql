@@ -6,10 +6,10 @@
     aggregate(
         array(
             {%- for name, value in placeholders.items() %}
-            struct('{{ '{' ~ name ~ '}' }}' as placeholder, replace(url_encode(cast({{ value }} as string)), '+', '%20') as said){{ ',' if not loop.last }}
+            struct('{{ '{' ~ name ~ '}' }}' as placeholder, replace(url_encode(cast({{ value }} as string)), '+', '%20') as encoded){{ ',' if not loop.last }}
             {%- endfor %}
         ),
         {{ template }},
-        (address, p) -> case when contains(address, p.placeholder) then replace(address, p.placeholder, p.said) else address end
+        (address, p) -> case when contains(address, p.placeholder) then replace(address, p.placeholder, p.encoded) else address end
     )
 {%- endmacro %}

@@ -41,19 +41,19 @@ sent_on as (
     select
         decided.command,
         decided.place,
-        decided.batch as ordered_batch,
         later.batch,
-        later.decision,
-        later.report_topic,
         later.delivery_id,
-        later.due_at
+        later.due_at,
+        decided.batch < later.batch and {{ failed_again('later') }} as has_failed_again
     from decided
     inner join decisions as later
         on
             decided.message_id = later.message_id
             and decided.life_cycle = later.life_cycle
             and decided.batch <= later.batch
-    where decided.decision in ('redrive', 'retry') and later.decision not in ('duplicate', 'refused')
+    where decided.decision in ('redrive', 'retry') and later.decision <> 'duplicate'
+        -- an order that was refused changes nothing; a report that was refused says that the message failed again
+        and (later.decision <> 'refused' or later.report_topic is not null)
 
 ),
 
@@ -77,7 +77,7 @@ came_of_it as (
         sent_on.place,
         max(results.sent_at) as sent_at,
         -- both may be true: the first send failed again, and a later one recovered
-        max(sent_on.batch > sent_on.ordered_batch and (sent_on.report_topic is not null or sent_on.decision in ('dead_letter', 'parked'))) as has_failed_again,
+        max(sent_on.has_failed_again) as has_failed_again,
         max_by(recoveries.delivery_id is not null, struct(sent_on.batch, sent_on.due_at)) as has_recovered
     from sent_on
     left join results

@@ -14,7 +14,7 @@ adopted as (
 
 ),
 
-deaths as (
+died_or_adopted as (
 
     select
         -- due_hour has file statistics, so that a condition on hour skips the files of other hours
@@ -44,7 +44,7 @@ dead_letters_by_hour as (
         error_class,
         error_kind,
         count(*) as died
-    from deaths
+    from died_or_adopted
     group by hour, original_topic, error_class, error_kind
 
 )

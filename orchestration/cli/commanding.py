@@ -88,7 +88,8 @@ def carry_out(asked: Asking, request: CommandRequest, targets: Sequence[Target],
     if dry_run:
         _show_list(asked, request, targets)
         try:
-            kept_as = f"This list is kept: --list {keep(settings.home, targets)} in place of other options is about exactly these messages"
+            name = keep(settings.home, targets)
+            kept_as = f"The list is kept: --list {name}, in place of options that choose messages, means exactly these messages"
         except OSError as error:
             kept_as = f"This list is not kept for --list, as {settings.home} can't be written to: {error.strerror}"
         tell.print(f"nothing was done. {escape(kept_as)}")

@@ -93,7 +93,7 @@ def shift() -> None:
     turn()
 
 
-@dg.op(description="Compacts the tables, expires snapshots, removes orphaned files. Changes no row, and may run beside the loop.")
+@dg.op(description="Compacts the tables, expires snapshots, removes orphaned files, and empties purged payloads. May run beside the loop.")
 def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
     from orchestration.tables.maintenance import maintain
 

@@ -10,6 +10,9 @@ from orchestration.loop.completeness import Completeness
 from orchestration.loop.consumer_progress import Consumers, Place
 from orchestration.tables.rows import collected
 
+# The decisions after a send that Kafka refused for good. tests/unit/test_decision_reasons.py compares them with the table of reasons.
+_SEND_FAILED = ("dead_letter", "parked")
+
 
 def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: int, canary: int) -> list[Row]:
     """The decided canaries of a command, one row each. A `duplicate` means that the message was on its way already; it is not a failure."""
@@ -28,13 +31,7 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
             where batch >= {closed_batch:d}
         ),
 
-        failed as (
-            select message_id, life_cycle, max(batch) as batch from {schema}.deliveries
-            where
-                batch >= {closed_batch:d} and decision <> 'duplicate'
-                and (report_topic is not null or decision in ('dead_letter', 'parked', 'cancelled'))
-            group by message_id, life_cycle
-        ),
+        failed as ({_failed(schema, closed_batch)}),
 
         sent as (
             select message_id, max_by(struct(consumer_group, topic, partition, offset, sent_at), batch) as sent
@@ -43,17 +40,7 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
             group by message_id
         ),
 
-        -- not the view `settled_offsets`: it reads all of `ticks`, which only grows, and this statement runs every two seconds
-        settled_offsets as (
-            select
-                settled.consumer_group,
-                settled.topic,
-                settled.partition,
-                max_by(settled.offset, batch) as offset,
-                max(recorded_at) as settled_at
-            from (select batch, recorded_at, explode(settled) as settled from {schema}.ticks where batch >= {closed_batch:d})
-            group by settled.consumer_group, settled.topic, settled.partition
-        )
+        settled_offsets as ({_settled_offsets(schema, closed_batch)})
 
         select
             redriven.message_id,
@@ -73,6 +60,34 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
         """
     )
     return collected(rows)
+
+
+def _failed(schema: str, closed_batch: int) -> str:
+    """The life cycles in which what was sent has failed again: as the macro `failed_again` defines it, and by a cancellation.
+
+    In `redrives` a cancellation is no failure. But a canary that an operator has cancelled will not be processed: without it here, the rest
+    of the command would wait for that canary for ever.
+    """
+    ended = ", ".join(f"'{decision}'" for decision in (*_SEND_FAILED, "cancelled"))
+    return f"""
+        select message_id, life_cycle, max(batch) as batch from {schema}.deliveries
+        where batch >= {closed_batch:d} and decision <> 'duplicate' and (report_topic is not null or decision in ({ended}))
+        group by message_id, life_cycle
+    """
+
+
+def _settled_offsets(schema: str, closed_batch: int) -> str:
+    """The mart `settled_offsets`, of the last batches only: `ticks` grows without end, and this statement runs every two seconds."""
+    return f"""
+        select
+            settled.consumer_group,
+            settled.topic,
+            settled.partition,
+            max_by(settled.offset, batch) as offset,
+            max(recorded_at) as settled_at
+        from (select batch, recorded_at, explode(settled) as settled from {schema}.ticks where batch >= {closed_batch:d})
+        group by settled.consumer_group, settled.topic, settled.partition
+    """
 
 
 def has_succeeded(canary: Row, assume_after: timedelta, consumers: Consumers, now: datetime, *, complete: Completeness) -> bool:

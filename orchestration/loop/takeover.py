@@ -22,7 +22,7 @@ _PAUSES = (0.1, 0.2, 0.5, 1, 2, 5)
 # How long a start waits until the older loop, which can't send any more, has appended its last results; and the time between two checks, in
 # seconds.
 _LAST_ROWS = 15.0
-_LAST_WORDS_GLANCE = 0.2
+_LAST_ROWS_POLL = 0.2
 
 
 @dataclass
@@ -87,7 +87,7 @@ class TakeOver:
             if time.monotonic() >= deadline:
                 event(log, logging.WARNING, "older_loop_timed_out", generation=before)
                 break
-            time.sleep(_LAST_WORDS_GLANCE)
+            time.sleep(_LAST_ROWS_POLL)
         return True
 
     def _append_start(self, standing: StartingPoint, ledger: str) -> None:

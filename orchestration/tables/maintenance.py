@@ -29,8 +29,8 @@ from orchestration.tables.catalog import left_behind, missing_tables
 from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.procedures import Rewrite
 from orchestration.tables.procedures import Table as IcebergTable
+from orchestration.tables.spark import in_short, is_commit_refused, start_session
 from orchestration.tables.spark import schema as schema_of
-from orchestration.tables.spark import start_session
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ _PURGED: Final = {
     "events": ("key", "value", "headers"),
     "deliveries": ("key", "value", "headers", "error_message", "error_stack", "matched"),
 }
-_CONFLICTS: Final = ("CommitFailedException", "ValidationException")
 
 T = TypeVar("T")
 
@@ -280,15 +279,11 @@ def _unless_overtaken(step: Callable[[], T], what: str, left: list[str]) -> T | 
         try:
             return step()
         except (Py4JJavaError, PySparkException) as error:
-            refusal = _refusal(error)
-            if refusal is None:
+            if not is_commit_refused(error):
                 raise
-            event(log, logging.WARNING, "maintenance_commit_refused", step=what, attempt=attempt, attempts=_ATTEMPTS, reason=refusal)
+            event(
+                log, logging.WARNING, "maintenance_commit_refused",
+                step=what, attempt=attempt, attempts=_ATTEMPTS, reason=in_short(error),
+            )  # fmt: skip
     left.append(f"{what}: other commits came first {_ATTEMPTS} times")
     return None
-
-
-def _refusal(error: Exception) -> str | None:
-    """The line of an error that says that another commit came first; None for any other error."""
-    lines = (line.strip() for line in str(error).splitlines())
-    return next((line for line in lines if any(conflict in line for conflict in _CONFLICTS)), None)

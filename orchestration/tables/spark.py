@@ -29,6 +29,9 @@ from orchestration.settings import Settings
 FROM_KAFKA = "org.apache.spark.sql.kafka010."
 """The package of Spark's source for Kafka: an error raised there was raised while records were read."""
 
+# The errors with which Iceberg says that it has not committed, and will not.
+_COMMIT_REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException", "org.apache.iceberg.exceptions.CommitFailedException"})
+
 # The most causes that are followed: in Java, a chain of causes may be a circle.
 _MOST_CAUSES = 20
 
@@ -207,6 +210,11 @@ def java_errors(error: BaseException) -> list[JavaError]:
             found.append(JavaError(str(thrown.getClass().getName()), frames, _condition(thrown)))
             thrown = thrown.getCause()
     return found
+
+
+def is_commit_refused(error: BaseException) -> bool:
+    """Whether Iceberg refused a commit, as another one came first: nothing was committed, and the step may be tried again."""
+    return any(one.name in _COMMIT_REFUSALS for one in java_errors(error))
 
 
 def _condition(thrown: Any) -> str | None:

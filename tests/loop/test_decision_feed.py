@@ -22,7 +22,7 @@ def _announced(redrive: Redrive, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_each_decision_is_announced_and_a_restart_goes_on_where_it_was(redrive: Redrive) -> None:
+def test_each_decision_is_written_to_the_feed_and_a_restart_goes_on_where_it_was(redrive: Redrive) -> None:
     redrive.domain("announced")
     redrive.fails("announced.orders", b"0", b"before it was switched on")
     redrive.settle()

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from orchestration.loop.canaries import _SEND_FAILED
 from orchestration.loop.circuit_breaker import _NO_ANSWER, _REFUSED_ORDER
 from orchestration.loop.command_orders import _WAITING_KINDS
 from orchestration.loop.metrics import _NO_FAILURE, _SENT_ANEW
@@ -86,10 +87,17 @@ def test_metrics_count_the_failures_of_the_table(reasons: list[dict[str, str]]) 
     assert set(_SENT_ANEW) == silent_reasons
 
 
-def test_gates_know_what_is_no_answer_to_a_probe(reasons: list[dict[str, str]]) -> None:
+def test_circuit_breakers_know_what_is_no_answer_to_a_probe(reasons: list[dict[str, str]]) -> None:
     said = {row["decision"] for row in reasons if row["order"] == "dead_letter" and not row["sends"]}
     assert set(_NO_ANSWER) == {"duplicate", *said}
     assert set(_REFUSED_ORDER) == {row["reason"] for row in reasons if row["refuses"] == "order"}
+
+
+def test_canaries_and_the_marts_agree_on_what_has_failed_again(reasons: list[dict[str, str]]) -> None:
+    module = macros("decisions", "reasons_where", "decisions_where", "failed_again", decision_reasons=lambda: reasons)
+    decisions = ", ".join(f"'{decision}'" for decision in _SEND_FAILED)
+    asked = f"(later.decision <> 'duplicate' and (later.report_topic is not null or later.decision in ({decisions})))"
+    assert module.failed_again("later").strip() == asked
 
 
 def test_docs_lifecycle_says_which_orders_are_refused(reasons: list[dict[str, str]]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from pyspark.errors import PySparkException
 
@@ -30,31 +33,51 @@ def test_only_hours_that_are_past_and_batches_that_are_decided_are_rewritten() -
     assert found["deliveries"] == Rewrite(past, order)
 
 
-class Step:
-    """Fails as often as told, then says how often it was tried."""
+def thrown(name: str, cause: Any = None) -> Any:
+    """An exception of the JVM, with what is read of it."""
+    return SimpleNamespace(
+        getClass=lambda: SimpleNamespace(getName=lambda: name), getStackTrace=list, getCause=lambda: cause, getCondition=lambda: None
+    )
 
-    def __init__(self, failures: int, error: str) -> None:
-        self.failures, self.error, self.tries = failures, error, 0
+
+class Step:
+    """Fails a number of times, then returns how often it was tried."""
+
+    def __init__(self, failures: int, text: str, java_exception: Any) -> None:
+        self.failures, self.tries = failures, 0
+        self.error = PySparkException(text)
+        self.error._origin = java_exception  # type: ignore[attr-defined]
 
     def __call__(self) -> int:
         self.tries += 1
         if self.tries <= self.failures:
-            raise PySparkException(self.error)
+            raise self.error
         return self.tries
 
 
-REFUSED = "An error occurred\norg.apache.iceberg.exceptions.CommitFailedException: metadata location has changed"
+COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
 
 
+@pytest.mark.parametrize("name", [COMMIT_FAILED, "org.apache.iceberg.exceptions.ValidationException"])
 @pytest.mark.parametrize(("failures", "tries", "left"), [(0, 1, []), (2, 3, []), (3, None, ["files: other commits came first 3 times"])])
-def test_a_commit_that_is_refused_is_tried_again_and_left_in_the_end(failures: int, tries: int | None, left: list[str]) -> None:
+def test_a_commit_that_is_refused_is_tried_again_and_left_in_the_end(failures: int, tries: int | None, left: list[str], name: str) -> None:
     found: list[str] = []
-    assert _unless_overtaken(Step(failures, REFUSED), "files", found) == tries
+    # Iceberg's procedures wrap the error
+    step = Step(failures, "Cannot commit rewrite", thrown("java.lang.RuntimeException", cause=thrown(name)))
+    assert _unless_overtaken(step, "files", found) == tries
     assert found == left
 
 
-def test_any_other_error_stops_the_run() -> None:
-    step = Step(1, "No space left on device")
-    with pytest.raises(PySparkException, match="No space left"):
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("No space left on device", "java.io.IOException"),
+        # whether it is committed is not known: the class counts, not the text
+        (f"Cannot tell: {COMMIT_FAILED} was thrown", "org.apache.iceberg.exceptions.CommitStateUnknownException"),
+    ],
+)
+def test_any_other_error_stops_the_run(text: str, name: str) -> None:
+    step = Step(1, text, thrown(name))
+    with pytest.raises(PySparkException):
         _unless_overtaken(step, "files", [])
     assert step.tries == 1

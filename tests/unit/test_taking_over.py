@@ -102,7 +102,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(charge, "fence", fence)
         monkeypatch.setattr(takeover, "_LAST_ROWS", 0.5)
-        monkeypatch.setattr(takeover, "_LAST_WORDS_GLANCE", 0.01)
+        monkeypatch.setattr(takeover, "_LAST_ROWS_POLL", 0.01)
         TakeOver(read, charge, cast(Any, Presence(ended)), loop.stopping).run()
         return done, charge, loop
 
