@@ -23,16 +23,13 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from orchestration.tables.spark import FROM_KAFKA, in_short, java_errors
+from orchestration.tables.spark import FROM_KAFKA, in_short, is_commit_refused, java_errors
 
 LEDGERS = ("ticks", "events", "publish_results")
 
 APPEND = "redrive.append"
 """The property of a snapshot's summary that identifies the append of a loop which made it."""
 
-
-# The errors with which Iceberg says that it has not committed, and will not.
-_REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException", "org.apache.iceberg.exceptions.CommitFailedException"})
 
 # An error raised in these classes comes before Spark commits: from a job, or from the planning of a read from Kafka.
 _BEFORE_A_COMMIT = ("org.apache.spark.scheduler.DAGScheduler", FROM_KAFKA)
@@ -254,4 +251,4 @@ def _is_refused(error: Exception) -> bool:
 
     Anything else may be a commit whose answer got lost.
     """
-    return any(one.name in _REFUSALS or one.is_raised_in(*_BEFORE_A_COMMIT) for one in java_errors(error))
+    return is_commit_refused(error) or any(one.is_raised_in(*_BEFORE_A_COMMIT) for one in java_errors(error))
