@@ -23,7 +23,7 @@ BLOCKING = "acme.BlockingError"
 
 @pytest.fixture(scope="module")
 def ahead(redrive: Redrive) -> Iterator[Redrive]:
-    """A loop that looks 60 seconds ahead. Topics `lanes...` have retries after 20 seconds."""
+    """A loop that looks 60 seconds ahead. Topics `lanes...` have retries after 20 seconds, `lanesordered...` after 45."""
     if COMMANDS not in redrive.loop.cluster.topic_names():
         redrive.topics(COMMANDS)
     redrive.restart(look_ahead_seconds=60.0)
@@ -83,7 +83,8 @@ def test_a_retry_is_sent_at_its_time_while_the_loop_does_something_else(ahead: R
 
 @pytest.mark.parametrize("what", ["cancel", "send_now"])
 def test_what_operators_say_between_hand_over_and_sending_is_done(ahead: Redrive, what: str) -> None:
-    domain = {"cancel": "lanesb", "send_now": "lanesc"}[what]
+    # these have more time until they are due: the command has to come first
+    domain = {"cancel": "lanesorderedb", "send_now": "lanesorderedc"}[what]
     ahead.domain(domain)
     ahead.fails(f"{domain}.orders", b"k", b"v")
     (delivery,) = handed(ahead, domain, 1)
