@@ -166,7 +166,7 @@ def print_rows(rows: Rows, output: Format, screen: Console | None = None) -> Non
         (screen or console()).print(table)
     elif output == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(rows.columns)
+        writer.writerow(map(printable, rows.columns))
         writer.writerows([_cell(value) for value in row] for row in rows.rows)
     else:
         lines = [as_json(dict(zip(rows.columns, map(_plain, row), strict=True))) for row in rows.rows]

@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from orchestration.cli.output import redacted
+from orchestration.cli.output import one_line, redacted
 from orchestration.settings import Settings
 
 FROM_KAFKA = "org.apache.spark.sql.kafka010."
@@ -160,7 +160,8 @@ def _output_to(log: Path) -> Iterator[IO[bytes]]:
         with log.open("ab") as file:
             yield file
     except Exception:
-        os.write(2, b"".join(log.read_bytes().splitlines(keepends=True)[-20:]))
+        for line in log.read_bytes().splitlines()[-20:]:
+            print(one_line(line.decode(errors="replace")), file=sys.stderr)
         raise
 
 

@@ -202,6 +202,24 @@ TRACES = [
 ]
 
 
+NAMED_HEADERS: list[tuple[list[tuple[str, bytes | None]] | None, dict[str, str | None] | None]] = [
+    ([("a", b"1"), ("b", b"2")], {"a": "1", "b": "2"}),
+    ([("a", b"1"), ("b", b"2"), ("a", b"3")], {"a": "3", "b": "2"}),
+    ([("a", b"1"), ("a", None)], {"a": None}),
+    ([("a", None), ("a", b"")], {"a": ""}),
+    ([("A", b"1"), ("a", b"2"), ("", b"3")], {"A": "1", "a": "2", "": "3"}),
+    ([("a", b"ok\xff")], {"a": "ok�"}),
+    ([], {}),
+    (None, None),
+]
+
+
+def test_headers_are_asked_for_by_name(home: Home) -> None:
+    rows = [(headers,) for headers, _ in NAMED_HEADERS]
+    found = _read(home, rows, "headers array<struct<key: string, value: binary>>", "headers_by_name('headers')")
+    assert [named for (named,) in found] == [named for _, named in NAMED_HEADERS]
+
+
 def test_a_trace_is_named_by_its_part_of_the_header(home: Home) -> None:
     found = _read(home, [(said,) for said, _ in TRACES], "said string", "trace_id('said')")
     assert [row[0] for row in found] == [trace for _, trace in TRACES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from orchestration.loop.metric_queries import open_dead_letters
 from orchestration.operators.commands import CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import Target, select_deliveries
@@ -121,7 +123,7 @@ def test_what_is_purged_is_shown_nowhere_and_stays_a_dead_letter(home: Home) -> 
     ask(home, ("discard", purged), ("discard", other))
     ask(home, ("purge", purged))
     row = one(home, purged)
-    gone = ("key", "value", "headers", "excerpt", "error_message", "error_stack", "value_bytes", "request_id")
+    gone = ("key", "value", "headers", "headers_by_name", "excerpt", "error_message", "error_stack", "value_bytes", "request_id")
     assert [row[name] for name in gone] == [None] * len(gone)
     assert (row["state"], row["purged_at"].astimezone(UTC), row["error_class"]) == ("discarded", home.now, NULL_POINTER)
     assert (row["delivery_id"], row["topic"], row["offset"]) == (before["delivery_id"], before["topic"], before["offset"])
@@ -227,24 +229,49 @@ def bytes_(value: bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
+def add_to_routes(seeds: Path, columns: str, *first: str) -> None:
+    """Adds columns to the seed `routes`, with values for its first rows."""
+    path = seeds / "routes.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    added = [columns, *first]
+    added += ["," * columns.count(",")] * (len(lines) - len(added))
+    path.write_text("\n".join(f"{line},{more}" for line, more in zip(lines, added, strict=True)) + "\n", encoding="utf-8")
+
+
 def test_what_routes_say_changes_with_the_seeds_and_decides_nothing(home: Home, seeds: Path) -> None:
     traced = report("described", error=NULL_POINTER, value=b'{"meta": {"process": "p-1"}}')
     (death,) = die(home, traced.with_headers(("x-request", b"r/1")))
     (before,) = home.read("rules")
     row = one(home, death)
     assert (row["owner"], row["logs_url"], row["process_id"]) == (None, None, None)
-    path = seeds / "routes.csv"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    added = ["owner,logs_url,request_id,process_id"]
-    added += ["it's us,https://logs/{group}?r={request_id}&p={process_id},x-request,$.meta.process"]
-    added += [",,,"] * (len(lines) - 2)
-    path.write_text("\n".join(f"{line},{more}" for line, more in zip(lines, added, strict=True)) + "\n", encoding="utf-8")
+    described = "it's us,https://logs/{group}?r={request_id}&p={process_id},x-request,$.meta.process"
+    add_to_routes(seeds, "owner,logs_url,request_id,process_id", described)
     home.load_rules()
     row = one(home, death)
     assert (row["owner"], row["request_id"], row["process_id"]) == ("it's us", "r/1", "p-1")
     assert row["logs_url"] == "https://logs/billing?r=r%2F1&p=p-1"
     (after,) = home.read("rules")
     assert after["rules_hash"] == before["rules_hash"]
+
+
+@pytest.mark.long
+def test_the_metric_of_open_dead_letters_counts_what_the_mart_has(home: Home, seeds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owned = [report("twice-at-most", number, error=NULL_POINTER) for number in range(4)]
+    deaths = die(home, *owned, report("ownerless", error=NULL_POINTER))
+    ask(home, ("discard", deaths[0]), ("redrive", deaths[1]))
+    # of the routes, the first is that of any topic, and the second that of `twice-at-most`
+    add_to_routes(seeds, "owner", "", "it's us")
+    home.load_rules()
+
+    def metric() -> dict[tuple[str, str | None], int]:
+        rows = home.spark.sql(open_dead_letters(home.schema)).collect()
+        return {(row["topic"], row["owner"]): row["rows"] for row in rows}
+
+    mart = Counter((row["original_topic"], row["owner"]) for row in of(home, "dead_letters", state="open"))
+    assert (mart["twice-at-most", "it's us"], mart["ownerless", None]) == (2, 1)
+    assert metric() == mart
+    monkeypatch.setattr("orchestration.loop.metric_queries._GROUPS", 0)
+    assert metric() == {("other", "it's us"): 2, ("other", None): mart.total() - 2}
 
 
 def test_groups_gather_what_died_of_the_same(home: Home) -> None:

@@ -447,7 +447,7 @@ def test_the_topic_of_a_class_is_ours(home: Home) -> None:
 # ---------- privacy
 
 SECRETS = ("s3cret-message", "s3cret-stack", "s3cret-key", "s3cret-value", "s3cret-header", "s3cret-name")
-VIEWS = ("decisions", "decision_feed", "attempts", "dead_letters", "message_history", "messages")
+VIEWS = ("decisions", "decision_feed", "attempts", "dead_letters", "stranded_messages", "message_history", "messages")
 
 
 def personal(topic: str, offset: int, error: str) -> Report:
@@ -521,8 +521,19 @@ def test_what_is_not_private_is_shown(kept: dict[str, tuple[Row, Row]], shown: d
         "decision_feed": {"s3cret-message"},
         "attempts": {"s3cret-message"},
         "dead_letters": set(SECRETS),
+        "stranded_messages": set(SECRETS),
         "message_history": {"s3cret-message"},
         "messages": set(),
+    }
+
+
+@pytest.mark.parametrize("view", ["dead_letters", "stranded_messages"])
+def test_headers_by_name_are_those_that_are_shown(kept: dict[str, tuple[Row, Row]], shown: dict[str, list[Row]], view: str) -> None:
+    named = {row["message_id"]: row["headers_by_name"] for row in shown[view]}
+    assert {privacy: named[dead["message_id"]] for privacy, (_, dead) in kept.items()} == {
+        "hidden": {"trace": "1"},
+        "dropped": {"trace": "1"},
+        "everything": {"trace": "1", "Authorization": "s3cret-header", "x-secret-s3cret-name": "1"},
     }
 
 

@@ -7,21 +7,26 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from orchestration.cli.main import app
+from orchestration.cli.main import app, main
 from orchestration.dagster.report import read_report
+from orchestration.loop.status import Status, write_status
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.selections import DlqError, Selection
 from orchestration.rules.seeds import read_seeds
+from orchestration.settings import load_settings
 from orchestration.tables.query import Rows
 from orchestration.tables.rows import collected
 from tests.dbt.harness import PROJECT, Home, report
 from tests.dbt.test_dead_letter_marts import ask, die
+from tests.unit.test_output import is_safe
 
 HOSTILE = b"\xff\x00\x1b[31m'\"\\"
 # for a terminal and a log: escape sequences, forged lines, marks of direction, C1 controls, and more than anybody reads
@@ -280,31 +285,68 @@ def test_waiting_lists_what_will_be_sent(call: Call) -> None:
     assert call("waiting", "list", "--topic", "nowhere").stderr.strip() == "no message like that waits"
 
 
-@pytest.mark.slow
+HOSTILE_ID = "billing:hostile-text/0/0"
+SELECTED = ("--topic", "hostile-text")
+# each command that tells what others wrote, and its arguments; the formats are the same for all: tests/unit/test_output.py
+TELLING: list[tuple[str, tuple[str, ...]]] = [
+    ("explain", (HOSTILE_ID,)),
+    ("explain", (TERMINAL,)),
+    ("dlq show", (HOSTILE_ID,)),
+    ("dlq show", (HOSTILE_ID, "--format", "json")),
+    ("dlq list", SELECTED),
+    ("dlq groups", SELECTED),
+    ("dlq stats", SELECTED),
+    ("dlq related", (HOSTILE_ID,)),
+    ("dlq export", (*SELECTED, "--to", "forged\x1b[2J\x07\r\n\u202e.jsonl")),
+    ("dlq discard", (*SELECTED, "--reason", TERMINAL, "--dry-run")),
+    ("waiting list", SELECTED),
+    ("sql", ("select *, 1 as `\x1b[2J` from dead_letters where original_topic = 'hostile-text'", "--format", "csv")),
+    ("classify", ("--class", TERMINAL, "--message", TERMINAL, "--header", f"{TERMINAL}={TERMINAL}")),
+    ("policy try", (TERMINAL,)),
+    ("status", ()),
+]
+# they list what they are about as `dlq discard` does, or tell nothing at all of it
+LIKE_DISCARD = {f"dlq {what}" for what in ("redrive", "restore", "note", "purge", "triage", "pause", "resume", "stop")}
+LIKE_DISCARD |= {"waiting send-now", "waiting cancel"}
+# nothing foreign but in their log lines and errors: tests/unit/test_output.py, which tries what `check` finds, too
+LOGGING = {"init", "run", "tick", "check", "maintain", "demo", "broker", "dagster"}
+
+
+def commands(group: Any, *before: str) -> set[str]:
+    """The names of all commands of a group, and of the groups in it."""
+    if not hasattr(group, "commands"):
+        return {" ".join(before)}
+    return {name for word, command in group.commands.items() for name in commands(command, *before, word)}
+
+
+def test_each_command_is_tried_with_hostile_text() -> None:
+    assert {command for command, _ in TELLING} | LIKE_DISCARD | LOGGING == commands(get_command(app))
+
+
+@pytest.mark.long
 @pytest.mark.usefixtures("sound_seeds")
-def test_no_command_tells_a_terminal_anything_but_letters(call: Call, home: Home) -> None:
+def test_no_command_tells_a_terminal_anything_but_letters(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     foreign = report("hostile-text", 0, error=TERMINAL, key=TERMINAL.encode(), value=TERMINAL.encode())
     said = [(name, TERMINAL.encode() if name == "redrive-error-message" else value) for name, value in foreign.headers or ()]
     stack = ("redrive-error-stack", TERMINAL.encode())
-    die(home, foreign.but(headers=(("x-" + TERMINAL, TERMINAL.encode()), *said, stack, ("redrive-error-kind", b"fatal"))))
-    message_id = "billing:hostile-text/0/0"
-    selected = ("--topic", "hostile-text")
-    statement = "select * from dead_letters where original_topic = 'hostile-text'"
-    for arguments in (
-        *(("explain", message_id, "--format", output) for output in ("table", "json")),
-        *(("dlq", "show", message_id, "--format", output) for output in ("table", "json")),
-        *(("dlq", command, *selected, "--format", output) for command in ("list", "groups") for output in ("table", "json")),
-        ("dlq", "related", message_id),
-        ("dlq", "discard", *selected, "--reason", TERMINAL, "--dry-run"),
-        *(("sql", statement, "--format", output) for output in ("table", "json")),
-        ("classify", "--class", TERMINAL, "--message", TERMINAL, "--header", f"{TERMINAL}={TERMINAL}"),
-        ("explain", TERMINAL),
-    ):
-        result = call(*arguments)
-        shown = f"{result.output}{result.stderr}"
-        assert result.exception is None or arguments == ("explain", TERMINAL), arguments
-        assert shown or result.exception, arguments
-        assert [letter for letter in shown if not letter.isprintable() and letter != "\n"] == [], arguments
+    hostile = foreign.but(headers=(("x-" + TERMINAL, TERMINAL.encode()), *said, stack, ("redrive-error-kind", b"fatal")))
+    home.append_reports(report("hostile-text", 2, error=TERMINAL))
+    die(home, hostile, hostile.but(headers=report("hostile-text", 1, error="KeyError").headers))
+    settings = load_settings(home=home.path, project=PROJECT)
+    write_status(settings.status_file, Status("stopped", 1, TERMINAL, 1, 1, "now", 1, 1, "now", None, trouble={TERMINAL: TERMINAL}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orchestration.clock.wall_clock", lambda: home.now)
+    told = {}
+    for command, arguments in TELLING:
+        monkeypatch.setattr("sys.argv", ["redrive", *command.split(), *arguments, "--home", str(home.path)])
+        with pytest.raises(SystemExit):
+            main()
+        told[command, arguments] = "".join(capsys.readouterr())
+    settings.status_file.unlink()
+    assert [call for call, text in told.items() if not ("forged" in text or "hostile-text" in text)] == []
+    assert [call for call, text in told.items() if not is_safe(text)] == []
 
 
 @pytest.mark.parametrize(

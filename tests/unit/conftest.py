@@ -24,6 +24,16 @@ def no_settings_of_another_test() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuses to start Spark, and to use a session that another test has started."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("Spark would be started")
+
+    monkeypatch.setattr("orchestration.tables.spark._session", refuse)
+
+
+@pytest.fixture
 def mock_cluster() -> Iterator[MockCluster]:
     """A mock Kafka cluster of one broker, new for each test: some of its scripts outlive the requests they were for."""
     destinations._known.clear()

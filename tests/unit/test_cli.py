@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from orchestration.cli import main as cli
 from orchestration.cli.log_lines import JsonLines, LogLines
+from orchestration.dagster.resource import Redrive
 from orchestration.operators.selections import DlqError
-from publisher import SettingsError
+from orchestration.settings import SettingsError
+from publisher import SettingsError as PublisherError
 from tests.zones import local_zone
 
 
@@ -17,7 +21,7 @@ from tests.zones import local_zone
     ("raised", "said"),
     [
         (DlqError("no message is called 'x'"), "error: no message is called 'x'"),
-        (SettingsError("max_rows is [0]"), "error: max_rows is [0]"),
+        (PublisherError("max_rows is [0]"), "error: max_rows is [0]"),
         (DlqError("no message is called \x1b[2J\u202e\x9b\x07"), "error: no message is called �[2J���"),
         (KeyError("nobody thought of it"), "KeyError: 'nobody thought of it'"),
     ],
@@ -42,3 +46,46 @@ def test_log_lines_have_times_in_utc(formatter: logging.Formatter) -> None:
     record.created, record.msecs = 1_793_513_400.005, 5
     with local_zone("America/New_York"):
         assert "2026-11-01T06:10:00.005Z" in formatter.format(record)
+
+
+@pytest.fixture
+def without_address(pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has commands find a home, and no bootstrap address."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDRIVE_PROJECT", str(pytestconfig.rootpath))
+    monkeypatch.setenv("REDRIVE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("REDRIVE_KAFKA__BOOTSTRAP_SERVERS", raising=False)
+
+
+WHAT_TO_SET = "bootstrap.servers is not set: REDRIVE_KAFKA__BOOTSTRAP_SERVERS=host:9092, or [kafka] in redrive.toml"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run",
+        "tick",
+        "dlq redrive billing:orders/0/0 --reason why",
+        "dlq pause 00000000-0000-0000-0000-000000000000 --reason why",
+        "dlq triage",
+        "waiting cancel --all --reason why",
+    ],
+)
+@pytest.mark.usefixtures("without_address", "no_spark")
+def test_a_command_that_needs_an_address_says_so_before_it_starts_anything(command: str) -> None:
+    given = CliRunner().invoke(cli.app, command.split())
+    assert isinstance(given.exception, SettingsError)
+    assert WHAT_TO_SET in str(given.exception)
+
+
+@pytest.mark.usefixtures("without_address", "no_spark")
+def test_a_loop_of_dagsters_needs_an_address_too() -> None:
+    with pytest.raises(SettingsError, match=r"bootstrap\.servers is not set"):
+        Redrive().new_loop(take_over=True)
+
+
+@pytest.mark.usefixtures("without_address", "no_spark")
+def test_check_shows_a_missing_address_among_what_it_finds() -> None:
+    given = CliRunner().invoke(cli.app, ["check"])
+    assert given.exit_code == 1
+    assert WHAT_TO_SET in given.stdout

@@ -10,14 +10,18 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.table import Table
 from rich.text import Text
+from typer.testing import CliRunner
 
 from orchestration.cli.log_lines import JsonLines, LogLines
+from orchestration.cli.main import app
 from orchestration.cli.output import SafeConsole, as_json, hide, one_line, printable
 from orchestration.logs import Event
+from orchestration.loop.status import Status, write_status
 from orchestration.operators.rendering import (
     dead_letter_table,
     facts,
@@ -28,8 +32,10 @@ from orchestration.operators.rendering import (
     stats_table,
     waiting_table,
 )
+from orchestration.rules.check import Finding
 from orchestration.rules.explain import in_words
-from orchestration.tables.query import Rows, print_rows
+from orchestration.settings import load_settings
+from orchestration.tables.query import Format, Rows, print_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,11 +78,28 @@ def test_json_loses_nothing_and_tells_a_terminal_nothing() -> None:
     assert json.loads(written) == {"text": HOSTILE, "high": "\U000e0001", "letters": "äß漢😀"}
 
 
-def test_rows_of_a_select_are_safe_in_both_forms(screen: SafeConsole, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_a_select_are_safe_in_every_form(screen: SafeConsole, capsys: pytest.CaptureFixture[str]) -> None:
     rows = Rows(("a", HOSTILE), ((HOSTILE, HOSTILE.encode()), ([HOSTILE], {HOSTILE: HOSTILE})), more=False)
     print_rows(rows, "table", screen)
-    print_rows(rows, "json")
-    assert is_safe(shown(screen) + capsys.readouterr().out)
+    said = {"table": shown(screen)}
+    for output in (form for form in get_args(Format) if form != "table"):
+        print_rows(rows, output)
+        said[output] = capsys.readouterr().out
+    assert [output for output, text in said.items() if "forged" not in text or not is_safe(text)] == []
+
+
+@pytest.mark.parametrize("command", ["status", "status --format json", "check"])
+def test_what_went_wrong_with_the_loop_is_told_in_letters(
+    command: str, tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDRIVE_PROJECT", str(pytestconfig.rootpath))
+    troubled = Status("running", 1, HOSTILE, 1, 1, "now", 1, 1, "now", None, trouble={HOSTILE: HOSTILE})
+    write_status(load_settings(home=tmp_path).status_file, troubled)
+    findings = [Finding(ok, HOSTILE, HOSTILE, warns=ok) for ok in (True, False)]
+    monkeypatch.setattr("orchestration.rules.check.run_checks", lambda *_, **__: findings)
+    said = CliRunner().invoke(app, [*command.split(), "--home", str(tmp_path)]).output
+    assert "forged" in said
+    assert is_safe(said)
 
 
 TEXTS = """message_id state error_class error_message error_pattern error_kind reason original_topic consumer_group topic rule fingerprint

@@ -9,6 +9,7 @@ from typing import IO
 
 import pytest
 
+from orchestration.cli.output import LONGEST_LINE, hide
 from orchestration.tables.spark import _LOG_BYTES, _output_to, in_short
 
 
@@ -27,9 +28,9 @@ def test_what_a_process_prints_that_is_started_here_goes_to_the_file(tmp_path: P
     assert capfd.readouterr().err == "meanwhile\n" * 2
 
 
-def _start_nothing(path: Path) -> None:
+def _start_nothing(path: Path, said: bytes = b"invalid maximum heap size\n") -> None:
     with _output_to(path) as log:
-        _print("invalid maximum heap size", log)
+        log.write(said)
         raise OSError("no such thing")
 
 
@@ -37,6 +38,17 @@ def test_a_process_that_can_not_be_started_is_quoted(tmp_path: Path, capfd: pyte
     with pytest.raises(OSError, match="no such thing"):
         _start_nothing(tmp_path / "spark.log")
     assert capfd.readouterr().err == "invalid maximum heap size\n"
+
+
+def test_the_quotation_has_letters_only_and_no_secret_in_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    hide(["hunter2-s3cret"])
+    try:
+        with pytest.raises(OSError, match="no such thing"):
+            _start_nothing(tmp_path / "spark.log", "no \x1b[2J\u202e\nin hunter2-s3cret\n".encode() + b"\xff" + b"x" * 10_000)
+    finally:
+        hide(())
+    first, second, third = capfd.readouterr().err.splitlines()
+    assert (first, second, third[:2], len(third)) == ("no �[2J�", "in ***", "�x", LONGEST_LINE)
 
 
 def test_a_file_that_has_grown_large_begins_anew(tmp_path: Path) -> None:
