@@ -174,3 +174,12 @@ def test_nothing_is_sent_while_it_is_not_known_what_a_run_has_decided(monkeypatc
     monkeypatch.setattr(deciding.breakers, "decided", runs.open_breakers)
     deciding.decide()
     assert (runs.breakers, deciding.state.watermark, deciding.state.window.undecided) == ([(3, 5)], 5, 0)
+
+
+def test_a_run_does_not_pass_a_batch_that_may_still_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timed lane appends beside the decide step: the answer to its batch 5 is lost, and the batch is committed later."""
+    runs = DecideRuns([(4, True)])
+    deciding = Deciding(runs, monkeypatch)
+    deciding.step.undecided.stored.ledgers.certain = 4  # type: ignore[misc]
+    result = deciding.step.run(deciding.state, NOW)
+    assert (runs.told, result.state.watermark) == ([(3, 4)], 4)
