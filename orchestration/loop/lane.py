@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from orchestration.clock import EPOCH
 from orchestration.loop.lane_results import Done, LaneStop, earliest, moment
+from orchestration.loop.lane_rows import Rows, any_of, compact, is_any, joined
 from publisher import READY, RESULTS, STOPPED
 
 BREAKER_KEY = "breaker_key"
@@ -37,12 +38,7 @@ _LONGEST_UNRECORDED = 3.0
 # The most rows that are sent at once: what is due next waits for them.
 _AT_ONCE = 10_000
 
-# Slices keep the memory of all that they are a part of: what is left is copied when it is less than half of that.
-_SPARSE = 2
-
 _TIME = pa.timestamp("us", tz="UTC")
-
-Rows: TypeAlias = pa.RecordBatch | pa.Table
 
 Send: TypeAlias = Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]
 """Sends rows (READY) and returns their results (RESULTS), `stopped` ones among them. Raises nothing."""
@@ -151,10 +147,10 @@ class TimedLane:
         wanted = {"delivery_id": ids, "topic": topics, BREAKER_KEY: breakers}
         values = {name: pa.array(list(chosen), pa.string()) for name, chosen in wanted.items() if chosen}
         with self._changed:
-            taken = self._take_back(lambda rows: _any_of(rows, values))
+            taken = self._take_back(lambda rows: any_of(rows, values))
             # results have no breaker key
-            is_under_way = (self._sending is not None and _is_any(self._sending, values)) or any(
-                bool(breakers) or _is_any(results, values) for results in self._unrecorded
+            is_under_way = (self._sending is not None and is_any(self._sending, values)) or any(
+                bool(breakers) or is_any(results, values) for results in self._unrecorded
             )
         if is_under_way:
             self.settle()
@@ -247,9 +243,9 @@ class TimedLane:
         now = pa.scalar(self.now_ms() * 1000, pa.int64()).cast(_TIME)
         # sorted by due time: what is due is at the beginning
         counts = [pc.sum(pc.less_equal(rows.column("due_at"), now)).as_py() for rows in self._held]
-        due = _joined([rows.slice(0, count) for rows, count in zip(self._held, counts, strict=True)])
+        due = joined([rows.slice(0, count) for rows, count in zip(self._held, counts, strict=True)])
         left = [due.slice(_AT_ONCE), *(rows.slice(count) for rows, count in zip(self._held, counts, strict=True))]
-        self._held = [_compact(rows) for rows in left if rows.num_rows]
+        self._held = [compact(rows) for rows in left if rows.num_rows]
         return due.slice(0, _AT_ONCE)
 
     def _note(self, sent: pa.RecordBatch, results: list[pa.RecordBatch]) -> None:
@@ -334,25 +330,3 @@ class TimedLane:
                 self._unrecorded_since = time.monotonic()
                 self._done = self._done.with_results(results)
                 self._changed.notify_all()
-
-
-def _any_of(rows: Rows, values: dict[str, pa.Array]) -> pa.Array:
-    found = pa.repeat(pa.scalar(False), rows.num_rows)
-    for name, wanted in values.items():
-        if name in rows.schema.names:
-            found = pc.or_(found, pc.fill_null(pc.is_in(rows.column(name), wanted), False))
-    return found
-
-
-def _is_any(rows: Rows, values: dict[str, pa.Array]) -> bool:
-    return bool(pc.any(_any_of(rows, values)).as_py())
-
-
-def _compact(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows, without the memory of others that were beside them."""
-    return rows.take(pa.array(range(rows.num_rows))) if rows.get_total_buffer_size() > _SPARSE * rows.nbytes else rows
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by("due_at").combine_chunks().to_batches()
-    return joined[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -141,22 +142,20 @@ class Publish:
             report.has_more = True
         if done.delivered and all(stop.topic is not None for stop in done.stops):
             report.recovered(SENDS)
-        for stop in done.stops:
-            self._stopped(report, stop, now)
+        if done.stops:
+            self._lane_stopped(report, done.stops, now)
 
-    def _stopped(self, report: StepReport, stop: LaneStop, now: datetime) -> None:
-        """After a destination, or Kafka as a whole, took nothing of the timed lane."""
+    def _lane_stopped(self, report: StepReport, stops: Iterable[LaneStop], now: datetime) -> None:
+        """After destinations, or Kafka as a whole, took nothing of the timed lane."""
         self.hand_over.forget()
-        if stop.code == SUPERSEDED_CODE:
-            report.superseded_by = self.leadership.newest()
-        elif stop.topic is None:
-            report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
+        stopped = [Stop(stop.topic, stop.reason, stop.error, stop.code == SUPERSEDED_CODE, stop.code in MISSING_TOPIC) for stop in stops]
+        reasons = self._reasons(report, stopped)
+        if reasons is None:
             report.change(window=report.state.window.look_now())
-        else:
-            stopped = Stop(stop.topic, stop.reason, stop.error, is_missing=stop.code in MISSING_TOPIC)
-            for topic, reason in self.missing_topics.reasons([stopped], report.state.window, now).items():
-                # what the lane had is not all that waits there: the bulk lane may have older ones
-                report.change(window=self._paused(report.state.window, topic, reason, report.state.window.floor, now))
+            return
+        for topic, reason in reasons.items():
+            # what the lane had is not all that waits there: the bulk lane may have older ones
+            report.change(window=self._paused(report.state.window, topic, reason, report.state.window.floor, now))
 
     def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
         with self.breakers.of(report):
@@ -290,12 +289,18 @@ class Publish:
 
     def _stops_of(self, report: StepReport, published: Published) -> dict[str, Reason] | None:
         """The destinations that took nothing, and why; None if Kafka as a whole took nothing, or this loop is not in charge."""
-        for stop in published.stops:
+        reasons = self._reasons(report, published.stops)
+        if reasons is not None:
+            report.recovered(SENDS)
+        return reasons
+
+    def _reasons(self, report: StepReport, stops: Sequence[Stop]) -> dict[str, Reason] | None:
+        """Why destinations took nothing; None if Kafka as a whole took nothing, or this loop is not in charge, which is reported."""
+        for stop in stops:
             if stop.is_superseded:
                 report.superseded_by = self.leadership.newest()
                 return None
             if stop.topic is None:
                 report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
                 return None
-        report.recovered(SENDS)
-        return self.missing_topics.reasons(published.stops, report.state.window, self.clock.now())
+        return self.missing_topics.reasons(stops, report.state.window, self.clock.now())

@@ -1,0 +1,38 @@
+"""Rows of the timed lane: which of them are meant, and how they are put together."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Rows: TypeAlias = pa.RecordBatch | pa.Table
+
+# Slices keep the memory of all that they are a part of: what is left is copied when it is less than half of that.
+_SPARSE = 2
+
+
+def any_of(rows: Rows, values: dict[str, pa.Array]) -> pa.Array:
+    """For each row, whether it has one of the values of a column. Columns that the rows don't have match nothing."""
+    found = pa.repeat(pa.scalar(False), rows.num_rows)
+    for name, wanted in values.items():
+        if name in rows.schema.names:
+            found = pc.or_(found, pc.fill_null(pc.is_in(rows.column(name), wanted), False))
+    return found
+
+
+def is_any(rows: Rows, values: dict[str, pa.Array]) -> bool:
+    """Whether any row has one of the values of a column."""
+    return bool(pc.any(any_of(rows, values)).as_py())
+
+
+def compact(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, without the memory of others that were beside them."""
+    return rows.take(pa.array(range(rows.num_rows))) if rows.get_total_buffer_size() > _SPARSE * rows.nbytes else rows
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches with a row at least as one, sorted by due time."""
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by("due_at").combine_chunks().to_batches()
+    return joined[0]
