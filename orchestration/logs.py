@@ -1,7 +1,7 @@
 """Log lines are events: a constant name, and fields for what differs. docs/logs.md lists all of them.
 
 A field may hold foreign text (an error's class, a topic's name) or a secret. It is cleaned here when the line is written, for every handler
-and in both forms, text and JSON, which cli/log_lines.py defines.
+and in both forms, text and JSON, which orchestration/log_lines.py defines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from orchestration.cli.output import LONGEST_LINE, one_line, redacted
+from orchestration.output import LONGEST_LINE, one_line, redacted
 
 Plain: TypeAlias = "str | int | float | bool | list[str]"
 

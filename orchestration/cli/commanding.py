@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.cli.options import Choice, Filters, settings_of
-from orchestration.cli.output import console, printable
 from orchestration.cli.screen import asking, progress_of, tell
+from orchestration.output import console, printable
 
 if TYPE_CHECKING:
     from orchestration.answers.asking import Asking

@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from orchestration.cli.bundles import with_bundles
 from orchestration.cli.options import ANY_STATE, OPEN, Filters, Home, Limit, MessageId, Output, Topic, settings_of
-from orchestration.cli.output import console, printable
 from orchestration.cli.screen import asking, pairs, print_found, tell
+from orchestration.output import console, printable
 
 dlq = typer.Typer(help="Find and understand dead letters.", no_args_is_help=True)
 

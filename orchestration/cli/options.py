@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orchestration.cli.log_lines import JsonLines, LogLines
+from orchestration.log_lines import JsonLines, LogLines
 from orchestration.tables.query import Format
 
 if TYPE_CHECKING:

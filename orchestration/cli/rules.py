@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.cli.options import Home, Output, settings_of
-from orchestration.cli.output import console, printable
 from orchestration.cli.screen import asking, pairs
+from orchestration.output import console, printable
 
 # The greatest width of `explain`, in characters.
 _EXPLAIN_COLUMNS = 120

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from orchestration.cli.ending import SUPERSEDED_EXIT, end_on_signals
 from orchestration.cli.options import Home, settings_of
-from orchestration.cli.output import as_json, console
 from orchestration.cli.screen import tell
+from orchestration.output import as_json, console
 
 if TYPE_CHECKING:
     from orchestration.loop.loop import Loop
@@ -50,7 +50,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
     """Show the state of the loop, from its status file: needs neither Spark nor Kafka."""
     from dataclasses import asdict
 
-    from orchestration.loop.status import is_alive, read_status
+    from orchestration.status import is_alive, read_status
 
     settings = settings_of(home=home)
     found = read_status(settings.status_file)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Column, Table
 
-from orchestration.cli.output import console, errors
+from orchestration.output import console, errors
 from orchestration.tables.query import Format
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import dagster as dg
 
 from orchestration.dagster.graph import WRITTEN_BY_A_TICK, Graph
 from orchestration.dagster.resource import Redrive, forwarded, our_errors
-from orchestration.loop.health import Entry
+from orchestration.status import Entry
 
 if TYPE_CHECKING:
     from orchestration.loop.loop import Tick

@@ -11,7 +11,7 @@ from orchestration.clock import literal, wall_clock
 from orchestration.dagster.loop_signs import last_sign, overdue, undecided, watermark_of
 from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
-from orchestration.loop.status import read_status
+from orchestration.status import read_status
 
 # A dead letter is due at once, and tried again after 60 s at most. If it is still pending after this time, Kafka refuses it, or no loop
 # runs.

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from orchestration.clock import literal
 from orchestration.dagster.resource import Redrive
-from orchestration.loop.status import read_status
+from orchestration.status import read_status
 
 
 def watermark_of(redrive: Redrive) -> int:

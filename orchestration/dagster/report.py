@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from orchestration.cli.output import one_line
 from orchestration.clock import literal
+from orchestration.output import one_line
 from orchestration.tables.query import first_of
 
 # What the report is about.

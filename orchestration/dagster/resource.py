@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from orchestration.cli.output import one_line, printable, redacted
 from orchestration.errors import is_ours
 from orchestration.logs import Event
-from orchestration.loop.health import Entry
-from orchestration.loop.status import is_alive, read_status
+from orchestration.output import one_line, printable, redacted
 from orchestration.settings import Settings, load_settings
+from orchestration.status import Entry, is_alive, read_status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

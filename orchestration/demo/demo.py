@@ -14,12 +14,12 @@ from typing import Any
 from rich.live import Live
 from rich.table import Table
 
-from orchestration.cli.log_lines import LogLines
-from orchestration.cli.output import console, errors
 from orchestration.demo.broker import Broker, BrokerSettings
 from orchestration.demo.summary import sum_up
 from orchestration.demo.topics import audit, make_topics
+from orchestration.log_lines import LogLines
 from orchestration.loop.loop import Loop, Tick
+from orchestration.output import console, errors
 from orchestration.settings import Settings, load_settings
 
 _ORDERS = 240

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.cli.output import console, errors, printable
 from orchestration.clock import wall_clock
 from orchestration.demo.topics import Findings
 from orchestration.loop.loop import Loop
@@ -17,6 +16,7 @@ from orchestration.operators.commands import CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import keep, select_deliveries, shown
 from orchestration.operators.selections import Selection
+from orchestration.output import console, errors, printable
 from orchestration.rules.rulebook import Rulebook
 from orchestration.settings import Settings
 from orchestration.settings.sources import is_clone

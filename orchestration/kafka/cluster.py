@@ -75,6 +75,21 @@ class Partition:
         return f"{self.topic_id}/{self.number}"
 
 
+@dataclass(frozen=True)
+class Range:
+    """Offsets [begin, end) of one partition, for one source."""
+
+    source: str
+    partition: Partition
+    begin: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        """Upper bound of the records in it: transaction markers and compacted records count, too."""
+        return self.end - self.begin
+
+
 class Cluster:
     """A Kafka cluster. It uses one admin client, and one client for each consumer group.
 

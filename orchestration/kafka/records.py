@@ -21,7 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from orchestration.loop.positions import Range
+from orchestration.kafka.cluster import Range
 from publisher import RejectedPropertiesError, kafka_error, make_client, redact
 
 RECORDS = (

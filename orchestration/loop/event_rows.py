@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from orchestration.kafka.cluster import Partition
+from orchestration.kafka.cluster import Partition, Range
 from orchestration.kafka.records import LAST_MILLIS
 from orchestration.loop.discovery import COMMANDS
-from orchestration.loop.positions import Gap, Range
+from orchestration.loop.positions import Gap
 from orchestration.settings import Settings
 from orchestration.tables import synthetic_events
 from orchestration.tables.ledgers import AppendError

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
-from orchestration.cli.output import redacted
 from orchestration.logs import event
+from orchestration.output import redacted
+from orchestration.status import Entry
 
 log = logging.getLogger(__name__)
 
@@ -106,21 +107,6 @@ class Pause:
     def prolonged(self, reason: Reason, now: datetime) -> Pause:
         """After the next failure."""
         return Pause(reason, now + self.longer, self.longer)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of what is shown: the part, why it doesn't work, and Kafka's name of the error."""
-
-    kind: Kind
-    name: str
-    why: str
-    error: str | None = None
-
-    @property
-    def what(self) -> str:
-        """The part, for people."""
-        return str(Part(self.kind, self.name))
 
 
 class Health(Mapping[Part, Pause]):

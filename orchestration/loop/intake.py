@@ -16,12 +16,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import Observation, SparkSession
 
-from orchestration.kafka.cluster import NO_ID, Cluster, Partition
+from orchestration.kafka.cluster import NO_ID, Cluster, Partition, Range
 from orchestration.kafka.records import RECORDS, UnreadError, read_records
 from orchestration.logs import event
 from orchestration.loop import event_rows
 from orchestration.loop.discovery import COMMANDS, Discovery
-from orchestration.loop.positions import Gap, Range, SourceOffsets, cut_id, share
+from orchestration.loop.positions import Gap, SourceOffsets, cut_id, share
 from orchestration.loop.step_size import StepSize
 from orchestration.rules.seeds import Row
 from orchestration.settings import Settings

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestration.kafka.cluster import ClusterError
+from orchestration.kafka.cluster import ClusterError, Range
 from orchestration.loop.health import DECIDE, KAFKA, LEDGERS, PARTITIONS, Health, Reason, source
 from orchestration.loop.intake import Intake
-from orchestration.loop.positions import Range
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 

@@ -33,12 +33,12 @@ from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.serving import Serving
 from orchestration.loop.starting_point import StartingPoint, read_starting_point
 from orchestration.loop.state import LoopState
-from orchestration.loop.status import write_status
 from orchestration.loop.steps import Step, StepResult, Tick, reduce
 from orchestration.loop.stored import Stored
 from orchestration.loop.takeover import TakeOver
 from orchestration.rules.seeds import read_seeds
 from orchestration.settings import Settings
+from orchestration.status import write_status
 from orchestration.tables.dbt import Dbt
 from orchestration.tables.ledgers import Ledgers, TakenOverError
 from orchestration.tables.spark import schema as schema_of

@@ -10,8 +10,8 @@ from itertools import accumulate
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.core import Metric as Family
 
-from orchestration.cli.output import printable
 from orchestration.loop.metric_names import NONE, OTHER, Labels, Metric
+from orchestration.output import printable
 
 # Labels whose values come from reports, in the order in which `other` replaces them when there are too many series.
 _MADE_UP = ("error_class", "topic")

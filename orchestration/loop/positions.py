@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from orchestration.kafka.cluster import Partition
+from orchestration.kafka.cluster import Partition, Range
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,6 @@ class SourceOffsets:
         """The higher next offset of each partition, of these and others."""
         higher = {key: max(offset, self.next.get(key, 0)) for key, offset in other.next.items()}
         return SourceOffsets({**self.next, **higher}, self.started | other.started)
-
-
-@dataclass(frozen=True)
-class Range:
-    """Offsets [begin, end) of one partition, for one source."""
-
-    source: str
-    partition: Partition
-    begin: int
-    end: int
-
-    @property
-    def rows(self) -> int:
-        """Upper bound of the records in it: transaction markers and compacted records count, too."""
-        return self.end - self.begin
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from orchestration.loop.intake import Intake
 from orchestration.loop.metric_names import NONE, Labels
 from orchestration.loop.metrics import Turn
 from orchestration.loop.state import LoopState
-from orchestration.loop.status import Status, text
 from orchestration.loop.steps import Tick
 from orchestration.loop.window import SendWindow
+from orchestration.status import Status, text
 from orchestration.tables.spark import in_short, is_gone
 
 log = logging.getLogger(__name__)

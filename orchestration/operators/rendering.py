@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from orchestration.cli.output import printable
+from orchestration.output import printable
 from orchestration.tables.query import Rows
 
 # How much of a payload is shown; --payload writes all of it.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from orchestration.cli.output import hide
+from orchestration.output import hide
 from orchestration.settings.java import LOGIN, TRUST_STORES, to_java
 from orchestration.settings.problems import problem_of, where_set
 from orchestration.settings.sources import PREFIX, Environment, TomlFile, find_project, find_seeds, installed_project

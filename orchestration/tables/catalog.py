@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from orchestration.logs import event
-from orchestration.loop.status import is_alive, read_status
 from orchestration.settings import Settings
+from orchestration.status import is_alive, read_status
 from orchestration.tables.spark import catalog_file, session_configuration
 
 log = logging.getLogger(__name__)

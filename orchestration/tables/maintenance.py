@@ -22,8 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.table import Table
 
-from orchestration.cli.output import as_json, console, one_line
 from orchestration.logs import event
+from orchestration.output import as_json, console, one_line
 from orchestration.settings import Settings
 from orchestration.tables.catalog import left_behind, missing_tables
 from orchestration.tables.migration import unreadable_tables

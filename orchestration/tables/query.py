@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from orchestration.cli.output import as_json, console, printable
+from orchestration.output import as_json, console, printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

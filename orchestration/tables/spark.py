@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from orchestration.cli.output import one_line, redacted
+from orchestration.output import one_line, redacted
 from orchestration.settings import Settings
 
 FROM_KAFKA = "org.apache.spark.sql.kafka010."

@@ -18,8 +18,7 @@ import pytest
 
 from orchestration.clock import wall_clock
 from orchestration.dagster import checks
-from orchestration.loop.health import Entry
-from orchestration.loop.status import Status, read_status, text, write_status
+from orchestration.status import Entry, Status, read_status, text, write_status
 from tests.dagster.conftest import PROJECT, Deployment
 from tests.loop.harness import SEEDS
 from tests.unit.test_secrets import kafka as wrong_kafka

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
-from orchestration.loop.status import Status
 from orchestration.rules.check import _catalog
 from orchestration.settings import Settings, load_settings
+from orchestration.status import Status
 from orchestration.tables import catalog
 from orchestration.tables.catalog import CatalogError, default_catalog, left_behind, missing_tables, move_tables
 from orchestration.tables.dbt import DbtError

@@ -17,11 +17,11 @@ from typer.testing import CliRunner, Result
 
 from orchestration.cli.main import app, main
 from orchestration.dagster.report import read_report
-from orchestration.loop.status import Status, write_status
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.selections import DlqError, Selection
 from orchestration.rules.seeds import read_seeds
 from orchestration.settings import load_settings
+from orchestration.status import Status, write_status
 from orchestration.tables.query import Rows
 from orchestration.tables.rows import collected
 from tests.dbt.harness import PROJECT, Home, report

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from orchestration.kafka.cluster import Partition
+from orchestration.kafka.cluster import Partition, Range
 from orchestration.kafka.records import RECORDS
 from orchestration.loop.event_rows import as_events, measures
-from orchestration.loop.positions import Range
 from tests.dbt.harness import Home, report
 
 

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from orchestration.loop.preparation import prepare_tables
 from orchestration.loop.state import LoopState
-from orchestration.loop.status import Status
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.selections import DlqError
 from orchestration.settings import Settings, load_settings
+from orchestration.status import Status
 from orchestration.tables import migration
 from orchestration.tables.catalog import CatalogError
 from orchestration.tables.dbt import DbtError

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from orchestration.kafka.cluster import Range
 from orchestration.kafka.records import Records, UnreadError
 from orchestration.loop import event_rows, intake
 from orchestration.loop.health import source
-from orchestration.loop.positions import Range
 from tests.loop.harness import Headers, Record, Redrive
 
 

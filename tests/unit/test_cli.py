@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli import main as cli
-from orchestration.cli.log_lines import JsonLines, LogLines
 from orchestration.dagster.resource import Redrive
+from orchestration.log_lines import JsonLines, LogLines
 from orchestration.operators.selections import DlqError
 from orchestration.settings import SettingsError
 from publisher import SettingsError as PublisherError

@@ -18,8 +18,8 @@ from orchestration.dagster.dbt_tests import dbt_tests
 from orchestration.dagster.graph import topological, without_cycles
 from orchestration.dagster.manifest import ManifestError, load_manifest
 from orchestration.definitions import definitions
-from orchestration.loop.health import Entry
 from orchestration.settings import load_settings
+from orchestration.status import Entry
 from tests.dagster.graph_text import graph_text
 
 PROJECT = Path(__file__).parents[2]

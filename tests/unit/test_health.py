@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestration.loop.health import KAFKA, LEDGERS, SENDS, Entry, Health, Pause, Reason, destination, source
+from orchestration.loop.health import KAFKA, LEDGERS, SENDS, Health, Pause, Reason, destination, source
+from orchestration.status import Entry
 from tests.log_events import logged
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

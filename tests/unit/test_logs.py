@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.cli.log_lines import JsonLines, LogLines
+from orchestration.log_lines import JsonLines, LogLines
 from orchestration.logs import Event, event
 from orchestration.loop.reports import log_first_sends, log_tick
 from orchestration.loop.steps import Tick

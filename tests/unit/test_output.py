@@ -17,11 +17,9 @@ from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner
 
-from orchestration.cli.log_lines import JsonLines, LogLines
 from orchestration.cli.main import app
-from orchestration.cli.output import SafeConsole, as_json, hide, one_line, printable
+from orchestration.log_lines import JsonLines, LogLines
 from orchestration.logs import Event
-from orchestration.loop.status import Status, write_status
 from orchestration.operators.rendering import (
     dead_letter_table,
     facts,
@@ -32,9 +30,11 @@ from orchestration.operators.rendering import (
     stats_table,
     waiting_table,
 )
+from orchestration.output import SafeConsole, as_json, hide, one_line, printable
 from orchestration.rules.check import Finding
 from orchestration.rules.explain import in_words
 from orchestration.settings import load_settings
+from orchestration.status import Status, write_status
 from orchestration.tables.query import Format, Rows, print_rows
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration.kafka.cluster import Partition
-from orchestration.loop.positions import Range, SourceOffsets, cut_id, ids_in_force, share
+from orchestration.kafka.cluster import Partition, Range
+from orchestration.loop.positions import SourceOffsets, cut_id, ids_in_force, share
 
 
 def ranges(**available: list[int]) -> list[Range]:

@@ -48,7 +48,7 @@ def test_it_knows_kafka_and_arrow_and_nothing_of_the_rest() -> None:
     assert not {"dagster", "dbt", "orchestration", "pandas", "pyspark"} & set(loaded)
 
 
-@pytest.mark.parametrize("script", ["from publisher import masked, is_secret", "import orchestration.settings, orchestration.cli.output"])
+@pytest.mark.parametrize("script", ["from publisher import masked, is_secret", "import orchestration.settings, orchestration.output"])
 def test_who_asks_what_is_secret_waits_for_neither_arrow_nor_kafka(script: str) -> None:
     script = f"import sys; {script}; print(*{{name.partition('.')[0] for name in sys.modules}})"
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.cli.output import console
+from orchestration.output import console
 from orchestration.settings import load_settings
 from orchestration.tables.query import Rows, list_tables, print_rows
 from tests.dbt.harness import PROJECT

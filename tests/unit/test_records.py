@@ -9,9 +9,8 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Producer
 
 from orchestration.kafka import records
-from orchestration.kafka.cluster import Partition
+from orchestration.kafka.cluster import Partition, Range
 from orchestration.kafka.records import UnreadError, read_records
-from orchestration.loop.positions import Range
 from tests.unit.publisher_kit.mock_cluster import MockCluster
 
 TOPIC = "reports"

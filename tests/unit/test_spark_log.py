@@ -9,7 +9,7 @@ from typing import IO
 
 import pytest
 
-from orchestration.cli.output import LONGEST_LINE, hide
+from orchestration.output import LONGEST_LINE, hide
 from orchestration.tables.spark import _LOG_BYTES, _output_to, in_short
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from orchestration.cli.output import as_json, one_line, redacted
 from orchestration.logs import Event
+from orchestration.output import as_json, one_line, redacted
 
 
 class LogLines(logging.Formatter):

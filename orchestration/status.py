@@ -9,7 +9,21 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestration.files import write_atomically
-from orchestration.loop.health import Entry
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A part of the loop that doesn't work. kind, name: as in `Part` of loop/health.py; error: Kafka's name of the error."""
+
+    kind: str
+    name: str
+    why: str
+    error: str | None = None
+
+    @property
+    def what(self) -> str:
+        """The part, for people."""
+        return f"{self.kind} {self.name}" if self.name else self.kind
 
 
 @dataclass(frozen=True)
