@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -61,6 +62,8 @@ def _session(settings: Settings, log: Path) -> SparkSession:
     builder = SparkSession.builder
     for name, value in session_configuration(settings.project).items():
         builder = builder.config(name, value)
+    # this one would write each argument of each call, such as Kafka's passwords, where all loggers are at DEBUG
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     # this logger would repeat each exception, with the JVM's stack as JSON
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     if SparkContext._gateway is not None:

@@ -21,8 +21,8 @@ from orchestration.dagster import checks
 from orchestration.status import Entry, Status, read_status, text, write_status
 from tests.dagster.conftest import PROJECT, Deployment
 from tests.loop.harness import SEEDS
+from tests.unit.test_secrets import WRONG_IN_JAVA, environment, leaks
 from tests.unit.test_secrets import kafka as wrong_kafka
-from tests.unit.test_secrets import leaks
 
 # they share one state, and materialising everything takes minutes
 pytestmark = pytest.mark.long
@@ -150,24 +150,35 @@ def test_a_loop_that_runs_is_not_taken_over_unasked(deployment: Deployment, job:
     assert f"generation 7, process {os.getppid()}" in str(failure.user_failure_data.description)
 
 
-@pytest.mark.parametrize("name", ["sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.pem"])
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        *(("kafka", name) for name in ("sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.pem")),
+        *(("kafka_java", name) for name in WRONG_IN_JAVA),
+    ],
+)
 def test_a_run_with_a_wrong_secret_tells_nothing_of_it(
     deployment: Deployment,
+    setting: str,
     name: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    for property_, value in wrong_kafka(name, os.environ["REDRIVE_KAFKA__BOOTSTRAP_SERVERS"]).items():
-        monkeypatch.setenv(f"REDRIVE_KAFKA__{property_.replace('.', '_').upper()}", value)
+    # so that Spark's reader, which alone has the properties of kafka_java, is asked
+    deployment.kafka.fails("dagster.orders", b"k", b"v")
+    wrong = WRONG_IN_JAVA[name] if setting == "kafka_java" else wrong_kafka(name, os.environ["REDRIVE_KAFKA__BOOTSTRAP_SERVERS"])
+    for variable, value in environment(wrong, setting.upper()).items():
+        monkeypatch.setenv(variable, value)
     status = deployment.resource.settings.status_file
     before = status.read_bytes()
     run = deployment.run("tick", raises=False)
     told = status.read_text(encoding="utf-8")
     # what this run says of sources that can't be read is not for the tests after it
     status.write_bytes(before)
-    assert not run.success
+    # what Spark can't read is read by librdkafka, whose properties are right
+    assert run.success == (setting == "kafka_java")
 
     home = deployment.resource.settings.home
     captured = capfd.readouterr()
@@ -186,7 +197,8 @@ def test_a_run_with_a_wrong_secret_tells_nothing_of_it(
             for table in ("ticks", "events", "deliveries", "publish_results")
         },
     }
-    assert "Execution of run for" in said["Dagster's events"]
+    assert "xecution of run for" in said["Dagster's events"]
+    assert ("fallback_reader_used" in said["log"]) == (setting == "kafka_java")
     assert [place for place, text in said.items() if leaks(text)] == []
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,22 @@ def kafka(name: str, bootstrap: str = "127.0.0.1:1") -> dict[str, str]:
     return {"bootstrap.servers": bootstrap, **WRONG[name], name: SECRET}
 
 
+def environment(properties: Mapping[str, str], setting: str = "KAFKA") -> dict[str, str]:
+    """The properties as variables."""
+    return {f"REDRIVE_{setting}__{name.upper().replace('.', '_')}": value for name, value in properties.items()}
+
+
+# By the secret property of kafka_java, which Spark's reader alone sees: what makes its value wrong.
+WRONG_IN_JAVA = {
+    "ssl.truststore.password": {"security.protocol": "SSL", "ssl.truststore.location": __file__, "ssl.truststore.password": SECRET},
+    "sasl.jaas.config": {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": 'no.such.Login required password="{}";'.format(SECRET.replace('"', '\\"')),
+    },
+}
+
+
 def leaks(text: str) -> bool:
     """Whether eight letters of the secret stand somewhere in a text."""
     return any(SECRET[start : start + 8] in text for start in range(len(SECRET) - 7))
@@ -91,6 +109,19 @@ def test_no_client_tells_a_secret(
     assert not leaks(everything), everything
 
 
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.usefixtures("no_spark")
+def test_check_tells_no_secret(name: str, pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in environment(kafka(name)).items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("REDRIVE_PROJECT", str(pytestconfig.rootpath))
+    monkeypatch.setattr("orchestration.rules.check.Cluster", partial(Cluster, timeout_seconds=0.3))
+    checked = CliRunner().invoke(app, ["check", "--home", str(tmp_path)])
+    assert checked.exit_code == 1
+    assert re.search(r"(?m)^bad +brokers +127\.0\.0\.1:1: \S", checked.output)
+    assert not leaks(f"{checked.output}{checked.exception}")
+
+
 _REJECTED = {"sasl.jaas.config", "ssl.key.pem", "ssl.keystore.key", "security.protocol", "sasl.pasword", "statistics.interval.ms"}
 
 
@@ -98,11 +129,9 @@ _REJECTED = {"sasl.jaas.config", "ssl.key.pem", "ssl.keystore.key", "security.pr
 def test_a_property_that_the_client_does_not_take_is_named_with_its_place(
     name: str, pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    variable = f"REDRIVE_KAFKA__{name.upper().replace('.', '_')}"
-    monkeypatch.setenv("REDRIVE_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    for other, value in WRONG[name].items():
-        monkeypatch.setenv(f"REDRIVE_KAFKA__{other.upper().replace('.', '_')}", value)
-    monkeypatch.setenv(variable, SECRET)
+    (variable,) = environment({name: SECRET})
+    for other, value in environment(kafka(name)).items():
+        monkeypatch.setenv(other, value)
     monkeypatch.setenv("REDRIVE_PROJECT", str(pytestconfig.rootpath))
     with pytest.raises(SettingsError, match=f"{variable} \\({name}\\)"):
         Cluster(load_settings(home=tmp_path).kafka_properties)
