@@ -35,7 +35,7 @@ _AWAITED = "awaited"
 
 @dataclass(frozen=True)
 class LoopState:
-    """Where the loop stands. Only the reducer (steps.py) replaces it, by what a step returns.
+    """Where the loop stands. In a tick, the reducer (steps.py) replaces it by what a step returns; a start and a recovery read it anew.
 
     tick: its number within the generation. kind: of the row that is written next. watermark: the last batch that is decided.
     loop_time: when the row is written.
