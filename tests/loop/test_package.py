@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,8 +27,11 @@ class Installed:
     def project(self) -> Path:
         return self.site / "orchestration" / "_project"
 
-    def call(self, directory: Path, *command: str) -> str:
-        """Runs a command of the environment, as a user who has activated it does; returns what it wrote to standard output."""
+    def call(self, directory: Path, *command: str, with_errors: bool = False) -> str:
+        """Runs a command of the environment, as a user who has activated it does; returns what it wrote to standard output.
+
+        with_errors: and to standard error, before it.
+        """
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("REDRIVE_", "PYTHON", "PYSPARK_", "DAGSTER_"))}
         variables = kept | {"VIRTUAL_ENV": str(self.environment), "PATH": f"{self.environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(
@@ -40,7 +44,7 @@ class Installed:
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        return done.stdout
+        return done.stderr + done.stdout if with_errors else done.stdout
 
     def files(self) -> dict[str, str]:
         """What the installed project consists of."""
@@ -79,9 +83,19 @@ def test_the_demo_runs_in_an_empty_directory_and_dbt_in_an_initialised_one(insta
     empty, rules = tmp_path / "empty", tmp_path / "rules"
     empty.mkdir()
 
-    said = installed.call(empty, "redrive", "demo", "--seconds", "30")
-    assert "lost 0, early 0, twice 0" in said
+    said = installed.call(empty, "redrive", "demo", "--seconds", "30", with_errors=True)
     assert "uv run" not in said
+    assert [line for line in said.splitlines() if line.startswith("%")] == [], "lines of librdkafka"
+    # lateness with its reason, the count in the topics, a dry run, and what to do next with its list
+    parts = (
+        r"Sent p50 \S+ s, p99 \S+ s after it was due, never before\. .*what falls due meanwhile is sent with the next",
+        r"lost 0, early 0, twice 0",
+        r"a dry run: nothing is sent",
+        r"redrive dlq redrive --list \S+ --reason",
+    )
+    assert re.search(".*".join(parts), " ".join(said.split())), said
+    # a topic for commands, so that they can be given on the state that is left
+    assert list((empty / ".redrive").rglob("redrive.commands-0"))
     # Spark makes an empty directory where it is started, at times
     assert {path.name for path in empty.iterdir()} - {"spark-warehouse"} == {".redrive"}
     decided = installed.call(empty, "redrive", "sql", "--format", "csv", "select count(*) > 0 as decided from decisions")
