@@ -1,8 +1,8 @@
 {#- What follows from the deliveries that lie at the coordinates that the inputs name. A report without a pointer may answer such a delivery: its due
-    time widens the bounds: the range, and the conditions on its hours by column (`due_at_hours`, `prior_due_hours`). And `upto`, the last batch that this run may decide: the one before the first batch that has an input about a message of
-    an earlier batch of the run. A decision depends on the message's earlier decisions, which a decide run looks up in the wheel. With inputs of two
-    batches about a message in one run, the later one would not see the decision about the earlier one, and would depend on which batches are
-    decided together.
+    time widens the bounds: the range, and the conditions on its hours by column (`due_at_hours`, `prior_due_hours`). And `upto`, the last batch that
+    this run may decide: the one before the first batch that has an input about a message of an earlier batch of the run. A decision depends on the
+    message's earlier decisions, which a decide run looks up in the wheel. With inputs of two batches about a message in one run, the later one would
+    not see the decision about the earlier one, and would depend on which batches are decided together.
 
     Which message an input is about is found later. It may be the one whose coordinates the input names, the one that its pointer names, or the
     one whose delivery lies at the named coordinates: all of them count here. -#}
