@@ -108,7 +108,7 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
     said = _call(executing, "dlq", "redrive", "--topic", "again.orders", "--reason", "fixed in 4.2", "--dry-run")
     print(said)
     assert re.search(r"would go to +6 +again[.]orders-billing-retry", said)
-    (name,) = re.findall("--list ([0-9a-f]{12}) ", said)
+    (name,) = re.findall("--list ([0-9a-f]{12}),", said)
     assert [one.delivery_id for one in kept(executing.loop.settings.home, name)] == [one.delivery_id for one in listed]
     executing.settle()
     assert executing.read("again.orders-billing-retry") == []
