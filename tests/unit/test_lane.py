@@ -252,8 +252,8 @@ def test_results_that_cannot_be_recorded_stop_the_lane_and_are_kept(world: World
     world.until(lambda: world.all_sent == ["a", "b"])
 
 
-def test_only_what_was_tried_is_tried_again(world: World) -> None:
-    """An attempt may have succeeded although its answer was lost: with more rows in it, the new ones would be taken for recorded."""
+def an_attempt_has_failed(world: World) -> None:
+    """A result could not be recorded, while another row is being sent."""
     world.refusals = 1
     world.answers.clear()
     world.lane.hand_over(rows("a"))
@@ -261,6 +261,11 @@ def test_only_what_was_tried_is_tried_again(world: World) -> None:
     assert world.asked.wait(30)
     world.lane._unrecorded.append(pa.Table.from_pylist([{"delivery_id": "before", "due_at": NOW, "outcome": FAILED}], schema=RESULTS))
     world.lane._record()
+
+
+def test_only_what_was_tried_is_tried_again(world: World) -> None:
+    """An attempt may have succeeded although its answer was lost: with more rows in it, the new ones would be taken for recorded."""
+    an_attempt_has_failed(world)
     with pytest.raises(AppendError):
         world.lane.take_done()
     world.answers.set()
@@ -340,13 +345,7 @@ def test_nothing_more_is_sent_while_results_wait_long_to_be_recorded(world: Worl
 
 
 def test_an_end_records_everything_after_an_attempt_that_failed_and_tries_also_if_nobody_was_told(world: World) -> None:
-    world.refusals = 1
-    world.answers.clear()
-    world.lane.hand_over(rows("a"))
-    world.at(0)
-    assert world.asked.wait(30)
-    world.lane._unrecorded.append(pa.Table.from_pylist([{"delivery_id": "before", "due_at": NOW, "outcome": FAILED}], schema=RESULTS))
-    world.lane._record()
+    an_attempt_has_failed(world)
     world.answers.set()
     world.until(lambda: len(world.lane._unrecorded) == 2)
     world.lane.end()
