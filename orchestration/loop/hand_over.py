@@ -85,7 +85,7 @@ class HandOver:
         publisher = self.leadership.publisher
         has = self.lane.ids()
         waiting = publisher.waiting(what)
-        # what was seen before is counted again after a `forget`, and the lane may have it
+        # without `seen`, what the lane already has is counted, too: only more than the lane takes at all is too much then
         rows, size = self.lane.room() if what.seen else (MOST_ROWS, MOST_BYTES)
         if waiting.rows > rows or waiting.size > size:
             return None

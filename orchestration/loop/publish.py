@@ -82,7 +82,8 @@ class Publish:
             self._see_probes(report, before, now)
             self._hold(report, now)
             before = ledgers.batch
-            # probes go the bulk way: their results are read at the end of this step; and what follows after Kafka took nothing
+            # nothing is handed over while a probe goes out, as its result is read at the end of this step; nor while sends fail: the bulk
+            # lane finds out whether Kafka takes them again
             handed = not self.breakers.lets_out and SENDS not in self.health and self.hand_over.look(report, now, self.breakers.open)
             if (handed or self.publish_due(report, now)) and not self.stopping.is_set():
                 self.publish_paused(report, now)
@@ -132,7 +133,7 @@ class Publish:
     def _note_lane(self, report: StepReport, now: datetime) -> None:
         """Adds what the timed lane has done to the report. Raises the error with which its results could not be recorded."""
         done = self.hand_over.lane.take_done()
-        # first: what follows may fail, and nobody else knows of them
+        # first: if what follows fails, the sends of unknown outcome would be forgotten, and never sent again
         self._postpone(report, done)
         for name in ("delivered", "dead_letters", "failed", "unknown"):
             report.count(name, getattr(done, name))
@@ -154,7 +155,7 @@ class Publish:
             report.change(window=report.state.window.look_now())
             return
         for topic, reason in reasons.items():
-            # what the lane had is not all that waits there: the bulk lane may have older ones
+            # not the earliest due time of what the lane had: older messages may wait there in the bulk lane
             report.change(window=self._paused(report.state.window, topic, reason, report.state.window.floor, now))
 
     def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
