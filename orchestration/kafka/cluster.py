@@ -71,7 +71,7 @@ class Partition:
 
     @property
     def key(self) -> str:
-        """The partition's key in the column `positions` of `ticks`."""
+        """The partition's key in the column `next_offsets` of `ticks`."""
         return f"{self.topic_id}/{self.number}"
 
 

@@ -80,5 +80,5 @@ def assembled(
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),
         breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),
-        recovery=Recovery(undecided, health),
+        recovery=Recovery(undecided),
     )

@@ -24,11 +24,14 @@ class DecisionFeed:
     writer: DecisionFeedWriter | None
     health: Health
 
-    def begin(self, state: LoopState) -> int | None:
-        """The batch to go on after: the last one that the loop before wrote; if it had no feed, the watermark. None without a feed."""
+    def begin(self, state: LoopState) -> StepResult:
+        """At a start: goes on after the last batch that the loop before wrote; if it had no feed, after the watermark."""
+        report = StepReport(state)
         if self.writer is None:
-            return None
-        return state.watermark if state.feed_batch is None else state.feed_batch
+            report.change(feed_batch=None)
+        elif state.feed_batch is None:
+            report.change(feed_batch=state.watermark)
+        return report.result()
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Writes a bounded number of decisions."""

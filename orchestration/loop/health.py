@@ -7,7 +7,6 @@ never by the text of a reason.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,8 +20,6 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=60)
-
-_ERROR_NAME = re.compile(r"\((_?[A-Z][A-Z_]+)\)$")
 
 Kind: TypeAlias = Literal[
     "kafka",
@@ -78,12 +75,6 @@ class Reason:
 
     text: str
     error: str | None = None
-
-    @classmethod
-    def stored(cls, text: str) -> Reason:
-        """From a row of `ticks`, which holds the text alone: there, the name of an error stands in brackets at the end."""
-        found = _ERROR_NAME.search(text)
-        return cls(text, found[1] if found else None)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.serving import Serving
 from orchestration.loop.starting_point import StartingPoint, read_starting_point
 from orchestration.loop.state import LoopState
-from orchestration.loop.steps import Step, StepResult, Tick, reduce
+from orchestration.loop.steps import Step, StepResult, Tick, begin, reduce
 from orchestration.loop.stored import Stored
 from orchestration.loop.takeover import TakeOver
 from orchestration.rules.seeds import read_seeds
@@ -97,16 +97,16 @@ class Loop:
         self.leadership.renew_publisher()
         self.state = standing.caught_up()
         self.steps = assembled(self.state, self.stored, standing.breakers, self.leadership, self.sending, self.stopping)
-        self.state = replace(self.state, feed_batch=self.steps.decision_feed.begin(self.state))
+        self._apply(self.steps.decision_feed.begin(self.state))
         self._started = True
         self._serving = Serving(self.settings, self.stored, self.state.watermark)
-        self.state = self.steps.recovery.find_undecided(self.state)
+        self._apply(self.steps.recovery.find_undecided(self.state))
         left, upto = self.state.window.undecided, self.ledgers.certain
         self._send_first()
         if left and not self.stopping.is_set():
             # what was left undecided is decided by the rules in the tables; what has come since, by the rules that are loaded below
             self._apply(replace(self.steps.decide.run(self.state, self.clock.now(), upto), counts={}, step_ms={}))
-            self.state = self.steps.recovery.find_undecided(self.state)
+            self._apply(self.steps.recovery.find_undecided(self.state))
         if not self.stopping.is_set():
             self.rules.load()
 
@@ -133,12 +133,9 @@ class Loop:
     def tick(self) -> Tick:
         """Runs the steps in their order. A step that can't run now is left for a later tick, and its trouble is reported."""
         self._began = self.clock.now()
-        # what a start has done already belongs to its first tick
-        counts, step_ms = (self.state.counts, self.state.step_ms) if self.state.tick == 0 else ({}, {})
-        self.state = replace(self.state.began(self.state.tick + 1), counts=counts, step_ms=step_ms)
-        self._tick = replace(self._tick, has_more=False) if self.state.tick == 1 else Tick()
+        self.state, self._tick = begin(self.state, self._tick)
         if self.health.unsure and self.health.may_be_tried(LEDGERS):
-            self.state = self.steps.recovery.read_again(self.state)
+            self._apply(self.steps.recovery.read_again(self.state))
         self.leadership.look()
         for step in (
             self._reload_rules,
@@ -210,7 +207,7 @@ class Loop:
         elif isinstance(result.failure, TakenOverError):
             self._superseded(result.failure.by)
         elif result.failure is not None:
-            self.state = self.steps.recovery.after(self.state, result.failure)
+            self._apply(self.steps.recovery.after(self.state, result.failure))
 
     def _append_tick(self) -> None:
         try:
@@ -334,7 +331,7 @@ class Loop:
     def look_now(self, since: datetime | None = None) -> None:
         """Has the next tick look into the wheel, from `since` on: for a caller that has added deliveries itself."""
         self.steps.publish.hand_over.forget()
-        self.state = replace(self.state, window=self.state.window.kept_under(since).look_now())
+        self._apply(StepResult(replace(self.state, window=self.state.window.kept_under(since).look_now())))
 
     def waiting(self) -> int:
         """How many deliveries are open, due or not, or held, plus how many messages commands have still to issue."""

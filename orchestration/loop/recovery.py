@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestration.loop.health import LEDGERS, Health, Reason
+from orchestration.loop.health import LEDGERS, Reason
 from orchestration.loop.state import LoopState
-from orchestration.loop.steps import StepReport
+from orchestration.loop.steps import StepReport, StepResult
 from orchestration.loop.undecided import Undecided
 from orchestration.tables.ledgers import AppendError
 from orchestration.tables.spark import in_short, is_gone
@@ -17,9 +17,8 @@ class Recovery:
     """Reads the position of the loop from the tables."""
 
     undecided: Undecided
-    health: Health
 
-    def after(self, state: LoopState, failure: Exception) -> LoopState:
+    def after(self, state: LoopState, failure: Exception) -> StepResult:
         """Handles a step that failed, unless another loop has taken over. Raises the error if Spark itself is gone.
 
         Whatever failed, the next tick looks into the wheel: this shows whether the tables work, even if nothing is due for long.
@@ -27,23 +26,25 @@ class Recovery:
         report = StepReport(state)
         report.change(window=state.window.look_now())
         if isinstance(failure, AppendError):
-            self.health.failed(LEDGERS, Reason(str(failure)))
-            return self.read_again(report.state)
+            report.failed(LEDGERS, Reason(str(failure)))
+            return self._read_again(report)
         if is_gone(failure):
             raise failure
-        self.health.unsure = True
-        self.health.failed(LEDGERS, Reason(f"a step failed, and is tried again: {in_short(failure)}"))
-        return report.state
+        report.unsure = True
+        report.failed(LEDGERS, Reason(f"a step failed, and is tried again: {in_short(failure)}"))
+        return report.result()
 
-    def find_undecided(self, state: LoopState) -> LoopState:
-        """The state with the inputs in the ledgers that have no decision."""
+    def find_undecided(self, state: LoopState) -> StepResult:
+        """Finds the inputs in the ledgers that have no decision."""
         report = StepReport(state)
         self.undecided.find(report)
-        return report.state
+        return report.result()
 
-    def read_again(self, state: LoopState) -> LoopState:
+    def read_again(self, state: LoopState) -> StepResult:
         """Reads the position of the loop from the tables. Until this has succeeded, nothing is taken in, decided or sent."""
-        report = StepReport(state)
+        return self._read_again(StepReport(state))
+
+    def _read_again(self, report: StepReport) -> StepResult:
         stored = self.undecided.stored
         try:
             stored.ledgers.read_end()
@@ -52,10 +53,10 @@ class Recovery:
             # last: if an append in doubt is committed before this row, the row is refused, and everything is read once more
             for ledger in stored.ledgers.in_doubt:
                 stored.seal(ledger, report.state)
-            self.health.unsure = False
+            report.unsure = False
         except Exception as reason:
             if is_gone(reason):
                 raise
-            self.health.unsure = True
-            self.health.failed(LEDGERS, Reason(f"the ledgers can't be read either: {in_short(reason)}"))
-        return report.state
+            report.unsure = True
+            report.failed(LEDGERS, Reason(f"the ledgers can't be read either: {in_short(reason)}"))
+        return report.result()

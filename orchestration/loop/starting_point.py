@@ -44,8 +44,13 @@ def read_starting_point(settings: Settings, spark: SparkSession, schema: str) ->
     ledgers.generation = (last["generation"] if last else 0) + 1
     now = stored.clock.now()
     before = LoopState.from_row(last) if last else LoopState(0, "start", 0, "", 0, now, SendWindow(now), 0)
-    report = StepReport(stored.raised(before.began(0), last))
+    report = StepReport(stored.raised(before, last))
     report.change(
+        tick=0,
+        kind="tick",
+        settled={},
+        counts={},
+        step_ms={},
         generation=ledgers.generation,
         instance=settings.instance,
         # the last one is the timed lane's

@@ -1,8 +1,5 @@
 """The state of the loop: one value, which a row of the ledger `ticks` keeps. A start goes on from the last row, and finds out anew what
 a row doesn't keep: see SendWindow.
-
-The columns on disk are older than these fields: `positions` is one map for everything that is a number, and its keys say what each number
-is. They are translated here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -16,21 +13,13 @@ from pyspark.sql import Row
 
 from orchestration.loop.circuit_breaker import CircuitBreaker
 from orchestration.loop.consumer_progress import Awaited, Place
+from orchestration.loop.earlier_rows import in_columns_of_today
 from orchestration.loop.health import Reason
 from orchestration.loop.issued import IssuedCommands
 from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.window import PausedDestination, SendWindow
 
 Kind: TypeAlias = Literal["start", "tick", "end"]
-
-# The keys of the column `positions` that are no partition's. A partition's is `topic id/number`.
-_SOURCE = "source:"
-_COMMAND = "command:"
-_COMMANDS_SINCE = "commands"
-_DECISION_FEED = "decision_feed"
-# the name of _DECISION_FEED in rows of earlier versions
-_ANNOUNCED = "announced"
-_AWAITED = "awaited"
 
 
 @dataclass(frozen=True)
@@ -71,9 +60,10 @@ class LoopState:
         """The last batch that is decided, where there are inputs after it: see Due."""
         return self.watermark if self.window.undecided else None
 
-    def began(self, tick: int) -> LoopState:
-        """At the beginning of a tick: nothing is done in it yet."""
-        return replace(self, tick=tick, kind="tick", settled={}, counts={}, step_ms={})
+    def began(self) -> LoopState:
+        """At the beginning of the next tick: nothing is done in it yet. What a start has done is part of the first tick."""
+        done = (self.counts, self.step_ms) if self.tick == 0 else ({}, {})
+        return replace(self, tick=self.tick + 1, kind="tick", settled={}, counts=done[0], step_ms=done[1])
 
     def of_kind(self, kind: Kind) -> LoopState:
         """For a row that records no tick: of a start, of an end, or one that seals the ledger."""
@@ -82,7 +72,7 @@ class LoopState:
     @classmethod
     def from_row(cls, row: Row | Mapping[str, Any]) -> LoopState:
         """From a row of `ticks`. Columns that an earlier version did not write are null."""
-        positions = dict(row["positions"] or {})
+        row = in_columns_of_today(row)
         return cls(
             tick=row["tick"],
             kind=row["kind"],
@@ -92,10 +82,10 @@ class LoopState:
             loop_time=row["loop_time"],
             window=SendWindow(row["floor"], {topic: _paused(one) for topic, one in dict(row["paused_destinations"] or {}).items()}),
             slots=row["slots"],
-            commands=IssuedCommands(positions.pop(_COMMANDS_SINCE, 0), _taken(positions, _COMMAND)),
-            feed_batch=_feed_batch(positions),
-            awaited_batch=positions.pop(_AWAITED, 0),
-            offsets=SourceOffsets(started=frozenset(_taken(positions, _SOURCE)), next=positions),
+            offsets=SourceOffsets(dict(row["next_offsets"] or {}), frozenset(row["started_sources"])),
+            commands=IssuedCommands(row["commands_since"], dict(row["commands_issued"])),
+            feed_batch=row["feed_batch"],
+            awaited_batch=row["awaited_batch"],
             breakers={key: CircuitBreaker.from_row(breaker) for key, breaker in dict(row["circuit_breakers"] or {}).items()},
             settled={_place(one): one["offset"] for one in row["settled"] or ()},
             awaited=tuple(Awaited(_place(one), one["sent"], one["settled"]) for one in row["awaited"] or ()),
@@ -113,11 +103,13 @@ class LoopState:
             "watermark": self.watermark,
             "floor": self.window.floor,
             "loop_time": self.loop_time,
-            "positions": self._positions(),
-            "paused_destinations": {
-                topic: {"until": one.until, "pause_ms": round(one.pause / timedelta(milliseconds=1)), "floor": one.floor, "why": one.why}
-                for topic, one in self.window.paused.items()
-            },
+            "next_offsets": dict(self.offsets.next),
+            "started_sources": sorted(self.offsets.started),
+            "commands_since": self.commands.since,
+            "commands_issued": dict(self.commands.issued),
+            "feed_batch": self.feed_batch,
+            "awaited_batch": self.awaited_batch,
+            "paused_destinations": {topic: _pause_as_row(one) for topic, one in self.window.paused.items()},
             "circuit_breakers": {key: breaker.as_row() for key, breaker in self.breakers.items()},
             "settled": [{**place._asdict(), "offset": offset} for place, offset in self.settled.items()],
             "awaited": [{**one.place._asdict(), "sent": one.sent, "settled": one.settled} for one in self.awaited],
@@ -126,33 +118,15 @@ class LoopState:
             "step_ms": dict(self.step_ms),
         }
 
-    def _positions(self) -> dict[str, int]:
-        positions = dict(self.offsets.next)
-        positions.update({f"{_SOURCE}{name}": 1 for name in sorted(self.offsets.started)})
-        positions.update({f"{_COMMAND}{command}": number for command, number in self.commands.issued.items()})
-        if self.commands.since:
-            positions[_COMMANDS_SINCE] = self.commands.since
-        if self.feed_batch is not None:
-            positions[_DECISION_FEED] = self.feed_batch
-        if self.awaited_batch:
-            positions[_AWAITED] = self.awaited_batch
-        return positions
-
-
-def _taken(positions: dict[str, int], prefix: str) -> dict[str, int]:
-    """Takes the entries out whose key begins so; returns them by the rest of their key."""
-    found = [key for key in positions if key.startswith(prefix)]
-    return {key.removeprefix(prefix): positions.pop(key) for key in found}
-
-
-def _feed_batch(positions: dict[str, int]) -> int | None:
-    before = positions.pop(_ANNOUNCED, None)
-    return positions.pop(_DECISION_FEED, before)
-
 
 def _paused(row: Row | Mapping[str, Any]) -> PausedDestination:
     pause = timedelta(milliseconds=row["pause_ms"])
-    return PausedDestination(Reason.stored(row["why"]), row["until"], pause, floor=row["floor"])
+    return PausedDestination(Reason(row["why"], row["error"]), row["until"], pause, floor=row["floor"])
+
+
+def _pause_as_row(one: PausedDestination) -> dict[str, Any]:
+    pause_ms = round(one.pause / timedelta(milliseconds=1))
+    return {"until": one.until, "pause_ms": pause_ms, "floor": one.floor, "why": one.why, "error": one.reason.error}
 
 
 def _place(row: Row | Mapping[str, Any]) -> Place:

@@ -19,7 +19,8 @@ class StepResult:
     state: the state after it. counts: rows by what happened to them; step_ms: milliseconds by step; both add to those of the tick. trouble:
     what went wrong, and (None) what works again, in that order. failure: the error that ended the step; what it has done before is in the
     state. superseded_by: the generation that has taken over. has_more: whether there is more to do at once. unread: the topics and patterns
-    that sources speak for which are not completely read; None: not known to the step.
+    that sources speak for which are not completely read; None: not known to the step. unsure: whether it is unknown what the tables hold;
+    None: as before (see Health).
     """
 
     state: LoopState
@@ -30,6 +31,7 @@ class StepResult:
     superseded_by: int | None = None
     has_more: bool = False
     unread: frozenset[str] | None = None
+    unsure: bool | None = None
     lateness_ms: tuple[int, int] | None = None
 
 
@@ -51,6 +53,7 @@ class StepReport:
     superseded_by: int | None = None
     has_more: bool = False
     unread: frozenset[str] | None = None
+    unsure: bool | None = None
     lateness_ms: tuple[int, int] | None = None
 
     def change(self, **fields: Any) -> None:
@@ -89,6 +92,7 @@ class StepReport:
             self.superseded_by,
             self.has_more,
             self.unread,
+            self.unsure,
             self.lateness_ms,
         )
 
@@ -113,6 +117,11 @@ class Tick:
         return any(self.counts.values())
 
 
+def begin(state: LoopState, tick: Tick) -> tuple[LoopState, Tick]:
+    """The state and the tick at the beginning of a tick. What a start has done already belongs to its first tick."""
+    return state.began(), replace(tick, has_more=False) if state.tick == 0 else Tick()
+
+
 def reduce(state: LoopState, tick: Tick, result: StepResult, health: Health) -> tuple[LoopState, Tick]:
     """The state and the tick after a step. state: before it; its counts and milliseconds are those of the tick so far."""
     for part, reason in result.trouble:
@@ -120,6 +129,8 @@ def reduce(state: LoopState, tick: Tick, result: StepResult, health: Health) -> 
             health.recovered(part)
         else:
             health.failed(part, reason)
+    if result.unsure is not None:
+        health.unsure = result.unsure
     counts, step_ms = _added(state.counts, result.counts), _added(state.step_ms, result.step_ms)
     return replace(result.state, counts=counts, step_ms=step_ms), Tick(
         counts=counts,

@@ -1,13 +1,14 @@
 """Migrates tables of an earlier table version when a loop starts, and refuses those of a newer one.
 
-Each table of the loop has its version in a property. Where a table has an older one, its columns are renamed and its version is set in one
-commit of Iceberg's, which writes metadata alone: a crash leaves the table as it was, or as it is to be. Snapshots and files stay.
+Each table of the loop has its version in a property. Where a table has an older one, its columns are renamed, others are added, and its
+version is set in one commit of Iceberg's, which writes metadata alone: a crash leaves the table as it was, or as it is to be. Snapshots and
+files stay.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from orchestration.tables.catalog import CatalogError, move_tables, refuse_besid
 
 log = logging.getLogger(__name__)
 
-TABLE_VERSION: Final = 2
+TABLE_VERSION: Final = 3
 """The table version that this program reads and writes, the same as in the macro table_version."""
 
 PROPERTY: Final = "redrive.version"
@@ -39,9 +40,27 @@ _RENAMED: Final[Mapping[int, Mapping[str, Mapping[str, str]]]] = {
             "gates.value.opened_at": "closed_at",
         },
         "deliveries": {"cause": "input_id", "fold": "decide_run", "life": "life_cycle", "gate": "breaker_key"},
-    }
+    },
+    3: {"ticks": {"positions": "next_offsets"}},
 }
 """The columns that each version renames, by table: the name in the version before, and the new one."""
+
+_ADDED: Final[Mapping[int, Mapping[str, Mapping[str, str]]]] = {
+    3: {
+        "ticks": {
+            "started_sources": "array<string>",
+            "commands_since": "bigint",
+            "commands_issued": "map<string, bigint>",
+            "feed_batch": "bigint",
+            "awaited_batch": "bigint",
+            "paused_destinations.value.error": "string",
+        }
+    }
+}
+"""The columns that each version adds, by table, with their types: after the column that it renames; a field, at the end of its struct.
+
+A new column alone needs no new version: dbt adds it (the macro add_missing_columns).
+"""
 
 
 def migrate_tables(settings: Settings, spark: SparkSession, schema: str) -> None:
@@ -91,23 +110,40 @@ def _existing(spark: SparkSession, schema: str) -> list[str]:
 def _migrate(spark: SparkSession, name: str, version: int, table: str, descriptions: Mapping[str, str]) -> None:
     iceberg = _iceberg(spark, name)
     change = iceberg.newTransaction()
-    # an old table may lack a column that was added later
-    renames = [(old, new) for old, new in _renames(version, table) if iceberg.schema().findField(old) is not None]
-    if renames:
-        renaming = change.updateSchema()
-        for old, new in renames:
-            renaming = renaming.renameColumn(old, new)
-            if new in descriptions and "." not in old:
-                renaming = renaming.updateColumnDoc(old, descriptions[new])
-        renaming.commit()
+    for later in range(version + 1, TABLE_VERSION + 1):
+        _rename(change, _RENAMED.get(later, {}).get(table, {}), descriptions)
+        _add(spark, change, _RENAMED.get(later, {}).get(table, {}), _ADDED.get(later, {}).get(table, {}), descriptions)
     change.updateProperties().set(PROPERTY, str(TABLE_VERSION)).commit()
     change.commitTransaction()
     spark.sql(f"refresh table {name}")
 
 
-def _renames(version: int, table: str) -> Iterator[tuple[str, str]]:
-    for later in range(version + 1, TABLE_VERSION + 1):
-        yield from _RENAMED.get(later, {}).get(table, {}).items()
+def _rename(change: Any, renames: Mapping[str, str], descriptions: Mapping[str, str]) -> None:
+    schema = change.table().schema()
+    renaming = change.updateSchema()
+    for old, new in renames.items():
+        # an old table may lack a column that was added later
+        if schema.findField(old) is not None:
+            renaming = renaming.renameColumn(old, new)
+            if new in descriptions and "." not in old:
+                renaming = renaming.updateColumnDoc(old, descriptions[new])
+    renaming.commit()
+
+
+def _add(spark: SparkSession, change: Any, renames: Mapping[str, str], added: Mapping[str, str], descriptions: Mapping[str, str]) -> None:
+    java = spark._jvm.org.apache  # type: ignore[union-attr]
+    schema = change.table().schema()
+    adding = change.updateSchema()
+    after = next(iter(renames.values()), None)
+    for name, data_type in added.items():
+        parent, _, field = name.rpartition(".")
+        columns = java.iceberg.spark.SparkSchemaUtil.convert(java.spark.sql.types.StructType.fromDDL(f"{field} {data_type}")).columns()
+        if parent and schema.findField(parent) is not None:
+            adding = adding.addColumn(parent, field, columns[0].type())
+        elif not parent:
+            adding = adding.addColumn(field, columns[0].type(), descriptions.get(field, "")).moveAfter(field, after)
+            after = field
+    adding.commit()
 
 
 def _descriptions(project: Path) -> dict[str, dict[str, str]]:

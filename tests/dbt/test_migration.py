@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from orchestration.clock import LoopClock
+from orchestration.loop.health import Reason
+from orchestration.loop.issued import IssuedCommands
+from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.preparation import prepare_tables
 from orchestration.loop.state import LoopState
+from orchestration.loop.stored import Stored
+from orchestration.loop.window import SendWindow
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.selections import DlqError
 from orchestration.settings import Settings, load_settings
@@ -21,6 +27,7 @@ from orchestration.status import Status
 from orchestration.tables import migration
 from orchestration.tables.catalog import CatalogError
 from orchestration.tables.dbt import DbtError
+from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.maintenance import MaintenanceError, maintain
 from orchestration.tables.migration import TABLE_VERSION, migrate_tables, table_version, unreadable_tables
 from orchestration.tables.query import QueryError, Tables
@@ -28,7 +35,7 @@ from orchestration.tables.rows import collected
 from tests.dbt.harness import PROJECT, Home
 from tests.dbt.test_catalog import _session
 
-# As the version before made them.
+# As version 1 made them.
 TICKS = """
     tick bigint, kind string, generation bigint, instance string, watermark bigint, floor timestamp, loop_time timestamp,
     positions map<string, bigint>,
@@ -49,20 +56,21 @@ PROBE = """named_struct(
     'delivery_id', 'm#1', 'due_at', timestamp '2026-03-01 11:00:00', 'sent_at', timestamp '2026-03-01 11:00:01',
     'consumer_group', 'billing', 'topic', 'orders-billing-retry', 'partition', 0, 'offset', 7L
 )"""
-TICK = f"""
-    1L, 'tick', 3L, 'default', 41L, timestamp '2026-03-01 12:00:00', timestamp '2026-03-01 12:00:00',
-    map('announced', 40L, 'awaited', 39L),
-    map('gone', named_struct(
-        'until', timestamp '2026-03-01 12:00:04', 'pause_ms', 4000L, 'floor', timestamp '2026-03-01 11:00:00', 'why', 'x'
-    )),
-    map(
+GATES = f"""map(
         'billing:blocked', named_struct('closed_at', timestamp '2026-03-01 10:00:00', 'opened_at', cast(null as timestamp),
             'error_class', 'E', 'probes', 2, 'probe', {PROBE},
             'next_probe', timestamp '2026-03-01 10:01:00', 'floor', timestamp '2026-03-01 09:00:00'),
         'billing:free', named_struct('closed_at', timestamp '2026-03-01 10:00:00', 'opened_at', timestamp '2026-03-01 11:30:00',
             'error_class', 'E', 'probes', 1, 'probe', null,
             'next_probe', timestamp '2026-03-01 10:01:00', 'floor', timestamp '2026-03-01 09:00:00')
-    ),
+    )"""
+TICK = f"""
+    1L, 'tick', 3L, 'default', 41L, timestamp '2026-03-01 12:00:00', timestamp '2026-03-01 12:00:00',
+    map('announced', 40L, 'awaited', 39L),
+    map('gone', named_struct(
+        'until', timestamp '2026-03-01 12:00:04', 'pause_ms', 4000L, 'floor', timestamp '2026-03-01 11:00:00', 'why', 'x'
+    )),
+    {GATES},
     array(), array(), 2, map('gates', 1L), map('fold', 700L), 42L, timestamp '2026-03-01 12:00:00'
 """
 DELIVERIES = "cause string, batch bigint, fold bigint, life int, gate string, delivery_id string, due_at timestamp"
@@ -76,24 +84,28 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def before(home: Home, settings: Settings) -> SparkSession:
-    """A session on the tables of the version before, with a row in each."""
+    """A session on the tables of version 1, with a row in each."""
     session = _session(home, settings, "lake")
     session.sql("create namespace redrive")
     session.sql(f"create table redrive.ticks ({TICKS}) using iceberg")
     session.sql(f"insert into redrive.ticks select {TICK}")
     session.sql(f"create table redrive.deliveries ({DELIVERIES}) using iceberg partitioned by (hours(due_at))")
     session.sql("insert into redrive.deliveries values ('id/0/1/0', 1, 5, 2, 'billing:blocked', 'm#1', timestamp '2026-03-01 11:00:00')")
+    _create_others(session)
+    return session
+
+
+def _create_others(session: SparkSession) -> None:
     for table in ("events", "publish_results"):
         session.sql(f"create table redrive.{table} (delivery_id string, batch bigint) using iceberg")
         session.sql(f"insert into redrive.{table} values ('m#1', 1)")
-    return session
 
 
 def _columns(session: SparkSession, table: str) -> list[str]:
     return list(session.table(f"redrive.{table}").columns)
 
 
-def test_tables_of_the_version_before_keep_their_rows_under_the_names_of_this_one(settings: Settings, before: SparkSession) -> None:
+def test_tables_of_an_earlier_version_keep_their_rows_under_the_names_of_this_one(settings: Settings, before: SparkSession) -> None:
     assert "version 1" in str(unreadable_tables(settings, before, "redrive"))
     migrate_tables(settings, before, "redrive")
     described = yaml.safe_load((PROJECT / "models" / "ledgers" / "ticks.yml").read_text(encoding="utf-8"))["models"][0]["columns"]
@@ -146,6 +158,39 @@ def test_a_second_start_changes_nothing_and_one_that_ended_halfway_is_gone_on_wi
         assert "breaker_key" in _columns(before, "deliveries")
         (row,) = collected(before.table("redrive.ticks"))
         assert LoopState.from_row(row).breakers["billing:blocked"].is_open
+
+
+def test_a_start_goes_on_from_the_state_that_version_2_has_left(home: Home, settings: Settings) -> None:
+    session = _session(home, settings, "lake")
+    session.sql("create namespace redrive")
+    columns = TICKS.replace("set_aside", "paused_destinations").replace("gates map", "circuit_breakers map")
+    session.sql(f"create table redrive.ticks ({columns}) using iceberg tblproperties ('{migration.PROPERTY}' = '2')")
+    row_of_2 = TICK.replace(GATES, "null").replace(
+        "map('announced', 40L, 'awaited', 39L)",
+        "map('AAAAAAAAAAAAAAAAAAAAAA/0', 12L, 'source:reports', 1L, 'command:0b9c', 5L, 'commands', 30L, "
+        "'decision_feed', 40L, 'awaited', 39L)",
+    )
+    session.sql(f"insert into redrive.ticks select {row_of_2}")
+    session.sql(f"create table redrive.deliveries ({DELIVERIES}) using iceberg partitioned by (hours(due_at))")
+    _create_others(session)
+    migrate_tables(settings, session, "redrive")
+    assert table_version(session, "redrive.ticks") == TABLE_VERSION
+    (row,) = collected(session.table("redrive.ticks"))
+    state = LoopState.from_row(row)
+    assert state.offsets == SourceOffsets({"AAAAAAAAAAAAAAAAAAAAAA/0": 12}, frozenset({"reports"}))
+    assert (state.commands, state.feed_batch, state.awaited_batch) == (IssuedCommands(30, {"0b9c": 5}), 40, 39)
+    assert state.window.paused["gone"].reason == Reason("x")
+    # what this version writes is read back as it was
+    ledgers = Ledgers(session, "redrive")
+    ledgers.read_end()
+    ledgers.generation = state.generation + 1
+    stored = Stored(session, "redrive", ledgers, LoopClock(None))
+    paused = state.window.paused["gone"]
+    written = replace(state, window=SendWindow(state.window.floor, {"gone": replace(paused, reason=Reason("y", "_TRANSPORT"))}))
+    stored.append(written)
+    last = stored.last_row()
+    assert last is not None
+    assert replace(LoopState.from_row(last), loop_time=state.loop_time, generation=state.generation) == written
 
 
 def test_nothing_is_changed_under_a_running_loop(settings: Settings, before: SparkSession) -> None:

@@ -19,7 +19,7 @@ from tests.loop.harness import Redrive, deliveries
 
 def decided(loop: Loop) -> int:
     """A tick that ends before it publishes; how much it decided."""
-    loop.state = loop.state.began(loop.state.tick + 1)
+    loop.state = loop.state.began()
     loop._take_in()
     loop._decide()
     return loop.state.counts.get("decisions", 0)

@@ -33,14 +33,22 @@ def recovery_whose_tables_fail(error: Exception) -> Recovery:
         raise error
 
     stored = SimpleNamespace(ledgers=SimpleNamespace(read_end=read_end))
-    return Recovery(cast(Any, SimpleNamespace(stored=stored)), Health(lambda: NOW))
+    return Recovery(cast(Any, SimpleNamespace(stored=stored)))
+
+
+def health_after(recovery: Recovery, failure: Exception) -> Health:
+    """The health after a step that failed."""
+    health = Health(lambda: NOW)
+    reduce(state_at(NOW), Tick(), recovery.after(state_at(NOW), failure), health)
+    return health
 
 
 def test_tables_that_cannot_be_read_after_a_failed_append_are_waited_for() -> None:
     recovery = recovery_whose_tables_fail(RuntimeError("503 Service Unavailable"))
-    recovery.after(state_at(NOW), AppendError("503 Service Unavailable"))
-    assert not recovery.health.may(LEDGERS)
-    assert "the ledgers can't be read either: 503 Service Unavailable" in recovery.health[LEDGERS].why
+    health = health_after(recovery, AppendError("503 Service Unavailable"))
+    assert health.unsure
+    assert not health.may(LEDGERS)
+    assert "the ledgers can't be read either: 503 Service Unavailable" in health[LEDGERS].why
 
 
 @pytest.mark.parametrize("gone", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "Connection refused")])
@@ -64,17 +72,16 @@ def test_a_ledger_that_may_still_get_an_append_is_sealed_before_anything_else_is
         seal=lambda ledger, _: done.append(f"{ledger} is sealed"),
     )
     undecided = SimpleNamespace(stored=stored, find=lambda _: done.append("inputs are found"))
-    recovery = Recovery(cast(Any, undecided), Health(lambda: NOW))
-    recovery.after(state_at(NOW), AppendError("connection reset"))
+    recovery = Recovery(cast(Any, undecided))
+    health = health_after(recovery, AppendError("connection reset"))
     assert done == ["positions are read", "inputs are found", "events is sealed", "ticks is sealed"]
-    assert not recovery.health.unsure
+    assert not health.unsure
 
     def lands_first(*_: object) -> None:
         raise AppendError("conflict")
 
     monkeypatch.setattr(stored, "seal", lands_first)
-    recovery.after(state_at(NOW), AppendError("connection reset"))
-    assert recovery.health.unsure, "what landed meanwhile has not been read"
+    assert health_after(recovery, AppendError("connection reset")).unsure, "what landed meanwhile has not been read"
 
 
 @dataclass
@@ -120,7 +127,7 @@ class Deciding:
         clock = cast(Any, StoppedClock(NOW))
         hand_over = HandOver(nothing, clock, timedelta())
         self.step = Decide(cast(Any, runs), undecided, self.breakers, rules, self.health, clock, threading.Event(), hand_over)
-        self.recovery = Recovery(undecided, self.health)
+        self.recovery = Recovery(undecided)
         state = state_at(NOW, watermark=3)
         self.state, self.tick = replace(state, window=state.window.awaiting(2, NOW)), Tick()
 
@@ -128,7 +135,7 @@ class Deciding:
         result = self.step.decide_up_to(self.state, 5)
         self.state, self.tick = reduce(self.state, self.tick, result, self.health)
         if result.failure is not None:
-            self.state = self.recovery.after(self.state, result.failure)
+            self.state, self.tick = reduce(self.state, self.tick, self.recovery.after(self.state, result.failure), self.health)
         return result
 
 

@@ -16,8 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import Row
 
-from orchestration.loop.health import Reason
-from orchestration.loop.metric_names import FAILURES, METRICS, NONE, OTHER, SENDS, Metric
+from orchestration.loop.metric_names import FAILURES, METRICS, OTHER, SENDS, Metric
 from orchestration.loop.metric_queries import reach
 from orchestration.loop.metric_values import Counts
 from orchestration.loop.metrics import Metrics, Turn
@@ -183,19 +182,6 @@ def test_only_so_many_rows_are_looked_at_and_the_rest_is_known_by_its_hours() ->
     # the hour before the floor is over: what lies there is closed, but for what waits for a destination that was paused
     assert reach(hours(300_000, 20, 30), NOW) == (None, 50)
     assert reach(hours(10, 150_000, 100_000, 7), NOW) == (NOW.replace(minute=0) + timedelta(hours=1), 100_007)
-
-
-@pytest.mark.parametrize(
-    ("why", "name"),
-    [
-        ("Broker: Topic authorization failed (TOPIC_AUTHORIZATION_FAILED)", "TOPIC_AUTHORIZATION_FAILED"),
-        ("Local: Authentication failure (_AUTHENTICATION)", "_AUTHENTICATION"),
-        ("a step failed, and is tried again: (org.sqlite) locked (SQLITE_BUSY) at 3", "none"),
-        ("no name", "none"),
-    ],
-)
-def test_the_name_of_an_error_is_read_from_the_end_of_a_reason(why: str, name: str) -> None:
-    assert (Reason.stored(why).error or NONE) == name
 
 
 # ---------- who asks
