@@ -155,7 +155,7 @@ class Publish:
             report.change(window=report.state.window.look_now())
             return
         for topic, reason in reasons.items():
-            # not the earliest due time of what the lane had: older messages may wait there in the bulk lane
+            # the loop's floor, not the earliest due time of what the lane had: older messages to this topic may wait for the bulk lane
             report.change(window=self._paused(report.state.window, topic, reason, report.state.window.floor, now))
 
     def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
