@@ -2,7 +2,7 @@
 a row doesn't keep: see SendWindow.
 
 The columns on disk are older than these fields: `positions` is one map for everything that is a number, and its keys say what each number
-is. They are translated here, and nowhere else.
+is. Only this module translates between columns and fields.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LoopState:
     offsets: how far the sources are read. commands: how much of operators' commands was issued.
     feed_batch: the last batch whose decisions are in the decision feed; None where there is no feed.
     breakers: by key; a row keeps what CircuitBreaker says.
-    awaited, awaited_batch: the places whose sends aren't settled yet, and the last batch whose sends are among them.
+    awaited, awaited_batch: the places whose sends aren't settled yet, and the last batch whose sends were added to them.
     settled: the places of which this tick saw that more is settled, and up to which offset.
     counts, step_ms: what this tick did, and how long its steps took.
     """
@@ -140,7 +140,7 @@ class LoopState:
 
 
 def _taken(positions: dict[str, int], prefix: str) -> dict[str, int]:
-    """Takes the entries out whose key begins so; returns them by the rest of their key."""
+    """Removes the entries whose key begins with the prefix; returns them by the rest of their key."""
     found = [key for key in positions if key.startswith(prefix)]
     return {key.removeprefix(prefix): positions.pop(key) for key in found}
 
