@@ -69,7 +69,7 @@ class Discovery:
 
     @property
     def silent(self) -> set[str]:
-        """The sources that have such partitions."""
+        """The sources with partitions that lately gave no answer."""
         return {source for source, found in self.partitions.items() if not self._unanswered.keys().isdisjoint(found)}
 
     def _discover(self, now: float, offsets: SourceOffsets) -> SourceOffsets:

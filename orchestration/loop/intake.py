@@ -99,7 +99,7 @@ class Intake:
     def take(self, available: Iterable[Range], recorded_at: datetime) -> int:
         """Reads one step of what is available into `events`; returns the number of events, gaps included.
 
-        A source that can't be read stops no other: see `unreadable`. It is read again with the next step that has it.
+        A source that can't be read stops no other: see `unreadable`. The next step that includes it tries again.
         """
         ranges = list(available)
         gaps, taken = self._gaps_in(share(ranges, self._size.rows(part.source for part in ranges)))

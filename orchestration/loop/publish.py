@@ -224,7 +224,7 @@ class Publish:
         return window if published.complete else window.look_now()
 
     def _paused(self, window: SendWindow, topic: str, reason: Reason, floor: datetime, now: datetime) -> SendWindow:
-        """With the pause of a destination that took nothing. floor: nothing that is open and goes there was due before."""
+        """With the pause of a destination that took nothing. floor: no open delivery to it was due before."""
         self.hand_over.withdraw(topics=[topic])
         until = now + FIRST_PAUSE
         event(log, logging.WARNING, "destination_paused", topic=topic, retry_at=until, error=reason.error, reason=reason.text)

@@ -55,7 +55,7 @@ class PausedDestination(Pause):
 class SendWindow:
     """Where publishing stands.
 
-    floor: nothing that is due before is open, but for what goes to paused destinations, which have floors of their own. These two are in
+    floor: no open delivery was due before, except those to paused destinations, which have floors of their own. These two are in
     `ticks`; the rest is in memory, and a start finds it in the tables. undecided: how many inputs have no decision, the first of them
     recorded at undecided_since. next_due: when to look into the wheel again; None: at once.
     """
@@ -69,7 +69,7 @@ class SendWindow:
 
     @property
     def lowest_floor(self) -> datetime:
-        """Nothing that is open was due before, wherever it goes."""
+        """No open delivery was due before, wherever it goes."""
         return min([self.floor, *(one.floor for one in self.paused.values())])
 
     def closed_until(self, upto: datetime) -> datetime:
