@@ -46,7 +46,7 @@ class Steps:
     recovery: Recovery
 
     def use_rules(self) -> None:
-        """Passes the seeds that were loaded on to the steps that use them."""
+        """Passes the loaded seeds on to the steps that use them."""
         self.take_in.intake.use(self.rules.seeds.rows["sources"])
         self.publish.leadership.renew_publisher()
 

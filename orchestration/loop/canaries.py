@@ -63,10 +63,10 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
 
 
 def _failed(schema: str, closed_batch: int) -> str:
-    """The life cycles in which what was sent has failed again: as the macro `failed_again` defines it, and by a cancellation.
+    """The life cycles in which a message that was sent has failed again, as in the macro `failed_again`, or was cancelled.
 
-    In `redrives` a cancellation is no failure. But a canary that an operator has cancelled will not be processed: without it here, the rest
-    of the command would wait for that canary for ever.
+    In the mart `redrives`, a cancellation is not a failure. Here it must count as one: a cancelled canary never succeeds, so the rest of
+    the command would wait for ever.
     """
     ended = ", ".join(f"'{decision}'" for decision in (*_SEND_FAILED, "cancelled"))
     return f"""
@@ -77,7 +77,7 @@ def _failed(schema: str, closed_batch: int) -> str:
 
 
 def _settled_offsets(schema: str, closed_batch: int) -> str:
-    """The mart `settled_offsets`, of the last batches only: `ticks` grows without end, and this statement runs every two seconds."""
+    """As the mart `settled_offsets`, but only from a batch on: `ticks` grows without end, and this statement runs every two seconds."""
     return f"""
         select
             settled.consumer_group,

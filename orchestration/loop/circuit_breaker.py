@@ -16,9 +16,9 @@ from pyspark.sql import Row
 
 from orchestration.loop.consumer_progress import Place
 
-# Decisions, and reasons of refused orders, that do not mean that a probe has failed: a second report of it, notes about it, and an order
-# about it that was refused. A report that was refused for its destination does mean it. tests/unit/test_decision_reasons.py compares both
-# tuples with the table of reasons.
+# A decision about a probe means that the probe has failed, unless it is one of _NO_ANSWER (about a second report of it, or an order that
+# sends nothing), or refuses an order for one of _REFUSED_ORDER. A refused report does mean that the probe has failed.
+# tests/unit/test_decision_reasons.py compares both tuples with the table of reasons.
 _NO_ANSWER = ("duplicate", "noted", "discarded", "restored", "purged")
 _REFUSED_ORDER = ("payload_was_dropped", "not_discarded", "wrong_kind_of_delivery", "no_original_topic", "no_such_delivery")
 
@@ -28,7 +28,7 @@ _KEPT = ("opened_at", "closed_at", "error_class", "probes", "next_probe", "floor
 
 @dataclass(frozen=True)
 class Probe:
-    """A delivery that was sent to see whether consumers can process the messages of its key again, and where it lies."""
+    """A delivery that was sent to see whether consumers can process the messages of its key again, and where its record is in Kafka."""
 
     delivery_id: str
     due_at: datetime
@@ -53,11 +53,11 @@ class Probe:
 class CircuitBreaker:
     """The circuit breaker of one key. A row of `ticks` keeps the fields up to `probe`; a start finds `waits_for` in the ledger `events`.
 
-    floor: nothing that it holds was due before. next_probe: when to look for a probe, while none is under way. waits_for: the batch of the
-    last probe or release events: no further ones are written until it is decided; 0: none. picks_anew: whether the next probe is the oldest
-    delivery of all, held ones included, as the message probed last is dead or could not be sent; else it is the oldest that is due,
-    normally the retry of that message. next_release: when to order releases again, if the rules refused some; refused: how many deliveries
-    they refused.
+    floor: no delivery that it holds was due before this time. next_probe: when to look for a probe, while none is under way. waits_for: the
+    batch of the last probe or release orders: no further ones are written until it is decided; 0: none. picks_anew: true if the message
+    probed last is dead or could not be sent: the next probe is then the oldest delivery of all, held ones included; otherwise it is the
+    oldest that is due, normally the next retry of that message. next_release: when to order releases again, if the rules refused some;
+    refused: how many deliveries they refused.
     """
 
     opened_at: datetime

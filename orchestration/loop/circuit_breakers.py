@@ -1,9 +1,9 @@
-"""Circuit breakers: after a blocking error, retries wait without cost, while one message after another is sent as a probe.
+"""Circuit breakers: after a blocking error, retries wait without counting attempts, while one message after another is sent as a probe.
 
 The decide step writes the key of its circuit breaker beside each retry (column `breaker_key`). This module does what depends on time: while
 a circuit breaker is open, the deliveries that fall due under its key are closed as `held`, except the probe; a probe that succeeds closes
-the circuit breaker; then the held deliveries get successors, the oldest first, at a bounded rate. Probes and releases are ordered by
-events, as every decision is about an input.
+the circuit breaker; then the held deliveries get successors, the oldest first, at a bounded rate. To probe or release a held delivery,
+this module appends an order to `events`: the decide step makes decisions about inputs only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CircuitBreakers:
 
     @property
     def open(self) -> list[str]:
-        """The keys whose circuit breaker is open: nothing but probes is sent there."""
+        """The keys whose circuit breaker is open: of the retries under these keys, only probes are sent."""
         return [key for key, breaker in self.breakers.items() if breaker.is_open]
 
     @property
@@ -67,7 +67,7 @@ class CircuitBreakers:
 
     @property
     def next_look(self) -> datetime | None:
-        """When to look for a probe, at the earliest; None: not before something else happens."""
+        """The earliest `next_probe` of the open circuit breakers that have no probe under way or ordered; None if there are none."""
         looking = (one for one in self.breakers.values() if one.is_open and one.probe is None and not one.waits_for)
         return min((one.next_probe for one in looking), default=None)
 
@@ -155,8 +155,8 @@ class CircuitBreakers:
     def _look_for_probes(self, keys: Sequence[str], due: Mapping[str, Row], now: datetime) -> int:
         """Lets the oldest due delivery of each key out as a probe, or orders a probe of the oldest held one.
 
-        The held one is chosen if nothing is due, or if `picks_anew` is set and it is older. due: the oldest that is due, by key. Returns
-        how many probes it ordered.
+        The held one is chosen if nothing is due, or if `picks_anew` is set and it is older. If nothing is due or held, the circuit breaker
+        closes. due: the oldest that is due, by key. Returns how many probes it ordered.
         """
         self._candidates = {key: due[key]["oldest"] for key in keys if key in due and not self.breakers[key].picks_anew}
         others = [key for key in keys if key not in self._candidates]
@@ -170,7 +170,7 @@ class CircuitBreakers:
             elif first is not None:
                 self._candidates[key] = first["oldest"]
             else:
-                self._close(key, now, "nothing waits behind it")
+                self._close(key, now, "no retry is due or held")
         self._order("probe", asked, now)
         return len(asked)
 
@@ -189,7 +189,7 @@ class CircuitBreakers:
         )
 
     def sent(self, after: int, now: datetime) -> None:
-        """Notes the results of the probes that were let out: those after batch `after`."""
+        """Notes the results that probes have had in the batches after `after`."""
         if not self._candidates:
             return
         ids = [row["delivery_id"] for row in self._candidates.values()]

@@ -34,7 +34,7 @@ class Orders:
     ) -> DataFrame:
         """The events for some deliveries of a command's list. chosen: delivery id, due time and place in the list.
 
-        send_at: when each of the messages is to be sent, which its event has as the time of its record; None: as soon as it is decided.
+        send_at: when each message is to be sent; its event has this time as `record_timestamp`. None: as soon as it is decided.
         """
         at: Sequence[datetime | None] = send_at or [None] * len(chosen)
         rows = [
@@ -66,7 +66,7 @@ class Orders:
         return orders.join(found, ["delivery_id", "due_at"], "left").withColumns({"kind": F.lit(what), "detail": detail}).drop("waits")
 
     def _with_reports(self, orders: DataFrame, dues: list[datetime]) -> DataFrame:
-        """The orders, with the report itself in place of an order for a refused message, if `events` still has it: it is decided anew."""
+        """The orders. If a message was refused and `events` still has its report, the report replaces the order and is decided anew."""
         names = ["delivery_id", "due_at"]
         refusals = collected(
             self.spark.table(f"{self.schema}.deliveries")
@@ -85,7 +85,7 @@ class Orders:
         reports = (
             self.spark.table(f"{self.schema}.events")
             .where(F.col("batch").between(min(batches), max(batches)) & (F.col("kind") == "report"))
-            # maintenance has emptied the reports of purged messages
+            # maintenance empties the reports of purged messages: these can't be decided anew
             .where("key is not null or value is not null or headers is not null")
             .select(F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("input_id"), *copied)
             .join(F.broadcast(input_ids), "input_id")

@@ -29,14 +29,15 @@ from orchestration.tables.rows import collected
 
 log = logging.getLogger(__name__)
 
-# With a rate, an order is due this much later, so that it is decided by then: what is late is sent with all else that is late, in a burst.
+# With a rate, a message is due at least this long after its order is issued, so that the order is decided by then: messages that are
+# overdue are sent all at once.
 _LEAD = timedelta(seconds=10)
 
-# With a rate, orders are issued up to this much ahead. A pause or a stop leaves what is issued.
+# With a rate, orders are issued up to this long before they are due. A pause or a stop of the command does not take them back.
 _AHEAD = timedelta(seconds=20)
 
 # The most orders in one tick. Each is looked up in the wheel by the decide run: with 50,000 (2.5 kB each, beside a million dead letters), a
-# Spark process with 3 GB of memory ended in its first decide run. The time for each order is the same with 10,000 as with 20,000.
+# Spark process with 3 GB of memory crashed in its first decide run. The time for each order is the same with 10,000 as with 20,000.
 ISSUED_AT_ONCE = 10_000
 
 # How many rows of a list are held in memory. Each page costs a pass over the whole list.
@@ -85,9 +86,9 @@ class _Open:
         return "canary" if issued == self.canary and not self.passed else "running"
 
     def due_times(self, now: datetime, most: int) -> list[datetime] | None:
-        """When the messages that may be issued now are due, at most `most`; None if there is no rate: as many as there are, at once.
+        """The due times of the messages that may be issued now, at most `most`; None if the command has no rate, and so no due times.
 
-        A loop that was away, or behind, does not catch up on the rate.
+        A loop that was stopped, or is behind, does not exceed the rate to catch up.
         """
         if self.rate is None:
             return None
@@ -103,7 +104,7 @@ class Commands:
     issued: how much of each command is issued. The step that runs takes it from the state when it begins, and returns it in its result.
 
     most: how many messages all commands together issue in one tick. Much of the cost of a decide run is fixed, so many small runs take
-    longer; large ones delay the retries of others, and need memory.
+    longer; large ones delay all other retries, and need memory.
     """
 
     spark: SparkSession
@@ -121,7 +122,7 @@ class Commands:
     undecided: int = 0
     """How many events were appended since this was set to 0, also if a later append has failed."""
     withdraw: Callable[[Collection[str]], None] = lambda ids: None
-    """Takes these deliveries back from the timed lane: nothing may be sent between the look whether one waits and the decision."""
+    """Takes these deliveries back from the timed lane: none may be sent between the check whether it waits and the decision about it."""
 
     @property
     def orders(self) -> Orders:
@@ -146,7 +147,7 @@ class Commands:
     def execute(self, now: datetime, *, came: bool) -> None:
         """Issues what is to be issued now. came: whether records of commands came since the last call.
 
-        For orders about waiting messages it looks into `ready`: nothing may be sent between that look and the decisions. Raises
+        For `send_now` and `cancel` it reads `ready`: the caller may not send these deliveries before the orders are decided. Raises
         AppendError.
         """
         if came or self._read_upto is None:

@@ -13,7 +13,7 @@ from orchestration.rules.topic_patterns import topic_matches
 
 @dataclass(frozen=True)
 class Completeness:
-    """What is known. unread: the topics, and patterns of topics, that sources speak for which are not completely read.
+    """What is known. unread: the topics and patterns of topics that sources with unread records speak for.
 
     decided: whether everything that was read is decided.
     """

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from orchestration.kafka.cluster import Cluster, ClusterError
 from orchestration.loop.completeness import Completeness
 
-# How many times groups are asked within the time to settle; and the shortest time between two looks, in seconds.
+# How many times groups are asked within `settle_seconds`; and the shortest time between two looks, in seconds.
 _LOOKS = 6
 _MOST_OFTEN = 1.0
 
@@ -57,7 +57,7 @@ class _Watched:
 
     origins: the original topics of what was sent there, None where that is not known. committed: what the group has committed, None where
     it has not, or not been asked. asked: when the group last answered. seen: a committed offset, and when it was first seen; it counts as
-    settled when the time to settle has passed. quiet_since: when the group first answered, after the last send, that it has committed
+    settled `settle_seconds` later. quiet_since: when the group first answered, after the last send, that it has committed
     nothing here.
     """
 
@@ -90,7 +90,7 @@ class Unanswered(NamedTuple):
 
 @dataclass
 class Consumers:
-    """Watches the places that something was sent to, until it is settled.
+    """Watches the places that something was sent to, until they are settled.
 
     looked: the last batch whose results were read. unanswered: the groups that can't be asked, whose progress is unknown.
     """
@@ -106,7 +106,7 @@ class Consumers:
     _next_look: datetime | None = None
 
     def remember(self, awaited: Iterable[Awaited]) -> None:
-        """Goes on with what the state says is awaited."""
+        """Watches the places that the state says are awaited."""
         for place, sent, settled in awaited:
             self._awaited[place] = _Watched(sent, settled)
 

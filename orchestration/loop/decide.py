@@ -1,4 +1,4 @@
-"""The decide step: makes one decision for each input that has none, and appends it to `deliveries`. The rules are dbt models."""
+"""The decide step: makes one decision for each input that has none, and appends it to `deliveries`, by running dbt models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Decide:
-    """Decides what is in the ledgers."""
+    """Decides the inputs in the ledgers."""
 
     runner: DecideRunner
     undecided: Undecided
@@ -48,7 +48,7 @@ class Decide:
         return self.decide_up_to(state, self.undecided.stored.ledgers.certain if upto is None else upto)
 
     def decide_up_to(self, state: LoopState, upto: int) -> StepResult:
-        """Decides what is in the ledgers up to a batch, by as many decide runs as it takes.
+        """Decides the inputs in the ledgers up to a batch, in as many decide runs as it takes.
 
         A decide run ends before a second batch that concerns one of its messages.
         """
@@ -67,7 +67,7 @@ class Decide:
 
     def _run_once(self, report: StepReport, upto: int) -> bool:
         """One decide run. Returns whether the next may follow."""
-        # the guard of a decide run's append refuses batches that are decided already, but doesn't check the generation
+        # a superseded loop must not decide: the guard of a decide run's append refuses batches that are decided, but no older generation
         by = self.undecided.stored.ledgers.superseded_by()
         if by is not None:
             report.superseded_by = by
@@ -97,7 +97,7 @@ class Decide:
         return decided > 0
 
     def _note_decided(self, report: StepReport, upto: int | None) -> int:
-        """Reads up to which batch the tables are decided, and opens circuit breakers; returns how many inputs were decided.
+        """Reads the last decided batch from the tables, and opens circuit breakers; returns how many inputs were decided.
 
         What is committed counts, whichever process did it and whatever dbt reported, so that no batch is decided twice. upto: the last
         batch of a run that succeeded; None after a run that failed, when only the table shows how far it got.
@@ -118,6 +118,6 @@ class Decide:
         else:
             report.change(window=report.state.window.all_decided())
         if upto is not None and (first is None or first > upto):
-            # the batches up to there that are not in the table have no inputs
+            # the batches after `reached` have no inputs, and so no rows in the table
             report.change(watermark=max(reached, upto))
         return before.window.undecided - report.state.window.undecided

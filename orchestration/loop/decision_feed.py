@@ -1,7 +1,7 @@
-"""The decision feed: each decision as JSON on a topic, for programs that count, open tickets, or follow a message.
+"""The decision feed: each decision as JSON on a topic, for programs that count decisions, open tickets, or follow a message.
 
 Delivery is at least once: the last batch written is kept in `ticks`, and decisions are written again if the loop ends before that row is.
-Each step is bounded: otherwise the backlog of a day without the topic would delay everything else, and begin anew after each failure.
+Each step is bounded: otherwise the backlog after a day without the topic would delay all other steps, and each failure would restart it.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Discovery:
 
     @property
     def silent(self) -> set[str]:
-        """The sources that have such partitions."""
+        """The sources with partitions that lately gave no answer."""
         return {source for source, found in self.partitions.items() if not self._unanswered.keys().isdisjoint(found)}
 
     def _discover(self, now: float, offsets: SourceOffsets) -> SourceOffsets:
@@ -111,7 +111,7 @@ class Discovery:
     def _start(self, row: Row, partitions: list[Partition], now: float, offsets: SourceOffsets) -> SourceOffsets:
         """Sets missing next offsets: by the source's `start` when the source begins; to 0 for partitions found later.
 
-        A source begins with all its partitions: it waits for one that gives no answer, as a partition that is found later counts as new.
+        A source begins with all its partitions at once, and waits for one that gives no answer: later, that one would be read from 0.
         """
         source = row["source"]
         new = [partition for partition in partitions if not offsets.has(partition)]
@@ -128,5 +128,5 @@ class Discovery:
             self.leave_alone([partition for partition in new if partition not in where], now)
             return offsets
         self.begun += row["start"] == "latest"
-        # also if there is no topic yet: with `latest`, records written before the loop finds the topic would be skipped otherwise
+        # a source begins even without a topic: otherwise, with `latest`, records written before the loop finds the topic would be skipped
         return offsets.moved(where).begun(source)

@@ -17,9 +17,10 @@ _LISTED = 200
 
 @dataclass(frozen=True)
 class Waiting:
-    """What the wheel holds between the floor and a minute from now: an upper bound, as deliveries that are closed already are counted, too.
+    """What the wheel holds of what a step is to send: an upper bound, as deliveries that are closed already are counted, too.
 
     size, largest: bytes of all rows, and of the largest one, as they are sent, with the headers that are added.
+    next_due: the earliest due time after these rows; None if it is more than HORIZON (sending.py) later, or is not looked for.
     batches: those of the rows that are due. A file of the wheel holds few batches, but due times of most of an hour, so a condition on the
     batch skips more files than one on the due time.
     payload_hours: the hours (epoch seconds) that hold the payloads of rows that are written again and have no payload themselves.

@@ -40,7 +40,7 @@ def from_kafka(spark: SparkSession, settings: Settings, taken: list[Range]) -> D
         reader = reader.option(f"kafka.{name}", value)
     return (
         reader.option("kafka.isolation.level", "read_committed")
-        # Spark asks for the end of a partition on a connection on which its own fetch waits, by default half a second for each partition
+        # Spark asks for a partition's end behind its own fetch on the same connection: the default would cost half a second for each
         .option("kafka.fetch.max.wait.ms", "10")
         .option("assign", json.dumps({topic: [where.number for where in begin if where.topic == topic] for topic in sorted(topics)}))
         .option("startingOffsets", offsets(begin))
@@ -53,7 +53,7 @@ def from_kafka(spark: SparkSession, settings: Settings, taken: list[Range]) -> D
 
 
 def as_events(records: DataFrame, taken: list[Range]) -> DataFrame:
-    """Records as events: reports, and records of commands. taken: which partitions they are from."""
+    """Records as events: reports, and records of commands. taken: the ranges that they are from."""
     topics = {part.partition.topic: part.source for part in taken}
     source = F.create_map(*[F.lit(text) for topic, name in topics.items() for text in (topic, name)])
     ids = {part.partition.topic: part.partition.topic_id for part in taken}

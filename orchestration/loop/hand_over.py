@@ -22,20 +22,20 @@ from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport
 from publisher import PublisherSettings, Session, publish, refuse_superseded
 
-# What the lane may hold. More is left to the bulk lane, which is made for it.
+# What the lane may hold. More is left to the bulk lane, which is made for backlogs.
 MOST_ROWS = 20_000
 MOST_BYTES = 64 * 1024 * 1024
 
 # How soon a look follows one that could not hand over everything.
 _AGAIN = timedelta(seconds=1)
 
-# While circuit breakers are open, how soon a look follows, as what is due under them is held at its time.
+# The longest time between two publish steps while circuit breakers are open: each closes as `held` what has fallen due under them.
 _HOLDS_EVERY = timedelta(seconds=2)
 
 
 @dataclass
 class HandOver:
-    """The timed lane of a loop, and what was handed over to it. look_ahead: how far; zero: the bulk lane sends everything."""
+    """Hands deliveries over to the timed lane `look_ahead` before they are due; if that is zero, the bulk lane sends everything."""
 
     leadership: Leadership
     clock: LoopClock
@@ -62,7 +62,7 @@ class HandOver:
         for upto in (now + self.look_ahead, now):
             if self._hand_over_up_to(report, now, upto, open_breakers):
                 return True
-        # a backlog goes the bulk way, and delays nothing that becomes due meanwhile
+        # the bulk lane sends the backlog; what falls due meanwhile is handed over, so that the backlog doesn't delay it
         self.forget()
         for upto in (now + self.look_ahead, now + self.look_ahead / 8):
             if self._hand_over(self._due(report.state, now, now, upto, open_breakers)) is not None:
@@ -85,13 +85,13 @@ class HandOver:
         publisher = self.leadership.publisher
         has = self.lane.ids()
         waiting = publisher.waiting(what)
-        # without `seen`, what the lane already has is counted, too: only more than the lane takes at all is too much then
+        # without `seen`, `waiting` also counts what the lane already has, so the limit is all that the lane may hold, not the room left
         rows, size = self.lane.room() if what.seen else (MOST_ROWS, MOST_BYTES)
         if waiting.rows > rows or waiting.size > size:
             return None
         if waiting.rows:
             found: pa.Table = publisher.due(what, waiting).select(*HANDED.names).toArrow()
-            # by the ids of before the query: what was sent meanwhile is still open in it
+            # by the ids from before the query: what was recorded since is still open in the query's result, and would be sent twice
             new = found.filter(pa.array([name not in has for name in found.column("delivery_id").to_pylist()], pa.bool_()))
             rows, size = self.lane.room()
             if new.num_rows > rows or new.nbytes > size:
@@ -107,7 +107,7 @@ class HandOver:
             return False
         window = state.window
         if state.undecided_after is None:
-            # what undecided inputs name was left out otherwise, and no later look would see it
+            # only then: if inputs are undecided, this look has left out what they name, and no later look would see it
             self._seen = Seen(state.watermark, upto)
             window = window.without_unknown_before(now).moved(self.open_since(now))
         next_look = now + HORIZON if waiting.next_due is None else max(now + _AGAIN, waiting.next_due - self.look_ahead / 2)
@@ -139,7 +139,7 @@ class HandOver:
             self.forget()
 
     def withdraw_named(self, state: LoopState) -> None:
-        """Takes back what undecided inputs name, so that nothing is sent after the decision about it. Raises AppendError."""
+        """Takes back the deliveries that undecided inputs name, so that none is sent after the decision about it. Raises AppendError."""
         if not self.look_ahead or not state.window.undecided:
             return
         has = self.lane.ids()
@@ -156,7 +156,7 @@ class HandOver:
         self.forget()
 
     def end(self) -> None:
-        """Ends the lane, and its producer. Raises AppendError if results can't be recorded: they are sent again."""
+        """Ends the lane, and its producer. Raises AppendError if results can't be recorded: their messages are sent again."""
         try:
             self.lane.end()
         finally:

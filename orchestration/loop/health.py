@@ -127,7 +127,7 @@ class Health(Mapping[Part, Pause]):
         return pause is None or pause.until <= self._now()
 
     def may(self, part: Part) -> bool:
-        """Whether the part may be used now."""
+        """Whether the part may be tried; the ledgers not while the loop is unsure."""
         return self.may_be_tried(part) and not (part == LEDGERS and self.unsure)
 
     def failed(self, part: Part, reason: Reason) -> None:

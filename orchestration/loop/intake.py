@@ -1,4 +1,4 @@
-"""Intake: from the sources' topics into the ledger `events`, each record exactly once.
+"""Intake: appends the records of the sources' topics to the ledger `events`, each exactly once.
 
 The next offset of a partition is the higher one of those in the ledger and in `ticks`. The offsets that are committed to Kafka are for
 people and lag tools, and are never read back.
@@ -60,7 +60,7 @@ class Intake:
 
     @property
     def begun(self) -> int:
-        """How many sources with start `latest` have begun since the last row of `ticks`. Without a row, a restart would skip records."""
+        """How many sources with start `latest` have begun since the last row of `ticks`: without a row, a restart would skip records."""
         return self.discovery.begun
 
     def kept(self) -> None:
@@ -68,7 +68,7 @@ class Intake:
         self.discovery.begun = 0
 
     def available(self, now: float) -> list[Range]:
-        """What can be read now: from each partition's next offset to its last stable offset. Topics are asked for more rarely.
+        """What can be read now: from each partition's next offset to its last stable offset. New topics are looked for less often.
 
         now: a monotonic time in seconds. A partition that gives no answer stops no other: see `unanswered`. Raises ClusterError when Kafka
         gives none at all.
@@ -99,7 +99,7 @@ class Intake:
     def take(self, available: Iterable[Range], recorded_at: datetime) -> int:
         """Reads one step of what is available into `events`; returns the number of events, gaps included.
 
-        A source that can't be read stops no other: see `unreadable`. It is read again with the next step that has it.
+        A source that can't be read stops no other: see `unreadable`. The next step that includes it tries again.
         """
         ranges = list(available)
         gaps, taken = self._gaps_in(share(ranges, self._size.rows(part.source for part in ranges)))
@@ -176,7 +176,7 @@ class Intake:
             if self._committer is None:
                 kafka = self.settings.kafka_properties
                 self._committer = make_client(Consumer, {**kafka, "group.id": self.settings.group, "enable.auto.commit": "false"}, kafka)
-            # takes the answer to the commit before: each answer holds a copy of the list, and without a poll they pile up
+            # takes the answer to the previous commit: each answer holds a copy of the list, and without a poll they pile up
             self._committer.poll(0)
             self._committer.commit(offsets=offsets, asynchronous=True)
         except (KafkaException, RejectedPropertiesError) as error:
@@ -198,9 +198,9 @@ class Intake:
     def _cuts(self) -> list[Gap]:
         """The gaps of partitions that end before their next offset: an unclean leader election, or a lost disk, has cut them short.
 
-        Records that are written there from now on get offsets that other records had when they were read. So they are read under another
-        topic id; with the old one, they would get the input ids of those records. If Kafka has no topic ids, the topic was created again,
-        and is read from 0.
+        New records there get offsets that were read before, when other records had them. So they are read under another topic id: with the
+        old one, they would get the input ids of those other records. If Kafka has no topic ids, the topic may have been created again, so
+        it is read from 0.
         """
         batch = self.ledgers.next_batch
         gaps = []
@@ -231,7 +231,7 @@ class Intake:
         return bool(self._behind())
 
     def unread(self, available: Iterable[Range]) -> frozenset[str]:
-        """The topics and patterns that sources speak for which have not been read up to the ends that `available` saw.
+        """The topics and patterns that a source speaks for, of all sources not read up to the ends that `available` saw.
 
         The commands topic doesn't count: commands report no failures.
         """
@@ -240,7 +240,7 @@ class Intake:
         return frozenset(pattern for row in self.sources if row["source"] in behind - {COMMANDS} for pattern in row["speaks_for"].split())
 
     def _gaps_in(self, taken: list[Range]) -> tuple[list[Gap], list[Range]]:
-        """Cuts off what retention has removed from the ranges. Returns the gaps, and the ranges that are left."""
+        """Takes what retention has removed out of the ranges. Returns the gaps, and the ranges that are left."""
         starts = self.cluster.starts(part.partition for part in taken)
         gaps: list[Gap] = []
         kept: list[Range] = []

@@ -24,7 +24,7 @@ class IntakeStep:
     intake: Intake
     health: Health
     record_sends: Callable[[], None] = lambda: None
-    """Records what the timed lane has sent. A report may answer a send only if the result of the send is in an earlier batch."""
+    """Records what the timed lane has sent. The result of a send must be in an earlier batch than a report that answers the send."""
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Takes in one bounded step of what is available."""
@@ -69,7 +69,7 @@ class IntakeStep:
         if not available and not self.intake.is_cut:
             return None
         try:
-            # after the ends were read: what was reported before them was sent before them
+            # after the ends were read: so every report before those ends answers a send that is recorded by now
             self.record_sends()
             events = self.intake.take(available, now)
         except ClusterError:

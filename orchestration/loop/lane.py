@@ -27,12 +27,12 @@ BREAKER_KEY = "breaker_key"
 HANDED: pa.Schema = READY.append(pa.field(BREAKER_KEY, pa.string()))
 """The columns of what is handed over."""
 
-# How long results wait for others before they are recorded, in seconds. After a crash, what was sent in this time is sent again, and what
-# was sent while the ones before were recorded.
+# How long results wait for others before they are recorded, in seconds. After a crash, what was sent in this time, or during the append
+# before it, is sent again.
 _GATHERS = 0.3
 
-# How long results may wait until nothing more is sent, in seconds: an append waits for those of the loop's steps, and each takes a second
-# or more.
+# If results have waited longer than this, in seconds, nothing more is sent until they are recorded. An append of results waits for the
+# appends of the loop's steps, which take a second or more each.
 _LONGEST_UNRECORDED = 3.0
 
 # The most rows that are sent at once: what is due next waits for them.
@@ -44,7 +44,7 @@ Send: TypeAlias = Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]
 """Sends rows (READY) and returns their results (RESULTS), `stopped` ones among them. Raises nothing."""
 
 Record: TypeAlias = Callable[[pa.Table, list[int]], None]
-"""Appends results to the ledger, if they are not there yet; notes in the list under which batch it tries. Raises what hinders it."""
+"""Appends results to the ledger, if they are not there yet; adds the batch of the attempt to the list. Raises any error."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class TimedLane:
     _unrecorded_since: float = 0.0
     """Since when the first of them waits, as a monotonic time."""
     _attempt: tuple[int, list[int]] | None = None
-    """An attempt to record that failed: how many of `_unrecorded`, and the batches that were tried. Only the same ones are tried again."""
+    """A failed attempt to record: how many of `_unrecorded`, and the batches that were tried. The next attempt records exactly these."""
     _error: Exception | None = None
     """The error of that attempt, until it has been raised in the loop's thread."""
     _is_stopped: bool = False
@@ -94,7 +94,7 @@ class TimedLane:
         return (min(known), max(known)) if known else None
 
     def oldest(self) -> datetime | None:
-        """The earliest due time of all that the lane has, and of sends that `take_done` has not told yet: no floor may pass it."""
+        """The earliest due time of all that the lane has, and of what `take_done` is yet to return as open: no floor may pass it."""
         with self._changed:
             unsent = [stop.since for stop in self._done.stops]
             return min(filter(None, [*map(earliest, self._all()), *unsent, self._done.open_since]), default=None)
@@ -142,7 +142,7 @@ class TimedLane:
     def withdraw(self, *, ids: Collection[str] = (), topics: Collection[str] = (), breakers: Collection[str] = ()) -> int:
         """Takes back what waits: these deliveries, what goes to these topics, and what is under these breaker keys. Returns how many.
 
-        Such rows that are being sent, or whose results are not in the ledger yet, are waited for and recorded. Raises what hinders that.
+        Waits for those of them that are being sent, and records results that are not in the ledger yet. Raises an error if this fails.
         """
         wanted = {"delivery_id": ids, "topic": topics, BREAKER_KEY: breakers}
         values = {name: pa.array(list(chosen), pa.string()) for name, chosen in wanted.items() if chosen}
@@ -162,7 +162,7 @@ class TimedLane:
             return self._take_back(lambda rows: pa.repeat(pa.scalar(True), rows.num_rows))
 
     def settle(self) -> None:
-        """Waits until what is being sent now has ended, and records it. Raises what hinders that."""
+        """Waits until the current send has ended, and records its results. Raises an error if recording fails."""
         with self._changed:
             current = self._sending
             # by identity: while much is due, the next rows are being sent at once
@@ -172,7 +172,7 @@ class TimedLane:
     def take_done(self) -> Done:
         """What was done and recorded since the last call, and the destinations that took no sends.
 
-        Raises the error with which results could not be recorded, once; after that, tries again to record them.
+        If results could not be recorded, the first call raises that error, and later calls try again to record them.
         """
         with self._changed:
             is_failed = self._attempt is not None
@@ -185,7 +185,7 @@ class TimedLane:
         return done
 
     def end(self) -> None:
-        """Ends the lane: nothing more is sent, and what was sent is recorded. Raises what hinders that."""
+        """Ends the lane: nothing more is sent, and what was sent is recorded. Raises an error if recording fails."""
         with self._changed:
             self._ended = True
             self._held = []
@@ -194,7 +194,7 @@ class TimedLane:
             thread.join()
         self._error = None
         while self.has_unrecorded:
-            # what an attempt left over, too
+            # more than once: an attempt that is repeated records only the results that it had the first time
             self._record_now()
 
     # ---------- sending
@@ -265,7 +265,7 @@ class TimedLane:
             self._stop(None, f"{left.num_rows} deliveries have no result", "NO_RESULT", 0, left)
 
     def _stop(self, topic: str | None, text: str, error: str, code: int, unsent: pa.RecordBatch | None) -> None:
-        """Takes back what waits for a destination (None: everything), and notes why. unsent: rows that were to be sent, among others."""
+        """Takes back what waits for a destination (None: everything), and notes why. unsent: the rows of this send without a result."""
         back = self._held if unsent is None else [unsent, *self._held]
         if topic is None:
             self._is_stopped, self._held = True, []
@@ -297,9 +297,9 @@ class TimedLane:
                 self._record()
 
     def _record_now(self) -> None:
-        """Records the results that are there, in the loop's thread. Raises what hinders that.
+        """Records the results that are there, in the loop's thread. Raises an error if that fails.
 
-        An attempt that has failed in the background is raised first: the loop reads where the ledgers end before the next one.
+        The error of an attempt in the background is raised first, so that the loop reads again where the ledgers end before the next one.
         """
         with self._changed:
             error, self._error = self._error, None

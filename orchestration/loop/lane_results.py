@@ -73,6 +73,6 @@ def earliest(rows: pa.RecordBatch | pa.Table) -> datetime | None:
 
 
 def moment(value: pa.Scalar) -> datetime | None:
-    """A timestamp of Arrow's as the loop has it."""
+    """A timestamp of Arrow's as a datetime in UTC; None if it is null."""
     micros = value.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()
     return None if micros is None else moment_of(micros)

@@ -1,4 +1,4 @@
-"""Rows of the timed lane: which of them are meant, and how they are put together."""
+"""Selects, copies and joins rows of the timed lane."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 Rows: TypeAlias = pa.RecordBatch | pa.Table
 
-# Slices keep the memory of all that they are a part of: what is left is copied when it is less than half of that.
+# A slice keeps the memory of the whole batch: rows that are left are copied when they take less than half of the memory that they keep.
 _SPARSE = 2
 
 
@@ -28,11 +28,11 @@ def is_any(rows: Rows, values: dict[str, pa.Array]) -> bool:
 
 
 def compact(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows, without the memory of others that were beside them."""
+    """The rows; copied, if the memory that they keep is mostly that of other rows."""
     return rows.take(pa.array(range(rows.num_rows))) if rows.get_total_buffer_size() > _SPARSE * rows.nbytes else rows
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches with a row at least as one, sorted by due time."""
+    """Batches as one, sorted by due time. They must have at least one row in all."""
     joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by("due_at").combine_chunks().to_batches()
     return joined[0]

@@ -1,4 +1,4 @@
-"""The loop: intake, decide, publish, strictly one after another; then it sleeps until something is due or new records have come.
+"""The loop: runs the steps of a tick strictly one after another, then sleeps until something is due, at most `poll_seconds`.
 
 It holds no retry rule: SQL decides. It holds the order of steps that makes this safe: an input is in a ledger before it is decided, a
 decision is committed before it is sent, and a result is committed before the floor moves over it.
@@ -51,7 +51,7 @@ _SAYS_EVERY = 60.0
 
 
 class Loop:
-    """One loop: `start` takes the generation, `tick` turns once, `run` turns until it is stopped."""
+    """One loop: `start` takes over, `tick` runs one tick, `run` runs ticks until the loop is stopped."""
 
     spark: SparkSession
     stored: Stored
@@ -176,7 +176,7 @@ class Loop:
             self._run(self.steps.dispatch)
 
     def _publish_before_a_long_run(self) -> None:
-        # a first decide run takes long, and one that fails may take as long each time: what is due doesn't wait for it
+        # the first decide run takes long, and a run that fails may take long each time: what is due must not wait for it
         if self.state.window.undecided and (self.steps.decide.cold or DECIDE in self.health):
             self._publish()
 
@@ -235,7 +235,7 @@ class Loop:
     # ---------- until it is stopped
 
     def run(self, *, until_idle: bool = False, at_most: float | None = None) -> bool:
-        """Turns until `stopping` is set; with until_idle, until nothing waits and nothing came for idle_for_seconds.
+        """Runs ticks until `stopping` is set; with until_idle, until nothing waits and nothing came for idle_for_seconds.
 
         at_most: ends after this many seconds in any case. Returns whether it was idle in the end.
         """
@@ -260,7 +260,7 @@ class Loop:
                 idle_since = time.monotonic()
             if not tick.has_more and not (tick.counts.get("events") or tick.counts.get("failed")):
                 if self.steps.decide.cold and not tick.did_something and self.health.may(DECIDE) and self.health.may(LEDGERS):
-                    # a decide run without inputs, while nothing waits: the first run takes some seconds longer than the others
+                    # nothing waits, so this is the time for the first decide run, without inputs: it takes some seconds longer than others
                     self._apply(replace(self.steps.decide.decide_up_to(self.state, self.ledgers.certain), counts={}, step_ms={}))
                 self.stopping.wait(self._pause())
         self.close()
@@ -274,7 +274,7 @@ class Loop:
         return max(pause, 0.01)
 
     def close(self) -> None:
-        """Records that the loop has ended, in the tables, too, and closes its clients."""
+        """Ends the loop: records the last results and its end in the tables, the status file and the log, and closes its clients."""
         if self._started:
             try:
                 # a newer loop that has taken the generation in Kafka waits for these results before it takes the tables
@@ -325,7 +325,7 @@ class Loop:
 
     @property
     def lane(self) -> TimedLane:
-        """What sends at the time."""
+        """The timed lane."""
         return self.steps.publish.hand_over.lane
 
     def look_now(self, since: datetime | None = None) -> None:

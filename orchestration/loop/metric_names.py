@@ -32,25 +32,25 @@ STEPS = Metric(
     "redrive_tick_step_seconds", "histogram", "How long a step of a tick took, where it had something to do.", ("step",),
     (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )  # fmt: skip
-EVENTS = Metric("redrive_events_total", "counter", "Events taken in: reports, and gaps.")
+EVENTS = Metric("redrive_events_total", "counter", "Events taken in: reports, gaps, and records of commands.")
 LAG = Metric("redrive_intake_lag_records", "gauge", "Records of a source that are not taken in yet: an upper bound.", ("source",))
-UNDECIDED = Metric("redrive_undecided_inputs", "gauge", "Inputs without a decision. Not 0 after a tick only while the decide step fails.")
+UNDECIDED = Metric("redrive_undecided_inputs", "gauge", "Inputs without a decision after a tick. Stays above 0 if the decide step fails.")
 DECISIONS = Metric("redrive_decisions_total", "counter", "Decisions, by what was decided and why.", ("decision", "reason"))
 FAILURES = Metric(
     "redrive_failures_total", "counter",
-    "Decisions about failures: the message is retried, or (will_retry false) has ended; by original topic and error.",
+    "Decisions about failures, by original topic, error, and whether the message is retried (will_retry true) or has ended (false).",
     ("topic", "error_class", "error_kind", "will_retry"),
 )  # fmt: skip
 SENDS = Metric("redrive_sends_total", "counter", "Sends that have a result, by destination.", ("topic", "kind", "outcome"))
 LATENESS = Metric(
-    "redrive_send_lateness_seconds", "histogram", "Sent minus due, of delivered messages.", ("kind",),
+    "redrive_send_lateness_seconds", "histogram", "Time of the send minus due time, of delivered messages.", ("kind",),
     (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )  # fmt: skip
 PUBLISH_FAILURES = Metric("redrive_publish_failures_total", "counter", "Sends that failed, or whose outcome is unknown.", ("error",))
 WAITING = Metric("redrive_waiting_messages", "gauge", "Deliveries that are open, due or not, by original topic.", ("topic", "kind"))
 IN_LANE = Metric("redrive_lane_messages", "gauge", "Messages that the timed lane has, and sends at their time.")
 OPEN = Metric(
-    "redrive_open_dead_letters", "gauge", "Dead letters that nothing was done about, by original topic and owner.", ("topic", "owner")
+    "redrive_open_dead_letters", "gauge", "Dead letters not redriven or discarded, by original topic and owner.", ("topic", "owner")
 )  # fmt: skip
 COMMANDS_LISTED = Metric(
     "redrive_commands_listed_messages", "gauge", "Messages that unfinished commands list.", ("what", "state")

@@ -10,7 +10,7 @@ from pyspark.sql import Row
 from orchestration.clock import literal
 from orchestration.loop.metric_names import LATENESS, OTHER
 
-# How many groups one statement may bring to the driver of what was decided, and of what was sent; the rest is counted as `other`.
+# How many groups of decisions, and as many of sends, one statement may bring to the driver; the rest is counted as `other`.
 _GROUPS = 1000
 
 # How many rows of the wheel are looked at to count what waits; the rest is taken from Iceberg's own counts.
@@ -20,7 +20,7 @@ _HOUR = timedelta(hours=1)
 
 
 def written_since(schema: str, decided: int, watermark: int, written: int, batch: int) -> str:
-    """Counts decisions and results since the last count. Small groups beyond the limit become one: a tick may have 50,000 classes."""
+    """Counts decisions and results since the last count. Beyond _GROUPS, topic and class are `other`: a tick may have 50,000 classes."""
     bucket = " ".join(f"when lateness_ms <= {round(bound * 1000)} then {place}" for place, bound in enumerate(LATENESS.buckets))
     kept = f"place <= {_GROUPS}"
     return f"""

@@ -1,4 +1,4 @@
-"""The numbers behind the metrics: counts and histograms by labels, never more series than allowed."""
+"""The numbers behind the metrics: counts, of which the number of series is limited, and histograms, by labels."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LETTERS = 200
 
 @dataclass
 class Counts:
-    """Numbers by labels: at most `limit` series with all labels, as many more without the class, the rest without the topic, too."""
+    """Numbers by labels. The first `limit` series have all labels; in as many more the class is `other`, in the rest the topic, too."""
 
     metric: Metric
     limit: int
     values: dict[Labels, float] = field(default_factory=dict)
-    _finest: list[int] = field(default_factory=lambda: [0] * len(_MADE_UP))
+    _series: list[int] = field(default_factory=lambda: [0] * len(_MADE_UP))
 
     def add(self, labels: Iterable[str | None], amount: float = 1) -> None:
         """Adds to the number under these labels, or under `other` if there are too many series."""
@@ -40,8 +40,8 @@ class Counts:
                 continue
             if key in self.values:
                 return key
-            if self._finest[coarseness] < self.limit:
-                self._finest[coarseness] += 1
+            if self._series[coarseness] < self.limit:
+                self._series[coarseness] += 1
                 return key
             place = self.metric.labels.index(name)
             key = (*key[:place], OTHER, *key[place + 1 :])

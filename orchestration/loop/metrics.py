@@ -73,7 +73,7 @@ _ROWS_AT_LEAST_EVERY = 10
 class Turn:
     """The loop after a tick.
 
-    low: no delivery due before is open, those to paused destinations included. paused_destinations, trouble: Kafka's name of the error, by
+    low: no open delivery was due before, not even to a paused destination. paused_destinations, trouble: Kafka's name of the error, by
     topic, and by the part that doesn't work. lag: records by source, where known. commands: messages listed and issued, by what the command
     wants and its state.
     """

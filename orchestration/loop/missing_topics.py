@@ -15,11 +15,11 @@ from orchestration.loop.sending import PublishStep, Stop
 from orchestration.loop.window import SendWindow
 from orchestration.tables.rows import collected
 
-# How many original topics are read for each missing destination: the largest of them says how many partitions it gets.
+# How many original topics are read for each missing destination: it gets as many partitions as the largest of them.
 _ORIGINALS = 100
 
 Originals = Callable[[Sequence[Window], datetime], Mapping[str, Sequence[str]]]
-"""The topics that messages come from, by the destination they wait for."""
+"""Original topics of the messages that wait, by destination."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class MissingTopics:
         return {topic: _reason(stop, objections.get(topic)) for topic, stop in named.items()}
 
     def _make(self, missing: Sequence[str], window: SendWindow, now: datetime) -> dict[str, str | None]:
-        """The objections to creating these topics; None: it was created."""
+        """Creates these topics. Returns, for each, why it was not created; None: it was."""
         if not self.topic_maker.settings.create_topics:
             return {}
         objections = {topic: self.topic_maker.objection(topic) for topic in missing}
@@ -49,7 +49,7 @@ class MissingTopics:
 
 
 def originals_of(publisher: PublishStep, windows: Sequence[Window], now: datetime) -> dict[str, list[str]]:
-    """The topics that messages come from which wait in these windows, by their destination. One query for all."""
+    """The original topics of the messages that wait in these windows, by destination. One query for all."""
     what = Due.within(windows, now)
     waiting = publisher.due(what, publisher.waiting(what)).groupBy("topic")
     rows = collected(waiting.agg(F.slice(F.array_sort(F.collect_set("original_topic")), 1, _ORIGINALS).alias("originals")))

@@ -1,4 +1,4 @@
-"""How much of which partition one step of the intake reads: bounded, and shared fairly between sources."""
+"""How far the sources are read, which offsets are missing, and how much one intake step reads of each partition."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class SourceOffsets:
 class Gap:
     """Offsets [begin, end) that are missing: retention removed them before they were read, or the partition was cut short afterwards.
 
-    goes_on_at: the next offset to read: after a removal, `end`; after a cut, `begin`, or 0 if Kafka has no topic ids, under another topic
-    id.
+    goes_on_at: the next offset to read. After a removal: `end`. After a cut: `begin`, or 0 if Kafka has no topic ids; from there on, the
+    partition has another topic id.
     """
 
     source: str
@@ -91,7 +91,7 @@ def share(available: list[Range], max_rows: int) -> list[Range]:
 
 
 def _fill(wanted: Mapping[str, int], total: int) -> dict[str, int]:
-    """Shares `total` between askers: the modest get what they ask for, the others equal parts of the rest."""
+    """Divides `total`: those that want less than an equal part get what they want, the others equal parts of the rest."""
     given: dict[str, int] = {}
     left = total
     for number, (name, asked) in enumerate(sorted(wanted.items(), key=lambda item: (item[1], item[0]))):

@@ -27,7 +27,7 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
     tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
     if made != digest or not {"deliveries", "rules"} <= tables:
         event(log, logging.INFO, "preparation_started", schema=schema)
-        # with the environment as it is: if a variable of the profile changes, dbt parses the whole project again
+        # before `interpreted`: if a variable that the profile reads has changed, dbt parses the whole project again
         dbt.parse()
         with interpreted(spark):
             dbt.run("seed")

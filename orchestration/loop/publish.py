@@ -155,7 +155,7 @@ class Publish:
             report.change(window=report.state.window.look_now())
             return
         for topic, reason in reasons.items():
-            # not the earliest due time of what the lane had: older messages may wait there in the bulk lane
+            # the loop's floor, not the earliest due time of what the lane had: older messages to this topic may wait for the bulk lane
             report.change(window=self._paused(report.state.window, topic, reason, report.state.window.floor, now))
 
     def _see_probes(self, report: StepReport, before: int, now: datetime) -> None:
@@ -224,7 +224,7 @@ class Publish:
         return window if published.complete else window.look_now()
 
     def _paused(self, window: SendWindow, topic: str, reason: Reason, floor: datetime, now: datetime) -> SendWindow:
-        """With the pause of a destination that took nothing. floor: nothing that is open and goes there was due before."""
+        """With the pause of a destination that took nothing. floor: no open delivery to it was due before."""
         self.hand_over.withdraw(topics=[topic])
         until = now + FIRST_PAUSE
         event(log, logging.WARNING, "destination_paused", topic=topic, retry_at=until, error=reason.error, reason=reason.text)

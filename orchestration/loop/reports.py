@@ -40,7 +40,7 @@ def log_tick(number: int, tick: Tick) -> None:
 
 
 def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], int]) -> str:
-    """Why the loop isn't idle, in a line. waiting: asks the tables how many deliveries are open."""
+    """Why the loop isn't idle, in a line. waiting: as Loop.waiting."""
     reasons = [f"{entry.what}: {entry.why}" for entry in health.entries(window.paused)]
     if window.undecided:
         reasons.append(f"{window.undecided} inputs are not decided")
@@ -52,7 +52,9 @@ def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], 
         reasons.append(f"the tables can't be read: {in_short(error)}")
     else:
         if still:
-            reasons.append(f"{still} deliveries are open" + (f", the next at {text(window.next_due)}" if window.next_due else ""))
+            reasons.append(
+                f"{still} deliveries are open, held or not issued" + (f", the next at {text(window.next_due)}" if window.next_due else "")
+            )
     return "; ".join(reasons) or "nothing, but it has not been idle for long enough"
 
 
@@ -83,7 +85,7 @@ def status_of(
 
 
 def turn_of(state: LoopState, batch: int, health: Health, intake: Intake, commands: Mapping[Labels, tuple[int, int]], in_lane: int) -> Turn:
-    """The input of the metrics. batch: the last one that was appended. commands: their progress."""
+    """The input of the metrics. batch: the last one that was appended. commands: as Commands.progress."""
     return Turn(
         generation=state.generation,
         watermark=state.watermark,

@@ -37,7 +37,7 @@ def seeds_stamp(seeds: Seeds, rules_hash: str) -> str:
 class RulesInForce:
     """The seeds that were read, and the hash that every decide run must find.
 
-    hash: None before the seeds are loaded, when a start decides what was left undecided by the rules in the tables. is_stale: the rules in
+    hash: None before the seeds are loaded: until then, a start decides old inputs by whatever rules the tables have. is_stale: the rules in
     the tables are not made of these seeds, or that is unknown; the next tick loads the seeds. when_loaded: called after each load.
     """
 

@@ -1,4 +1,4 @@
-"""Publishing: a Spark job sends what is due to Kafka; the results are appended to the ledger `publish_results`."""
+"""The bulk lane: a Spark job sends to Kafka what is due; the results are appended to the ledger `publish_results`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from publisher import (
 # How far ahead a step looks for the next due time, so that the loop knows how long it may sleep.
 HORIZON = timedelta(seconds=60)
 
-# The largest batch that a task is given: as many rows as a transaction has, and so many bytes.
+# The largest Arrow batch that a task is given: as many rows as a transaction may have by default, and this many bytes.
 _BATCH_ROWS = 50_000
 _BATCH_BYTES = 64 * 1024 * 1024
 
@@ -72,10 +72,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Published:
-    """One publish step.
+    """What one publish step did.
 
-    upto: everything due up to there was read. open_since: the earliest due among the rows whose outcome is unknown; open_until: when
-    the last of them may be sent again.
+    upto: everything due up to there was read. complete: whether that was all. open_since: the earliest due time of the rows whose outcome
+    is unknown; open_until: when the last of them may be sent again.
     """
 
     upto: datetime
@@ -196,7 +196,7 @@ class PublishStep:
     def record(self, unrecorded: Unrecorded, clock: Callable[[], datetime]) -> None:
         """Appends results of sends, if they are not in the ledger yet.
 
-        Raises UnrecordedError: then they are still to be appended; ResultsLostError: then they can't be any more.
+        Raises UnrecordedError if they are still to be appended, ResultsLostError if they never can be.
         """
         try:
             self.ledgers.append_once("publish_results", unrecorded.rows, clock(), unrecorded.tried)

@@ -20,7 +20,7 @@ class Serving:
 
     @property
     def counts(self) -> bool:
-        """Whether there are metrics, which want to know each turn."""
+        """Whether there are metrics, so that `measure` is to be called after each tick."""
         return self._metrics is not None
 
     def measure(self, turn: Turn) -> None:

@@ -19,7 +19,7 @@ from orchestration.tables.ledgers import Ledgers
 class Settle:
     """Finds out which sends have succeeded.
 
-    unread: the topics and patterns that sources speak for which this tick has not read completely; None: not known.
+    unread: the topics and patterns that a source speaks for, of all sources that this tick has not read completely; None: not known.
     """
 
     consumers: Consumers
@@ -30,7 +30,7 @@ class Settle:
     unread: frozenset[str] | None = None
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
-        """now: when the tick began. Everything that was reported by then is decided, so that what is settled stays settled."""
+        """now: when the tick began. Later reports may be undecided: with a later time, a message that failed could count as settled."""
         report = StepReport(state)
         if not self.health.may(LEDGERS) or KAFKA in self.health:
             return report.result()
@@ -53,7 +53,7 @@ class Settle:
         return report.result()
 
     def _look(self, report: StepReport, now: datetime, complete: Completeness) -> int:
-        """Returns how many deliveries were released."""
+        """Does the step; returns how many releases were ordered."""
         settled = self.consumers.look(now, self.ledgers.certain, complete=complete)
         report.change(settled=settled)
         silent = sorted(self.consumers.unanswered.values())

@@ -53,7 +53,7 @@ def read_starting_point(settings: Settings, spark: SparkSession, schema: str) ->
         step_ms={},
         generation=ledgers.generation,
         instance=settings.instance,
-        # the last one is the timed lane's
+        # one more, for the timed lane
         slots=settings.slots + 1,
         watermark=max(before.watermark, stored.last_decided()),
     )

@@ -11,8 +11,8 @@ _FIRST_BYTES_PER_ROW = 16_384
 # The least size that is assumed, in bytes.
 _LEAST_BYTES_PER_ROW = 64.0
 
-# A step takes at most so many times the records of the one before, and always up to so many: after a calm time it is not known how large
-# the records of a sudden burst are.
+# A step takes at most _GROWTH times the records of the one before, or _SUDDEN_ROWS if that is more: after a calm time it is not known how
+# large the records of a sudden burst are.
 _GROWTH = 4
 _SUDDEN_ROWS = 10_000
 

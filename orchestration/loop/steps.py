@@ -17,10 +17,10 @@ class StepResult:
     """What one step did.
 
     state: the state after it. counts: rows by what happened to them; step_ms: milliseconds by step; both add to those of the tick. trouble:
-    what went wrong, and (None) what works again, in that order. failure: the error that ended the step; what it has done before is in the
-    state. superseded_by: the generation that has taken over. has_more: whether there is more to do at once. unread: the topics and patterns
-    that sources speak for which are not completely read; None: not known to the step. unsure: whether it is unknown what the tables hold;
-    None: as before (see Health).
+    parts that fail, with the reason, or that work (None), in the order in which this was found. failure: the error that ended the step;
+    what it has done before is in the state. superseded_by: the generation that has taken over. has_more: whether there is more to do at
+    once. unread: the topics and patterns that a source speaks for, of all sources not completely read; None: not known to the step. unsure:
+    whether it is unknown what the tables hold; None: as before (see Health).
     """
 
     state: LoopState
@@ -73,7 +73,7 @@ class StepReport:
         self.trouble.append((part, reason))
 
     def has_failed(self, part: Part) -> bool:
-        """Whether the last that this step says of a part is that it doesn't work."""
+        """Whether the part's last entry in `trouble` is a failure."""
         said = [reason for about, reason in self.trouble if about == part]
         return bool(said) and said[-1] is not None
 
@@ -101,8 +101,8 @@ class StepReport:
 class Tick:
     """What one tick did: rows by what happened to them, milliseconds by step.
 
-    has_more: whether there is more to do at once. unread: the topics and patterns that sources speak for of which reports that existed when
-    the tick began are not taken in; None: not known.
+    has_more: whether there is more to do at once. unread: the topics and patterns that a source speaks for, of all sources with reports
+    from before the tick that it did not take in; None: not known.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)

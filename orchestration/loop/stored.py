@@ -112,7 +112,7 @@ class Stored:
         self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
 
     def row(self, state: LoopState) -> DataFrame:
-        """The state as rows for `ticks`."""
+        """The state as a row of `ticks`."""
         row = state.as_row()
         schema = self.spark.table(self.ledgers.name("ticks")).schema
         return self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row]))

@@ -17,7 +17,7 @@ class Undecided:
     breakers: CircuitBreakers
 
     def find(self, report: StepReport) -> int | None:
-        """Notes them in the state. Returns the batch of the first; None: there are none."""
+        """Notes these inputs and orders in the state. Returns the batch of the first input; None: there are none."""
         report.state, first = self.stored.with_undecided(report.state)
         with self.breakers.of(report):
             self.breakers.find_undecided(report.state.watermark)

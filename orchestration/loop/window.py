@@ -21,7 +21,7 @@ TRIED_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class UnknownSends:
-    """Sends whose outcome is unknown: due since, and not sent again before `until`. The floor stays under them."""
+    """Sends whose outcome is unknown: the first was due at `since`, which the floor may not pass; by `until`, all may be sent again."""
 
     since: datetime
     until: datetime
@@ -43,7 +43,7 @@ class PausedDestination(Pause):
         return PausedDestination(reason, now + self.longer, self.longer, floor=self.floor)
 
     def sent(self, upto: datetime, until: datetime) -> PausedDestination:
-        """After an attempt that sent everything up to a moment: the rest follows at `until`, at once where nothing keeps it."""
+        """After an attempt that sent everything up to a moment: the next attempt follows at `until`."""
         return PausedDestination(self.reason, until, floor=upto, reach=self.reach * 2)
 
     def window(self, topic: str, now: datetime) -> Window:
@@ -55,7 +55,7 @@ class PausedDestination(Pause):
 class SendWindow:
     """Where publishing stands.
 
-    floor: nothing that is due before is open, but for what goes to paused destinations, which have floors of their own. These two are in
+    floor: no open delivery was due before, except those to paused destinations, which have floors of their own. These two are in
     `ticks`; the rest is in memory, and a start finds it in the tables. undecided: how many inputs have no decision, the first of them
     recorded at undecided_since. next_due: when to look into the wheel again; None: at once.
     """
@@ -69,7 +69,7 @@ class SendWindow:
 
     @property
     def lowest_floor(self) -> datetime:
-        """Nothing that is open was due before, wherever it goes."""
+        """No open delivery was due before, wherever it goes."""
         return min([self.floor, *(one.floor for one in self.paused.values())])
 
     def closed_until(self, upto: datetime) -> datetime:
@@ -130,7 +130,7 @@ class SendWindow:
         return sorted(ready, key=lambda topic: self.paused[topic].until)[:TRIED_AT_ONCE]
 
     def after_success(self, topic: str, upto: datetime, now: datetime, *, left_out: bool) -> SendWindow:
-        """After an attempt that sent what a paused destination waits with, up to a moment: the rest is next, if there is any.
+        """After an attempt that sent what waits for a paused destination, up to a moment: the rest is next, if there is any.
 
         left_out: the step left out what undecided inputs name, so that it must be looked for again. Where nothing waits any more, the pause
         is over.
@@ -155,6 +155,6 @@ class SendWindow:
         return self.next_due is None or now >= self.next_due
 
     def next_look(self, breakers: datetime | None) -> SendWindow:
-        """Looks no later than something is tried again. breakers: when they want to be looked at, if they do."""
+        """Looks no later than something is tried again. breakers: CircuitBreakers.next_look."""
         again = [*(one.until for one in self.paused.values()), *(some.until for some in self.unknown), *filter(None, [breakers])]
         return self if self.next_due is None else replace(self, next_due=min([self.next_due, *again]))
