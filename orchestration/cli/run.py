@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing waits, and nothing has come for --idle-for.")] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there was no work for --idle-for, and nothing waits.")] = False,
     idle_for: Annotated[int | None, typer.Option("--idle-for", help="Seconds, for --until-idle.")] = None,
     at_most: Annotated[
         int | None,

@@ -244,7 +244,7 @@ def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResu
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
             "unusual hours": len(unusual),
-            **({"which": "; ".join(f"{one.topic}: {one.died}, usual are {one.usual:g}" for one in unusual)} if unusual else {}),
+            **({"which": "; ".join(f"{one.topic}: {one.died}, {one.usual:g} is usual" for one in unusual)} if unusual else {}),
         },
     )
 

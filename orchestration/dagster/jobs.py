@@ -214,7 +214,7 @@ def _carry_out(
         "reason": request.reason,
         **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, request, listed)}),
     }
-    context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description="would be redriven" if dry_run else "redriven"))
+    context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description="would be redriven" if dry_run else "command sent"))
 
 
 JOBS = (tick, shift, report, maintenance, redrive_by_hand, triage)

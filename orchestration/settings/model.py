@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     """How many bytes (UTF-8) of a stack trace are kept with a dead letter, and sent with it if its route says so."""
 
     idle_for_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
-    """`run --until-idle` ends when nothing has waited and nothing has come for this long."""
+    """`run --until-idle` ends when ticks have had nothing to do for this long, and nothing waits."""
     poll_seconds: Annotated[float, Field(ge=0.01, le=60)] = 0.5
     """How often Kafka is asked for new records while nothing is due. Each look is one small request."""
 

@@ -83,7 +83,7 @@ class Ledgers:
 
     @property
     def certain(self) -> int:
-        """The last final batch: no append in doubt can still commit rows at or below it."""
+        """The last batch that is final: no append in doubt can still commit rows at or below it."""
         # without the lock, for which a step would wait as long as an append takes. Safe, as a number is in doubt before it counts as used
         return min(self._in_doubt.values(), default=self.batch + 1) - 1
 
