@@ -157,7 +157,7 @@ def _ancestors(names: Iterable[str], before: Mapping[str, Iterable[str]]) -> set
 def _finished(spec: dg.AssetSpec, before: Iterable[str], earlier: Iterable[str], kinds: set[str]) -> dg.AssetSpec:
     """A spec with its dependencies within a tick; its description names the reads of earlier ticks."""
     ledgers = [f"`{ledger}`" for ledger in earlier]
-    also_reads = f"\n\nAlso reads {' and '.join(ledgers)} as earlier ticks left them: not drawn, as that closes a cycle." if ledgers else ""
+    also_reads = f"\n\nAlso reads {' and '.join(ledgers)} as earlier ticks left them (not drawn: it closes a cycle)." if ledgers else ""
     return spec.replace_attributes(
         deps=[dg.AssetDep(name) for name in sorted(before)],
         description=f"{spec.description}{also_reads}",

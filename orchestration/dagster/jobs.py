@@ -214,7 +214,8 @@ def _carry_out(
         "reason": request.reason,
         **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, request, listed)}),
     }
-    context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description="would be redriven" if dry_run else "command sent"))
+    description = "would be redriven" if dry_run else "command sent"
+    context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description=description))
 
 
 JOBS = (tick, shift, report, maintenance, redrive_by_hand, triage)
