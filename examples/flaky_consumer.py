@@ -5,8 +5,8 @@ It depends on confluent-kafka only. An application needs to copy nothing but ``r
 - If the consumer can't process a record, it sends the record unchanged to the report topic, with headers that describe the failure. Then it
   commits the record's offset and goes on with the next one, so a failing record blocks no other.
 - redrive sends the record again when it is due, to the retry topic of this topic and group. So the consumer subscribes to both topics.
-- A record may arrive more than once, after a crash of the consumer or of redrive. So processing must be idempotent. It uses the message id,
-  which is the same for a record and all its retries.
+- A record may arrive more than once, after a crash of the consumer or of redrive. So processing must be idempotent: it recognizes a
+  repeat by the message id, which is the same for a record and all its retries.
 
     python -m examples.flaky_consumer --bootstrap localhost:9092
 """
@@ -222,7 +222,7 @@ def handle(record: Message, topics: Topics, producer: Producer, done: Done) -> N
 
 def main() -> None:
     """Consumes until Ctrl-C or SIGTERM."""
-    parser = argparse.ArgumentParser(description="Processes orders, badly, and reports what failed to redrive.")
+    parser = argparse.ArgumentParser(description="Processes orders, some of which fail, and reports the failures to redrive.")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="the Kafka brokers")
     parser.add_argument("--orders", default=Topics.orders, help="the topic of the orders (default: %(default)s)")
     parser.add_argument("--retries", default=Topics.retries, help="the topic of the retries (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Writes orders to a topic. Their values say how flaky_consumer fails to process them.
+"""Writes orders to a topic. The value of an order determines whether and how flaky_consumer fails to process it.
 
 python -m examples.produce_orders --bootstrap localhost:9092 --count 100
 """

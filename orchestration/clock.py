@@ -82,7 +82,7 @@ class LoopClock:
 
     def now(self) -> datetime:
         """Loop time, UTC, whole milliseconds."""
-        # several threads ask: one that has read the time and is overtaken would set it back
+        # several threads call this: without the lock, one with an earlier reading could set the time back
         with self._lock:
             at = self._monotonic()
             # kept exact: if it were cut at each call, time would stand still for a caller that asks more than once in a millisecond

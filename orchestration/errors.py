@@ -2,5 +2,5 @@
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an error is raised by this project as one that a user may see."""
+    """Whether the class of an error belongs to this project. The text of such an error is meant for users."""
     return type(error).__module__.partition(".")[0] in ("orchestration", "publisher")

@@ -1,1 +1,1 @@
-"""A running loop answers questions about its home, so that a command needs no engine of its own."""
+"""A running loop answers questions about its home, so that a command need not start Spark."""

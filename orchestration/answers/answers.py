@@ -1,6 +1,6 @@
-"""Answers questions in the process of a running loop, whose engine is warm.
+"""Answers the questions of commands in the process of a running loop, in which Spark has started already.
 
-One question at a time, in a session and a scheduler pool of their own, bounded in time, rows and bytes, so that a tick hardly notices.
+Questions run one at a time, in their own session and scheduler pool, bounded in time, rows and bytes, so that they hardly delay a tick.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _METHODS: Final[dict[Subject, frozenset[str]]] = {
 # A connection that says nothing is closed after this time.
 _SILENT_SECONDS = 5.0
 
-# Questions that wait for their turn, the one that is answered included.
+# The most questions at once: the one that is being answered, and those that wait for their turn.
 _MOST_AT_ONCE = 8
 
-# How often it is looked whether whoever asks is still there, in seconds.
+# How often to check that the command that asks is still connected, in seconds.
 _LOOKS_EVERY = 0.1
 
 
@@ -66,7 +66,7 @@ class Answers:
     """The socket of a loop, and the threads that answer."""
 
     def __init__(self, settings: Settings, spark: SparkSession, generation: int, seconds: float = QUESTION_SECONDS) -> None:
-        """seconds: how long a question may take, waiting for its turn included."""
+        """seconds: how long a question may take, including the wait for its turn."""
         self._settings = settings
         self._spark = spark
         self._seconds = seconds
@@ -79,7 +79,7 @@ class Answers:
         self._listener: Listener | None = None
 
     def begin(self) -> None:
-        """Makes the socket, removes those of loops that have ended, and listens. Without a socket nobody is answered, which is logged."""
+        """Removes the sockets of older loops, makes this one's, and listens. If that fails, it is logged, and no question is answered."""
         try:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             self._path.parent.chmod(0o700)
@@ -98,7 +98,7 @@ class Answers:
         listener, self._listener = self._listener, None
         if listener is not None:
             with suppress(OSError), reachable(self._path) as address:
-                # ends `accept`, which would go on after the socket is closed
+                # this connection ends `accept`, which would go on waiting after the socket is closed
                 Client(address, "AF_UNIX").close()
             self._path.unlink(missing_ok=True)
             with suppress(OSError):
@@ -125,7 +125,7 @@ class Answers:
             try:
                 question = connection.recv()
             except Exception:
-                # whatever it is, it was not written by this program
+                # what can't be unpickled was not written by this program
                 return
             if isinstance(question, Question):
                 _send(connection, self._answer(question, connection))
@@ -140,21 +140,21 @@ class Answers:
         try:
             return self._wait_for(question, connection)
         except RuntimeError:
-            return Declined("the running loop ends")
+            return Declined("the running loop is stopping")
         finally:
             self._room.release()
 
     def _wait_for(self, question: Question, connection: Connection) -> Answer:
-        """Has a question answered. If it takes too long, or nobody waits for it any more, its jobs are cancelled."""
+        """Has a question answered. If it takes too long, or its command has disconnected, its jobs are cancelled."""
         group = f"{POOL}-{time.monotonic_ns()}"
         answer = self._engine.submit(self._ask, question, group)
         until = time.monotonic() + self._seconds
         while not wait((answer,), _LOOKS_EVERY).done:
-            # whoever asks says no more: what can be read is the end
+            # a command sends nothing after its question: if there is something to read, it is the end of the connection
             if connection.poll(0) or time.monotonic() >= until:
                 answer.cancel()
                 while not wait((answer,), _LOOKS_EVERY).done:
-                    # again and again, as a job may begin after the ones before it were cancelled
+                    # repeated, as the question may start another job after one was cancelled
                     self._cancel(group)
                 return Declined(f"the running loop gives a question {self._seconds:g} s")
         return answer.result()

@@ -1,6 +1,6 @@
-"""Asks the running loop of a home; where none answers, an engine that this process starts.
+"""Asks the running loop of a home. If none answers, this process starts Spark and answers the question itself.
 
-Both ways call the same methods: of DeadLetters, Rulebook and Tables.
+Both ways call the same methods, those of DeadLetters, Rulebook and Tables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orchestration.rules.rulebook import Rulebook
     from orchestration.tables.query import Tables
 
-# The loop ends a question in time; this much later it is taken for a process that is frozen.
+# A loop answers or declines within QUESTION_SECONDS. If it has done neither after this time, its process is taken to be frozen.
 _FROZEN_SECONDS = QUESTION_SECONDS + 5
 
 
@@ -39,7 +39,7 @@ class Asking:
     """Questions about an installation. `dead_letters`, `rulebook` and `tables` have the methods of their classes."""
 
     def __init__(self, settings: Settings, starting: Callable[[str], None] = lambda why: None) -> None:
-        """starting: is called, with the reason, before this process starts an engine, which takes ten seconds and more."""
+        """starting: called with the reason before this process starts Spark, which takes ten seconds or more."""
         self.settings = settings
         self._starting = starting
         self._own: dict[Subject, Any] = {}
@@ -61,12 +61,12 @@ class Asking:
         return cast("Tables", _Asked(self, "tables"))
 
     def own_dead_letters(self, why: str) -> DeadLetters:
-        """Dead letters by this process's own engine, for what is too much to be sent by the loop."""
+        """Dead letters read with Spark in this process, for results that are too large for the loop to send. why: the reason to show."""
         return cast("DeadLetters", self._engine("dead_letters", why))
 
     def ask(self, subject: Subject, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Calls a method, by the loop if it answers. Raises what the method raises."""
-        # a process that has an engine, as a step of Dagster's may have, needs no other
+        """Calls a method: in the loop if it answers, else in this process. Raises what the method raises."""
+        # if Spark runs in this process already, as in a step of Dagster's, there is no need to ask the loop
         if self._is_declined or _has_engine():
             return getattr(self._engine(subject, ""), method)(*arguments, **options)
         answer = _answer_of(self.settings, Question(program_version(), self.settings.project, subject, method, arguments, options))
@@ -86,7 +86,7 @@ class Asking:
 
 
 class _Asked:
-    """Passes each call of a method on."""
+    """Turns each call of a method into a question."""
 
     def __init__(self, asking: Asking, subject: Subject) -> None:
         self._asking = asking
@@ -97,7 +97,7 @@ class _Asked:
 
 
 def subject_of(subject: Subject, settings: Settings) -> DeadLetters | Rulebook | Tables:
-    """What a question is about, in a process that has an engine, or starts it. Raises DlqError, if there are no tables."""
+    """The object whose method a question calls. Starts Spark when it is needed. Raises DlqError if there are no tables."""
     # imported here: whoever asks a running loop needs neither Spark nor dbt
     if subject == "dead_letters":
         from orchestration.operators.dead_letters import DeadLetters

@@ -1,7 +1,7 @@
-"""What a command and a running loop say to each other: one question and one answer on each connection, pickled.
+"""What a command and a running loop send each other: one question and one answer on each connection, pickled.
 
-Pickles of another user could run code. So the socket lies in a directory that only its owner may enter, and both sides ask the operating
-system who is at the other end.
+Unpickling data of another user could run that user's code. So the socket is in a directory that only its owner may enter, and both sides
+ask the operating system who is at the other end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_BYTES = 64_000_000
 
 @dataclass(frozen=True)
 class Question:
-    """The call of a method. version, project: of the command that asks; a loop of another version or project doesn't answer it."""
+    """The call of a method. version, project: those of the command that asks. A loop with others declines the question."""
 
     version: str
     project: Path
@@ -57,7 +57,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Declined:
-    """Why the loop doesn't answer this question. The command answers it with an engine of its own."""
+    """Why the loop doesn't answer this question. The command then starts Spark and answers it itself."""
 
     why: str
 
@@ -75,7 +75,7 @@ def program_version() -> str:
 
 
 def directory_of(home: Path) -> Path:
-    """Where a home has its sockets, one for each generation of the loop: `7.sock`."""
+    """The directory of a home's sockets, one for each generation of the loop: `7.sock`."""
     return home / "answers"
 
 
@@ -86,7 +86,7 @@ def generation_of(path: Path) -> int:
 
 @contextlib.contextmanager
 def reachable(path: Path) -> Iterator[str]:
-    """A name for the socket that is short enough for the operating system, which takes about a hundred bytes, while inside."""
+    """A name for the socket, valid inside the context, that keeps to the operating system's limit of about a hundred bytes."""
     if len(os.fsencode(path)) < 100:
         yield str(path)
         return
@@ -98,7 +98,7 @@ def reachable(path: Path) -> Iterator[str]:
 
 
 def is_mine(connection: Connection) -> bool:
-    """Whether this user is at the other end. Where the operating system can't tell, the permissions of the directory must do."""
+    """Whether this user is at the other end. If the operating system can't tell, only the directory's permissions protect the socket."""
     with socket.socket(fileno=os.dup(connection.fileno())) as end:
         if not hasattr(socket, "SO_PEERCRED"):
             return True

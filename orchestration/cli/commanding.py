@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The options that select messages."""
+    """The ids and options that select messages."""
 
     ids: list[str] | None
     filters: Filters
@@ -72,15 +72,15 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
         targets = select_deliveries(asked.dead_letters, request.what, selection, choice.most)
     if not targets:
         state = chosen.filters.state
-        tell.print(f"no message matches{'' if state == 'all' else f', of those that are {state} (--state)'}: nothing is done")
+        tell.print(f"no message matches{'' if state == 'all' else f' in state {state} (--state)'}: nothing is done")
         raise typer.Exit(1)
     if (missing := set(chosen.ids or ()) - {one.message_id for one in targets}) and not (choice.listed or choice.most):
-        tell.print(f"{len(missing)} of these ids are left out, as the other options don't match them: {escape(first_of(sorted(missing)))}")
+        tell.print(f"{len(missing)} of these ids are left out, because the other options exclude them: {escape(first_of(sorted(missing)))}")
     carry_out(asked, request, targets, dry_run=choice.dry_run, asks=asks)
 
 
 def carry_out(asked: Asking, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False) -> None:
-    """Sends a command with its list; or shows the list, and keeps it. asks: whether to ask for confirmation at a terminal."""
+    """Sends a command with its list. dry_run: only shows the list and keeps it. asks: asks for confirmation at a terminal."""
     from orchestration.operators.lists import keep
     from orchestration.operators.sending import send
 

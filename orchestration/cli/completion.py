@@ -1,4 +1,4 @@
-"""Remembers what was shown last, for completion in the shell: to start Spark would take ten seconds, and to import it four."""
+"""Remembers what was shown last. Shell completion offers it, because starting Spark would take ten seconds, importing it four."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMEMBERED_EACH = 200
 
 
 def remembered_in(home: Path) -> Path:
-    """The file for a home, among the user's caches: in the home itself only the loop writes."""
+    """The file for a home. It is in the user's cache directory, as commands that only show something write nothing to the home."""
     return cache_directory() / "completion" / f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}.json"
 
 

@@ -25,7 +25,7 @@ def dlq_list(
     limit: Limit = 50,
     home: Home = None,
 ) -> None:
-    """List dead letters, the latest first. By default only open ones, that nothing was done about: --state."""
+    """List dead letters, the latest first. By default only open ones, which nobody has redriven or discarded: see --state."""
     from orchestration.operators.rendering import dead_letter_table
 
     settings = settings_of(home=home)
@@ -39,7 +39,7 @@ def dlq_show(
     message_id: MessageId,
     payload: Annotated[
         Path | None,
-        typer.Option("--payload", help="Write the value, byte for byte, into this file, or - for standard output, and nothing else."),
+        typer.Option("--payload", help="Only write the value, byte for byte, to this file; - is standard output."),
     ] = None,
     output: Annotated[Literal["table", "json"], typer.Option("--format", help="json: one object.")] = "table",
     home: Home = None,

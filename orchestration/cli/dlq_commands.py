@@ -40,7 +40,7 @@ def add_to(dlq: typer.Typer) -> None:
     dlq.command("purge")(with_bundles(_purge))
     dlq.command("triage")(_triage)
     for what, does in (
-        ("pause", "Stop issuing what a command lists, until it is resumed."),
+        ("pause", "Pause a command: it issues nothing until it is resumed."),
         ("resume", "Continue a command that was paused, or whose canaries failed or take too long."),
         ("stop", "End a command: messages that it has not issued yet stay as they are."),
     ):
@@ -58,7 +58,8 @@ def _redrive(
     at: Annotated[str | None, typer.Option("--at", help="Not before: 2026-03-01T12:00, in UTC.")] = None,
     canary: Annotated[int | None, typer.Option("--canary", help="Send this many first; the rest when they have succeeded.")] = None,
     assume_after: Annotated[
-        str | None, typer.Option("--assume-after", help="A canary whose group commits no offsets succeeds after this time. Default: 5m.")
+        str | None,
+        typer.Option("--assume-after", help="After this time a canary whose group commits no offsets counts as succeeded. Default: 5m."),
     ] = None,
     ticket: Ticket = None,
     who: Who = None,

@@ -33,7 +33,7 @@ def end_on_signals(loop: Loop) -> None:
     """Lets SIGTERM and Ctrl-C end the loop and the process within seconds, whatever it is doing, except while it sends.
 
     A loop may end anywhere, and the next one goes on from there; but messages whose results are not appended would be sent again, so the
-    process waits for these. A second signal ends it at once.
+    process waits until they are. A second signal ends it at once.
     """
 
     # a thread, as a Python handler only runs when the main thread's current call returns, and a call into librdkafka may take ten seconds
@@ -48,7 +48,7 @@ def end_on_signals(loop: Loop) -> None:
 
 
 def _end_on_signal(loop: Loop, heard: socket.socket, written: socket.socket) -> None:
-    """Waits for signals. written: the other end of the socket pair, which must stay open."""
+    """Waits for signals. written: the other end of the socket pair. Without this reference it would be closed, and no signal arrive."""
     ends = False
     while written.fileno() >= 0:
         number = signal.Signals(heard.recv(1)[0])
@@ -62,7 +62,7 @@ def _end_on_signal(loop: Loop, heard: socket.socket, written: socket.socket) -> 
 
 
 def _end_lane(loop: Loop) -> None:
-    """Ends the timed lane, and waits until what it has sent is recorded, but not without end: the ledgers may not answer."""
+    """Ends the timed lane, and waits until what it has sent is recorded, for at most _LANE_PATIENCE: an append may hang."""
 
     def end() -> None:
         # a loop that has not taken over yet has no steps, and nothing was sent

@@ -42,7 +42,7 @@ def settings_of(**options: object) -> Settings:
 
 
 def _remembered(kind: str) -> Callable[[typer.Context, str], list[str]]:
-    """Completes with what was shown last: to start Spark would take ten seconds."""
+    """Completes with what was shown last, because starting Spark would take ten seconds."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         from orchestration.cli.completion import recall
@@ -102,7 +102,7 @@ class Filters:
     group: _Group = None
     fingerprint: _Fingerprint = None
     state: _State = "open"
-    since: Annotated[str | None, typer.Option("--since", help="90s, 30m, 2h, 7d, 4w ago, or 2026-03-01T12:00.")] = None
+    since: Annotated[str | None, typer.Option("--since", help="Died since: 90s, 30m, 2h, 7d, 4w ago, or 2026-03-01T12:00.")] = None
     where: Annotated[str | None, typer.Option("--where", help="One condition in SQL over the columns of the mart `stranded_messages`.")] = (
         None
     )
@@ -113,7 +113,7 @@ class Filters:
         return not any((self.topic, self.error_class, self.group, self.fingerprint, self.since, self.where))
 
     def selected(self, dead: DeadLetters) -> Selection:
-        """The options as a checked selection. What can be checked without Spark is checked before it is asked."""
+        """The options as a checked selection. --since is checked first, as it needs no Spark."""
         from orchestration.clock import wall_clock
         from orchestration.operators.selections import Selection, parse_since
 
@@ -156,7 +156,7 @@ WAITING = WaitingFilters()
 
 @dataclass(frozen=True)
 class Choice:
-    """Which of the selected messages a command is about, and whether it is given."""
+    """Which of the selected messages a command is about, and whether it is sent or only shown."""
 
     everything: Annotated[bool, typer.Option("--all", help="All messages: needed if no other option selects.")] = False
     most: Annotated[int | None, typer.Option("--max", min=1, help="Only this many, the oldest.")] = None

@@ -22,7 +22,7 @@ def check(
     create: Annotated[bool, typer.Option("--create", help="Create missing topics.")] = False,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", help="A consumer group that has not committed offsets yet; may be given more than once."),
+        typer.Option("--group", help="Also check topics for this consumer group, which has committed no offsets yet; may be repeated."),
     ] = None,
     home: Home = None,
 ) -> None:
@@ -64,7 +64,7 @@ def classify(
     topic: Annotated[str, typer.Option("--topic", help="The original topic.")] = "",
     group: Annotated[str | None, typer.Option("--group", help="The consumer group.")] = None,
     source: Annotated[str | None, typer.Option("--source", help="The source that reads the report.")] = None,
-    code: Annotated[str | None, typer.Option("--code", help="Kafka's error code or name, or another.")] = None,
+    code: Annotated[str | None, typer.Option("--code", help="An error code or name, Kafka's or another.")] = None,
     header: Annotated[list[str] | None, typer.Option("--header", help="name=value; may be given more than once.")] = None,
     home: Home = None,
 ) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def run(
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing waits, and nothing has come for --idle-for.")] = False,
-    idle_for: Annotated[int | None, typer.Option("--idle-for", help="Seconds.")] = None,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there was no work for --idle-for, and nothing waits.")] = False,
+    idle_for: Annotated[int | None, typer.Option("--idle-for", help="Seconds, for --until-idle.")] = None,
     at_most: Annotated[
         int | None,
         typer.Option(
@@ -86,7 +86,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
 
 
 def demo(
-    port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: a free one.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: the one it had before, or a free one.")] = None,
     seconds: Annotated[int, typer.Option("--seconds", help="How long it runs after everything has started.")] = 90,
     home: Home = None,
 ) -> None:
@@ -112,7 +112,7 @@ def _with_loop(settings: Settings, *, until_idle: bool, at_most: int | None) -> 
     loop = _loop(Loop, settings)
     idle = loop.run(until_idle=until_idle, at_most=at_most)
     if loop.superseded_by is not None:
-        # logged already; an exit code of its own, so that a supervisor doesn't start a loop that would take over in turn
+        # logged already; a separate exit code lets a supervisor see that a new loop must not be started: it would take over in turn
         raise SystemExit(SUPERSEDED_EXIT)
     if until_idle and not idle and not loop.stopping.is_set():
         # logged already, with what it waits for

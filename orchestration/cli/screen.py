@@ -40,7 +40,7 @@ def print_found(settings: Settings, rows: Rows, output: Format, table: Callable[
 
 
 def pairs(lines: Iterable[tuple[str, str]]) -> Table:
-    """Two columns, folded and never cut: a link that is cut doesn't work."""
+    """A table of two columns. Text is folded, never cut: a link that is cut doesn't work."""
     table = Table("", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for name, text in lines:
         table.add_row(escape(name), escape(text))
@@ -48,7 +48,7 @@ def pairs(lines: Iterable[tuple[str, str]]) -> Table:
 
 
 def asking(settings: Settings) -> Asking:
-    """Asks the running loop of the home. If this process must start an engine, it says so on standard error."""
+    """Asks the running loop of the home. If this process must start Spark, it says so on standard error."""
     from orchestration.answers.asking import Asking
 
     return Asking(settings, lambda why: tell.print(f"{escape(why)}: this command starts Spark, which takes ten seconds or more"))

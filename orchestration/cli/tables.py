@@ -27,7 +27,7 @@ def sql(
 
 
 def maintain(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: Home = None) -> None:
-    """Compact the tables' files, expire old snapshots, remove orphans. May run beside the loop. Run it every hour, for instance."""
+    """Compact the tables' files, expire old snapshots, remove orphaned files. May run beside the loop. Run it regularly, such as hourly."""
     from orchestration.tables.maintenance import maintain, print_report
 
     print_report(maintain(settings_of(home=home)), output)

@@ -29,7 +29,7 @@ waiting = typer.Typer(help="List, send or cancel waiting messages.", no_args_is_
 @waiting.command("list")
 @with_bundles
 def waiting_list(filters: WaitingFilters = WAITING, output: Output = "table", limit: Limit = 50, home: Home = None) -> None:
-    """List messages that are still to be sent, or whose dead letter is; the next one first."""
+    """List messages whose retry or dead letter is still to be sent, the next one due first."""
     from orchestration.operators.rendering import waiting_table
 
     settings = settings_of(home=home)

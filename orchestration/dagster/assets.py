@@ -20,11 +20,11 @@ class TickConfig(dg.Config):
     """The config of one tick."""
 
     take_over: bool = False
-    """Run it even if another loop is running, which then stops."""
+    """Run it even if another loop is running: that loop then stops."""
 
 
 def rules_asset(graph: Graph) -> dg.AssetsDefinition:
-    """The seeds, loaded from their files, and the models that a decide run reads of them."""
+    """The seeds, loaded from their files, and the models made from them that a decide run reads."""
 
     @dg.multi_asset(name="load_rules", specs=graph.rules, can_subset=True)
     def load_rules(context: dg.AssetExecutionContext, redrive: Redrive) -> Iterator[dg.MaterializeResult[None]]:
@@ -47,7 +47,7 @@ def rules_asset(graph: Graph) -> dg.AssetsDefinition:
 
 
 def tick_asset(graph: Graph) -> dg.AssetsDefinition:
-    """The tables that a tick writes, and the views between them: one step, as a tick can't be divided.
+    """The tables that a tick writes, and the views over them that are no marts: one step, as a tick can't be divided.
 
     If one of the tables is selected, all of them are written, and those that were not selected are recorded, too.
     """
@@ -97,7 +97,7 @@ def what_hinders(health: Iterable[Entry]) -> str:
 
 
 def marts_asset(graph: Graph) -> dg.AssetsDefinition:
-    """The marts: views, which are always current. To materialize one makes it anew from the project's SQL.
+    """The marts: views, which are always current. Materializing one creates it again from the project's SQL.
 
     Rows are not counted, as this would read all decisions, mart by mart.
     """
@@ -120,7 +120,7 @@ def marts_asset(graph: Graph) -> dg.AssetsDefinition:
     kinds={"markdown", "matplotlib"},
     description=(
         "What is dead, and why: grouped by cause, by class, topic, age, over time; and how many retries were sent, how late, and how "
-        "many messages recovered. A page in each materialization's metadata."
+        "many messages recovered. The page is in the metadata of each materialization."
     ),
 )
 def dead_letter_report(redrive: Redrive) -> dg.MaterializeResult[None]:

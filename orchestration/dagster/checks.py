@@ -1,6 +1,6 @@
 """Asset checks: each promise of redrive's as a query of its tables.
 
-They query tables, so they work for any loop, whoever runs it, and may run beside it.
+They read the tables and the status file, so they may run beside the loop, and it doesn't matter whether Dagster runs that loop.
 """
 
 from datetime import timedelta
@@ -129,7 +129,7 @@ def nothing_is_early(redrive: Redrive) -> dg.AssetCheckResult:
     additional_deps=["decisions"],
     description=(
         f"No message stays `dead_letter_pending`: a warning after {_minutes(PENDING_WARNS)} without an acknowledged dead letter, "
-        f"a failure after {_minutes(PENDING_FAILS)}. Nothing is lost meanwhile: the dead letter is tried without end."
+        f"a failure after {_minutes(PENDING_FAILS)}. Nothing is lost meanwhile: redrive repeats the send until it succeeds."
     ),
 )
 def no_dead_message_is_without_its_copy(redrive: Redrive) -> dg.AssetCheckResult:
@@ -194,8 +194,8 @@ def no_report_was_missed(redrive: Redrive) -> dg.AssetCheckResult:
     asset="ticks",
     additional_deps=["events", "ready"],
     description=(
-        "The loop turns while there is something to do: it fails if something is undecided, or overdue, and the loop gave no sign for "
-        f"{_minutes(STALLED_AFTER)}. Reports that no loop has taken in yet can't be seen here: see ticks_are_fresh."
+        "The loop works while there is something to do. The check fails if anything is undecided or overdue, and the loop gave no sign for "
+        f"{_minutes(STALLED_AFTER)}. It can't see reports that no loop has taken in yet: see ticks_are_fresh."
     ),
 )
 def the_loop_is_not_stalled(redrive: Redrive) -> dg.AssetCheckResult:
@@ -216,8 +216,8 @@ def the_loop_is_not_stalled(redrive: Redrive) -> dg.AssetCheckResult:
 @dg.asset_check(
     asset="ticks",
     description=(
-        f"The loop gave a sign in the last {_minutes(FRESH_FOR)}, by a row of `ticks` or by its status file. A warning: it may be meant "
-        "to rest. Whoever runs the loop counts, a shift or `redrive run`."
+        f"The loop gave a sign in the last {_minutes(FRESH_FOR)}, by a row of `ticks` or by its status file. Only a warning, "
+        "as it may have been stopped on purpose. It makes no difference whether a shift or `redrive run` runs the loop."
     ),
 )
 def ticks_are_fresh(redrive: Redrive) -> dg.AssetCheckResult:
@@ -232,8 +232,8 @@ def ticks_are_fresh(redrive: Redrive) -> dg.AssetCheckResult:
 @dg.asset_check(
     asset="dead_letter_rate",
     description=(
-        "No topic's messages died at an unusual rate in this hour or the last: a warning on a change, not on a count. What is usual, "
-        "`dead_letter_rate` says."
+        "No topic's messages died at an unusual rate in this hour or the last: a warning on a change, not on a count. "
+        "`dead_letter_rate` defines what is usual."
     ),
 )
 def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResult:
@@ -244,7 +244,7 @@ def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResu
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
             "unusual hours": len(unusual),
-            **({"which": "; ".join(f"{one.topic}: {one.died}, usual are {one.usual:g}" for one in unusual)} if unusual else {}),
+            **({"which": "; ".join(f"{one.topic}: {one.died}, {one.usual:g} is usual" for one in unusual)} if unusual else {}),
         },
     )
 
@@ -252,8 +252,8 @@ def dead_letters_come_at_their_usual_rate(redrive: Redrive) -> dg.AssetCheckResu
 @dg.asset_check(
     asset="events",
     description=(
-        "Every source is read: the loop, which tries again, has said nothing else in its status file. What was reported in a source that "
-        "can't be read is not decided, and nothing that it speaks for counts as recovered."
+        "The loop's status file names no source that can't be read. The loop keeps trying such a source. Until it is read, its reports "
+        "are not decided, and no message of the topics that it speaks for becomes `recovered`."
     ),
 )
 def every_source_is_read(redrive: Redrive) -> dg.AssetCheckResult:
@@ -265,8 +265,8 @@ def every_source_is_read(redrive: Redrive) -> dg.AssetCheckResult:
 @dg.asset_check(
     asset="dead_letters",
     description=(
-        "Nobody has to do anything about a dead letter: none is open. A warning, with how many there are by topic and owner. A dead letter "
-        "is closed by a redrive or a discard."
+        "No dead letter is open, so nobody has to act. A warning, with the number of open ones by topic and owner. A redrive or a discard "
+        "closes a dead letter."
     ),
 )
 def no_dead_letter_is_open(redrive: Redrive) -> dg.AssetCheckResult:

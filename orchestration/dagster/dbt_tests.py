@@ -11,7 +11,7 @@ from orchestration.dagster.resource import Redrive, our_errors
 
 
 def dbt_tests(manifest: Manifest, assets: Iterable[dg.AssetKey]) -> dg.AssetChecksDefinition:
-    """One check for each test, on the model or seed that the test belongs to; if it reads several, on the first of them."""
+    """One check for each test, on the model or seed that it is attached to; else on the first asset that it reads."""
     known = {key.to_user_string() for key in assets}
     tests = [node for node in manifest["nodes"].values() if node["resource_type"] == "test"]
     specs = [

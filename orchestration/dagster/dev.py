@@ -22,7 +22,7 @@ _CHOOSING = frozenset(
 
 
 def serve(settings: Settings, arguments: Sequence[str]) -> None:
-    """Replaces this process by `dagster dev`, so that signals and the exit code are its own."""
+    """Replaces this process by `dagster dev`, which then gets the signals, and whose exit code is that of the command."""
     environment = environment_of(settings)
     print(f"DAGSTER_HOME is {environment['DAGSTER_HOME']}", file=sys.stderr, flush=True)
     # in a clone, pyproject.toml names what to load; an installed project has no such file
@@ -33,7 +33,7 @@ def serve(settings: Settings, arguments: Sequence[str]) -> None:
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
-    """The environment for Dagster: the settings that depend on the current directory, which changes, and DAGSTER_HOME.
+    """The environment for Dagster: DAGSTER_HOME, and the settings that depend on the current directory, which `serve` changes.
 
     If DAGSTER_HOME is set, it stays. Otherwise it is a directory in the home, which gets a copy of dagster.yaml if it has none.
     """

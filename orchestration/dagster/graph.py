@@ -29,7 +29,7 @@ _READ_BY_THE_LOOP = {
     "ticks": ("events", "deliveries", "publish_results"),
 }
 
-# The ledgers that a later tick reads upstream of where they are written.
+# The ledgers that assets upstream of them read, as earlier ticks left them.
 _CLOSES_THE_LOOP = ("publish_results", "ticks")
 
 # The assets that belong to the owners of routes.
@@ -157,7 +157,7 @@ def _ancestors(names: Iterable[str], before: Mapping[str, Iterable[str]]) -> set
 def _finished(spec: dg.AssetSpec, before: Iterable[str], earlier: Iterable[str], kinds: set[str]) -> dg.AssetSpec:
     """A spec with its dependencies within a tick; its description names the reads of earlier ticks."""
     ledgers = [f"`{ledger}`" for ledger in earlier]
-    also_reads = f"\n\nAlso reads {' and '.join(ledgers)} as earlier ticks left them: there the loop closes." if ledgers else ""
+    also_reads = f"\n\nAlso reads {' and '.join(ledgers)} as earlier ticks left them (not drawn: it closes a cycle)." if ledgers else ""
     return spec.replace_attributes(
         deps=[dg.AssetDep(name) for name in sorted(before)],
         description=f"{spec.description}{also_reads}",
@@ -177,14 +177,14 @@ KAFKA = (
         "report_topics",
         group_name="kafka_in",
         kinds={"kafka"},
-        description="Records that consumers failed to process, with headers that say what happened. The rule `sources` names the topics.",
+        description="Records that consumers failed to process, with headers that say what happened. The seed `sources` names the topics.",
     ),
     dg.AssetSpec(
         "retry_topics",
         deps=["publish_results"],
         group_name="kafka_out",
         kinds={"kafka"},
-        description="Messages that are sent again, each when it was due. Their consumers fail again, and report, or succeed.",
+        description="Messages that are sent again, each when it is due. If their consumers fail again, they report that to a report topic.",
     ),
     dg.AssetSpec(
         # not dead_letter_topics, which is a seed
@@ -192,6 +192,6 @@ KAFKA = (
         deps=["publish_results"],
         group_name="kafka_out",
         kinds={"kafka"},
-        description="Messages that are not tried any more, with the reason in their headers.",
+        description="Dead letters: messages that redrive doesn't retry any more, with the reason in their headers.",
     ),
 )

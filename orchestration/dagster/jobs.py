@@ -27,13 +27,13 @@ SHIFT_MINUTES = 14.0
 tick = dg.define_asset_job(
     "tick",
     selection=dg.AssetSelection.assets(*WRITTEN_BY_A_TICK).without_checks(),
-    description="Turns the loop once: intake, decide, publish.",
+    description="Runs one tick of the loop: intake, decide, publish.",
 )
 
 report = dg.define_asset_job(
     "report",
     selection=dg.AssetSelection.groups("marts", "report") | dg.AssetSelection.all_asset_checks(),
-    description="Makes the marts anew, writes the report on dead letters, and runs all checks.",
+    description="Creates the marts again, writes the report on dead letters, and runs all checks.",
 )
 
 
@@ -41,10 +41,10 @@ class ShiftConfig(dg.Config):
     """The config of a shift."""
 
     minutes: float = Field(default=SHIFT_MINUTES, gt=0, description="How long the loop runs, after Spark has started.")
-    take_over: bool = Field(default=False, description="Run even if another loop is running, which then stops.")
+    take_over: bool = Field(default=False, description="Run even if another loop is running: that loop then stops.")
 
 
-@dg.op(pool=LOOP, description="Turns the loop for some minutes in one warm process, and records what each tick wrote as materializations.")
+@dg.op(pool=LOOP, description="Runs the loop for some minutes in one process, and records what each tick wrote as materializations.")
 def turn(context: dg.OpExecutionContext, config: ShiftConfig, redrive: Redrive) -> None:
     ticks: queue.SimpleQueue[Tick] = queue.SimpleQueue()
     with our_errors(), forwarded(context.log):
@@ -86,7 +86,7 @@ def _record(context: dg.OpExecutionContext, ticks: "queue.SimpleQueue[Tick]") ->
 
 
 @dg.job(
-    description=f"The loop in shifts: turns it for some minutes, {SHIFT_MINUTES:g} by default, in one warm process.",
+    description=f"A shift: runs the loop for some minutes, {SHIFT_MINUTES:g} by default, in one process.",
     executor_def=dg.in_process_executor,
 )
 def shift() -> None:
@@ -110,12 +110,12 @@ def maintenance() -> None:
 
 
 class RedriveConfig(dg.Config):
-    """Which dead letters, why, and how: the options of `redrive dlq redrive`. All filters must match."""
+    """Which dead letters, why, and how: options of `redrive dlq redrive`. A dead letter must match all filters."""
 
     reason: str = Field(description="Why: it is kept with the command.")
     who: str = Field(description="Who gives the command.")
-    dry_run: bool = Field(default=True, description="Only show what would be sent, and keep the list. To send, give the name of that list.")
-    list_name: str = Field(default="", description="The list that a dry run has shown. Required to send; the filters are then ignored.")
+    dry_run: bool = Field(default=True, description="Only show what would be sent, and keep the list. To send: false, with list_name.")
+    list_name: str = Field(default="", description="The list that a dry run has kept. Required to send; ids and filters are then ignored.")
     ids: list[str] = Field(default=[], description="Message ids.")
     where: str = Field(default="", description="One condition in SQL over the columns of the mart stranded_messages.")
     group: str = Field(default="", description="The consumer group; ^ begins a regular expression.")
@@ -123,7 +123,7 @@ class RedriveConfig(dg.Config):
     error_class: str = Field(default="", description="The error's class, with or without its package; or ^...")
     fingerprint: str = Field(default="", description="The fingerprint of a group in dead_letter_groups.")
     rate: str = Field(default="", description="50/s, 10/m, 1/h. Empty: as fast as it goes.")
-    canary: int = Field(default=0, description="Send this many first; the rest when they have succeeded. 0: all.")
+    canary: int = Field(default=0, description="Send this many first; the rest when they have succeeded. 0: no canaries, send all.")
     ticket: str = Field(default="", description="A ticket or an address.")
 
 
@@ -175,7 +175,7 @@ def redrive_by_hand() -> None:
 
 
 class TriageConfig(dg.Config):
-    """The config of the triage."""
+    """The config of a triage."""
 
     dry_run: bool = Field(default=False, description="Only show what would be sent, and keep the lists.")
 
@@ -214,7 +214,8 @@ def _carry_out(
         "reason": request.reason,
         **({"list": keep(redrive.settings.home, listed)} if dry_run else {"command": send(redrive.settings, request, listed)}),
     }
-    context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description="would be redriven" if dry_run else "redriven"))
+    description = "would be redriven" if dry_run else "command sent"
+    context.log_event(dg.AssetObservation("dead_letters", metadata=metadata, description=description))
 
 
 JOBS = (tick, shift, report, maintenance, redrive_by_hand, triage)

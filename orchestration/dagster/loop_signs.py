@@ -30,7 +30,7 @@ def undecided(redrive: Redrive) -> int:
 
 
 def overdue(redrive: Redrive, before: datetime) -> int:
-    """Open deliveries that were due before a moment. Read from the floor up: nothing below it is open."""
+    """Open deliveries that were due before a moment. Reads from the lowest floor up: no delivery below it is open."""
     floors = redrive.sql(
         "select least(floor, array_min(transform(map_values(paused_destinations), s -> s.floor))) as floor "
         "from ticks order by batch desc limit 1"

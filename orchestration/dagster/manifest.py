@@ -1,4 +1,4 @@
-"""dbt's manifest of the project: parsed in another process when the project has changed, else taken from the home."""
+"""dbt's manifest of the project: another process parses the project if it has changed; else the manifest is read from the home."""
 
 from __future__ import annotations
 

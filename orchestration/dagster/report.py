@@ -76,9 +76,9 @@ class Retries:
 
 @dataclass(frozen=True)
 class Report:
-    """How many dead letters are open, dead, or ever died, at a time.
+    """How many messages have an open dead letter, are dead, have ever died, or wait for their dead letter (pending), at the time `at`.
 
-    The other counts are of open ones; over_time has the beginning of each `step`.
+    The other counts are of open dead letters. over_time counts them by when they died, with the beginning of each `step`.
     """
 
     at: datetime
@@ -233,18 +233,18 @@ def _groups(found: Report) -> str:
     )
     shown = sum(group.open for group in found.groups)
     rest = f"\n\nAnd {found.open - shown} others, in smaller groups." if shown < found.open else ""
-    return f"| topic | error class | where, or what they say | open | last, UTC | for example |\n|---|---|---|---:|---|---|\n{rows}{rest}"
+    return f"| topic | error class | pattern | open | last, UTC | for example |\n|---|---|---|---:|---|---|\n{rows}{rest}"
 
 
 def _about_retries(retries: Retries) -> str:
-    """A paragraph: what was sent again in the last day, how late, and what came of it."""
+    """A paragraph: how many retries were sent in the last 24 hours, how late, and how many messages recovered."""
     if not retries.sent and not retries.recovered:
         return "**Retries:** none was sent in the last 24 hours."
     late = f", {_span(retries.late_p50_ms)} late in the median, {_span(retries.late_p99_ms)} at p99" if retries.sent else ""
     took = f", {_span(retries.recovery_p50_ms)} after their first failure in the median" if retries.recovered else ""
     return (
-        f"**Retries:** {retries.sent} were sent in the last 24 hours{late}. {retries.recovered} messages recovered{took}; that is known "
-        "where groups commit offsets."
+        f"**Retries:** {retries.sent} were sent in the last 24 hours{late}. {retries.recovered} messages recovered{took}; this is "
+        "known only for groups that commit offsets."
     )
 
 
@@ -262,7 +262,7 @@ def _span(milliseconds: int | None) -> str:
 def _unusual(hours: Sequence[Unusual]) -> str:
     """A line for each unusual hour; nothing where there is none."""
     return "".join(
-        f"\n\n**Unusual:** {hour.died} of {_text(hour.topic)} died in the hour from {hour.hour:%Y-%m-%d %H:%M}; usual are {hour.usual:g}."
+        f"\n\n**Unusual:** {hour.died} of {_text(hour.topic)} died in the hour from {hour.hour:%Y-%m-%d %H:%M}; {hour.usual:g} is usual."
         for hour in hours
     )
 

@@ -49,7 +49,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @property
     def spark(self) -> SparkSession:
-        """The session of this process; dbt takes the same if it is there first."""
+        """The session of this process. dbt uses it, too, if it exists before dbt starts."""
         from orchestration.tables.spark import start_session
 
         return start_session(self.settings)
@@ -67,7 +67,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @property
     def asking(self) -> Asking:
-        """Questions: answered by a loop that runs with this home, or by the engine of this process."""
+        """Questions: answered by a loop that runs with this home, or else by Spark in this process."""
         from orchestration.answers.asking import Asking
 
         if self._asking is None:
@@ -86,12 +86,12 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Raises NothingYetError if no loop has made the tables."""
         tables = self.asking.tables
         if missing := tables.missing():
-            raise NothingYetError(f"{missing}. In Dagster: materialise `events`, which is a tick")
+            raise NothingYetError(f"{missing}. In Dagster: materialize `events`, which runs one tick")
         if objection := tables.unreadable():
             raise NothingYetError(objection)
 
     def new_loop(self, *, take_over: bool, one_tick: bool = False, on_tick: Callable[[Tick], None] | None = None) -> Loop:
-        """A loop that has not started yet. one_tick: it ends after one. Raises BusyError, SettingsError."""
+        """A loop that has not started yet. one_tick: it ends after one tick. Raises BusyError, SettingsError."""
         from orchestration.loop.loop import Loop
 
         self.settings.require_brokers()
@@ -101,7 +101,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @contextmanager
     def started(self, loop: Loop) -> Iterator[Loop]:
-        """Starts a loop, and closes it in the end. Later steps use its dbt, which has parsed the project."""
+        """Starts a loop, and closes it on leaving. Later steps use its dbt, which has parsed the project."""
         loop.start()
         self._dbt = loop.dbt
         try:
@@ -119,7 +119,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
         if status and status.pid != os.getpid() and is_alive(status):
             raise BusyError(
                 f"a loop is running with its state under {self.settings.home}: generation {status.generation}, process {status.pid}, "
-                f"last tick at {status.at}. Stop it first, or set take_over: true in the run's config; it will then stop by itself."
+                f"last tick at {status.at}. Stop it first, or set take_over: true in the run's config: that loop then stops by itself."
             )
 
 

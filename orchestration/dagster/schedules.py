@@ -13,7 +13,7 @@ _IN_PROGRESS = (
     dg.DagsterRunStatus.CANCELING,
 )
 
-# A shift begins a minute after the one before has ended, which is the time that its start may take.
+# A shift runs the loop for SHIFT_MINUTES after Spark has started, which may take a minute.
 _SHIFT_INTERVAL = round(SHIFT_MINUTES) + 1
 
 
@@ -23,7 +23,7 @@ _SHIFT_INTERVAL = round(SHIFT_MINUTES) + 1
     cron_schedule=f"*/{_SHIFT_INTERVAL} * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description=f"A shift of {SHIFT_MINUTES:g} minutes each {_SHIFT_INTERVAL}. Skipped while the one before is still running.",
+    description=f"A shift of {SHIFT_MINUTES:g} minutes, every {_SHIFT_INTERVAL} minutes. Skipped while the one before is running.",
 )
 def shifts(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
     if context.instance.get_runs(dg.RunsFilter(job_name=shift.name, statuses=_IN_PROGRESS), limit=1):

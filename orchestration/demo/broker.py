@@ -1,6 +1,6 @@
 """A real Kafka broker on this machine, for the demo and the tests: one process, no Docker, no Maven.
 
-Apache Kafka in KRaft mode, broker and controller in one. The jars come from Maven Central the first time (about 40 MB)
+Apache Kafka in KRaft mode, broker and controller in one. The jars come from Maven Central the first time (about 45 MB)
 and stay in the cache directory; everything else lives in the broker's own directory::
 
     <directory>/broker.json    the port, so that the next start is found at the same address
@@ -54,9 +54,9 @@ _LOG_BYTES: Final = 4 * 1024 * 1024
 _ORPHAN_SECONDS: Final = 10
 
 # What the broker is started through. It becomes the broker (same pid, so that its exit code and its end are seen
-# directly) after it has left a child that waits for the end of its standard input: a pipe whose other end only our
+# directly) after it has forked a child that waits for the end of its standard input: a pipe whose other end only our
 # process holds, so it ends whenever that process does, however it died. PR_SET_PDEATHSIG would be shorter, but is Linux
-# only, and fires when the *thread* that started the broker ends, which need not be the main one. To share our process
+# only, and fires when the *thread* that started the broker ends, which need not be the main one. Sharing our process
 # group would not do either: Ctrl-C would stop the broker while the loop still finishes its step.
 _LAUNCHER: Final = """
 import os, signal, sys, time
@@ -83,11 +83,11 @@ os.execv(command[0], command)
 class BrokerSettings:
     """The settings of a broker.
 
-    directory: where its state lives; made when missing.
-    port: where clients reach it, on the loopback address; ``None`` for the one it had before, at first a free one.
+    directory: where its state is; created if it is missing.
+    port: where clients reach it, on the loopback address; ``None``: the one it had before, or else a free one.
     heap: the Java heap, as ``-Xmx`` takes it.
-    start_seconds, stop_seconds: how long a start may take, and a graceful stop before it is killed.
-    properties: Kafka broker properties over the ones chosen here.
+    start_seconds: how long a start may take. stop_seconds: how long a graceful stop may take before the broker is killed.
+    properties: Kafka broker properties that override the ones chosen here.
     """
 
     directory: Path
@@ -192,7 +192,7 @@ class Broker:
 
     def _choose_port(self, directory: Path) -> int:
         wanted = self.settings.port
-        # `0` means a free port, as in other programs.
+        # `0` counts as not given
         port = wanted or self._port or remembered_port(directory)
         if port is None:
             port = free_port()

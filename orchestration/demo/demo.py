@@ -26,7 +26,7 @@ _ORDERS = 240
 _SETTLE_SECONDS = 60
 # The setting settle_seconds for the demo: short, as the demo's consumer reports failures at once.
 _RECOVERED_AFTER_SECONDS = 3
-# How long the demo waits at most until processed messages count as recovered.
+# The longest time, in seconds, that the demo waits for processed messages to count as recovered.
 _RECOVERY_SECONDS = 60
 
 _say = errors()
@@ -62,12 +62,12 @@ class Progress:
 
     @property
     def waiting(self) -> int:
-        """Failures without an answer so far. Each gets one, a retry or a dead letter."""
+        """Failures for which nothing has been sent so far. Each gets a retry or a dead letter."""
         return max(0, self.outcomes["failed"] - self.counts["delivered"])
 
 
 def run_demo(settings: Settings, *, port: int | None, seconds: int) -> int:
-    """Runs the demo; returns the exit code: 1 if anything was lost, early, or twice."""
+    """Runs the demo; returns the exit code: 1 if anything was lost, sent early or sent twice."""
     examples = settings.dbt_directory
     if str(examples) not in sys.path:
         sys.path.insert(0, str(examples))
@@ -177,7 +177,7 @@ def _show(loop: Loop, progress: Progress) -> None:
 
 
 def _settle(loop: Loop, processed: set[str]) -> None:
-    """Decides the last reports, and waits until what the consumer has processed counts as recovered. What is due later stays."""
+    """Decides the last reports, and waits until what the consumer has processed counts as recovered. What is due later stays waiting."""
     loop.stopping.clear()
     deadline = time.monotonic() + _RECOVERY_SECONDS
     while time.monotonic() < deadline:

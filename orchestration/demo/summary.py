@@ -67,11 +67,11 @@ def _next_steps(settings: Settings, kept_as: str) -> str:
 [bold]Next[/bold], on the state that is left:
   {uv_run}redrive sql{home} "select state, count(*) from messages group by state"
   {uv_run}redrive explain{home} billing:orders/0/0    why it was sent again, or died
-  {uv_run}redrive dlq groups{home}    what died of the same
+  {uv_run}redrive dlq groups{home}    dead letters by cause
   {uv_run}redrive dlq show{home} ID    one of them: its payload, its stack, and whom to ask (`dlq list` has the ids)
   {uv_run}redrive broker{home}        starts this broker again; then, beside it:
-  {uv_run}redrive run{home}           goes on where the demo stopped (REDRIVE_KAFKA__BOOTSTRAP_SERVERS as it says)
-  {uv_run}redrive dlq redrive{home} --list {kept_as} --reason "fixed"    sends what the dry run showed, by the loop that runs
+  {uv_run}redrive run{home}           goes on where the demo stopped (with REDRIVE_KAFKA__BOOTSTRAP_SERVERS as the broker prints it)
+  {uv_run}redrive dlq redrive{home} --list {kept_as} --reason "fixed"    sends what the dry run showed; the loop must run
   {dbt}"""
 
 
@@ -96,7 +96,7 @@ def _dry_run(loop: Loop, screen: Console) -> str:
     dead = DeadLetters(loop.settings)
     listed = select_deliveries(dead, "redrive", Selection(state="open", error_class="KeyError"), None)
     request = CommandRequest("redrive", "the demo", "demo")
-    screen.print("\n[bold]What would be sent again, if the bug behind KeyError were mended?[/bold]  (a dry run: nothing is sent)")
+    screen.print("\n[bold]What would be sent again, if the bug behind KeyError were fixed?[/bold]  (a dry run: nothing is sent)")
     table = Table(show_header=False, box=None, pad_edge=False)
     for what, counts in shown(lambda: Rulebook(loop.settings), request, listed, wall_clock()):
         for place, (name, count) in enumerate(counts):

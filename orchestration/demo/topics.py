@@ -1,4 +1,4 @@
-"""Creates the demo's topics, and reads them back to check the answer to each report."""
+"""Creates the demo's topics, and reads them back to check that each report led to a retry or a dead letter."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, in
 
 @dataclass(frozen=True)
 class Findings:
-    """Counts by the topics. `lost`: ids of messages with a report that has no answer, and for which nothing waits."""
+    """What the topics have. `lost`: ids of messages with a report that led to no retry or dead letter, and that don't wait."""
 
     orders: int
     lost: list[str]
@@ -63,7 +63,7 @@ class Findings:
 
 
 def audit(loop: Loop, kafka: dict[str, str], begins: dict[TopicPartition, int], orders: list[dict[str, Any]]) -> Findings:
-    """Counts in Kafka: each report must have its answer there, a retry or a dead letter, or a delivery that waits in the tables."""
+    """Counts in Kafka: each report must have led to a retry or a dead letter there, or to a delivery that waits in the tables."""
     sent = list(_read(kafka, begins, ("orders-billing-retry", "orders.dlq")))
     answers = Counter(headers["redrive-message-id"] for _, headers, _, _ in sent)
     reports = Counter(_reported_message(headers) for _, headers, _, _ in _read(kafka, begins, ("redrive.failures",)))

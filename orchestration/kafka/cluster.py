@@ -42,7 +42,7 @@ NO_ID = "name:"
 
 
 class ClusterError(Exception):
-    """Kafka did not answer, or refused to: the loop waits and asks again. name: Kafka's name of the error, such as `_TRANSPORT`."""
+    """Kafka did not answer, or refused the request. The loop asks again later. name: Kafka's name of the error, such as `_TRANSPORT`."""
 
     def __init__(self, message: str, name: str | None = None) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class ClusterError(Exception):
 class Topic:
     """A topic that exists: its name, Kafka's id of it (another one when it is created again), and its number of partitions.
 
-    If Kafka has no ids, the id is `name:` and the name; then it can't be seen that a topic was created again.
+    If Kafka has no ids, the id is `name:` and the name; then a topic that was created again can't be told from the old one.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition of a topic, by the topic's id, as offsets belong to one id."""
+    """One partition of a topic. The topic's id is part of it, as a topic that is created again has other offsets."""
 
     topic: str
     topic_id: str
@@ -152,7 +152,7 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The first offset of each partition that retention has left; left out and raised as in `ends`."""
+        """The first offset of each partition that retention has not removed. Partitions without an answer: as in `ends`."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:

@@ -1,7 +1,7 @@
 """Reads records that Spark's source for Kafka can't read, with another client.
 
-Spark converts the timestamp of every record while it reads. One that is out of its range, from a producer that writes nanoseconds, fails
-the whole read each time. This module reads any record, and notes what it can't keep.
+Spark converts the timestamp of every record while it reads. One that is out of its range, such as from a producer that writes nanoseconds,
+fails the whole read each time. This module reads any record, and notes what it can't keep.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class UnreadError(Exception):
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one range, in rows of RECORDS. end: the next offset; has_odd_ones: whether Spark could not have read them."""
+    """Records of one range, in rows of RECORDS. end: the next offset; has_odd_ones: whether there is one that Spark can't read."""
 
     rows: list[tuple[Any, ...]]
     end: int

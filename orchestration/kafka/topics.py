@@ -1,4 +1,4 @@
-"""Creates retry and dead letter topics, with as many partitions as the original topics, and room for our headers."""
+"""Creates retry and dead letter topics, with as many partitions as the original topics, and room for redrive's headers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TopicMaker:
     """How many topics this loop has created."""
 
     def objection(self, name: str) -> str | None:
-        """Why this loop never creates a topic, whatever its messages come from; None if it may."""
+        """Why this loop must not create a topic, whichever topic its messages come from; None if it may."""
         if self.settings.is_internal(name):
             return "it is an internal topic"
         if self.made >= _MOST_MADE:

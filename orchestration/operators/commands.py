@@ -1,4 +1,4 @@
-"""The request of an operator: what, by whom, why and how; parsed from the command line, and checked."""
+"""An operator's request for a command: what, who, why and how; parsed from the command line, and checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PER = {"s": 1, "m": 60, "h": 3600}
 
 
 class CommandError(Exception):
-    """The command can't be given. The message says what is wrong and what to do. Nothing was sent."""
+    """The command can't be given, or was not written. The message says what is wrong."""
 
     exit_code = 2
 
@@ -36,7 +36,7 @@ class CommandRequest:
     of: str | None = None
 
     def fields(self) -> dict[str, object]:
-        """The fields of the closing record."""
+        """The fields of the record that closes the command: see sending.py."""
         words = {
             "what": self.what,
             "who": self.who,

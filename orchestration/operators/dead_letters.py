@@ -72,7 +72,7 @@ class DeadLetters:
         )
 
     def stats(self, now: datetime, topic: str | None, limit: int) -> Rows:
-        """By topic: how many died in the present hour, in the last 24 and in the last week, and what is usual; the unusual first."""
+        """By topic: how many died in this hour, in the last 24 hours and in the last 7 days, and how many are usual; the unusual first."""
         hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         past, this = (literal(moment) for moment in (hour - timedelta(days=7), hour))
         return query(
@@ -100,7 +100,7 @@ class DeadLetters:
         )
 
     def related(self, message_id: str, limit: int) -> Rows:
-        """Messages that may be related to a dead letter, with all relations; the closest first. Raises DlqError if it is none."""
+        """Messages that may be related to a dead letter, with all relations; the closest first. Raises DlqError as `get` does."""
         found = query(
             self._spark,
             self._schema,
@@ -116,12 +116,12 @@ class DeadLetters:
             limit,
         )
         if not found.rows:
-            # nothing is related to it; or it is no dead letter, for which this raises
+            # nothing is related to it, or it is no dead letter: then this raises
             self.get(message_id)
         return found
 
     def waiting(self, selection: Selection, limit: int) -> Rows:
-        """Messages that are still to be sent, or whose dead letter is; the next one first."""
+        """Messages whose retry or dead letter is still to be sent, the next one due first."""
         columns = "message_id, state, next_due, attempts, max_attempts, original_topic, consumer_group, error_class, error_kind, reason"
         where = f"state in ('waiting', 'held', 'dead_letter_pending') and {selection.condition(since_column='last_failed_at')}"
         return query(self._spark, self._schema, f"select {columns} from messages where {where} order by next_due, message_id", limit)

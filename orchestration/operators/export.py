@@ -1,4 +1,4 @@
-"""Dead letters written to a file, payloads and all: JSON lines or Parquet."""
+"""Writes dead letters to a file, with payloads and headers: JSON lines or Parquet."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _write_jsonl(frame: DataFrame, to: Path) -> int:
 
 
 def _exported(value: Any) -> Any:
-    """Values for JSON. Bytes are always base64: if text were shown as text, the format would differ from row to row."""
+    """Values for JSON. Bytes are always base64: if those that are text were written as text, the format would differ from row to row."""
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(bytes(value)).decode()
     if isinstance(value, datetime):

@@ -57,7 +57,7 @@ class Target:
     error_kind: str | None = None
     since: datetime | None = None
     state: str | None = None
-    """The state when it was selected; of a `refused` message, the report is decided anew. None in a list that was kept."""
+    """The state when it was selected: a redrive decides the report of a `refused` message anew. None in a list that was kept."""
 
 
 # ---------- which deliveries
@@ -143,7 +143,7 @@ def kept(home: Path, name: str) -> list[Target]:
     return listed
 
 
-# ---------- in parts, as its records have it
+# ---------- in parts, one for each record of the command
 
 
 def parts_of(listed: Sequence[Target]) -> Iterator[list[Target]]:
@@ -201,7 +201,7 @@ def _age(since: datetime | None, now: datetime) -> str:
 def destinations(rules: Callable[[], Routing | Rulebook], listed: Sequence[Target], to: str | None) -> Counter[str]:
     """Where the messages of a redrive would go: how many by topic, or by the reason of a refusal.
 
-    rules: makes what knows the routing, which may take seconds; only called if it is needed.
+    rules: makes the Routing or Rulebook, which may take seconds; only called if it is needed.
     """
     found: Counter[str] = Counter()
     asked: Counter[Redrive] = Counter()
@@ -209,7 +209,7 @@ def destinations(rules: Callable[[], Routing | Rulebook], listed: Sequence[Targe
         if one.state == "refused":
             found["decided anew" if to in (None, "retry") else "refused: --to is for dead letters"] += 1
         elif one.original_topic is None:
-            # a list that was kept has only ids
+            # also each message of a list that was kept, which has only ids: its destination is not known here, even if it has one
             found[str(to) if to not in (None, "retry", "original") else _OBJECTIONS["no_original_topic"]] += 1
         else:
             asked[one.original_topic, one.consumer_group, one.error_kind] += 1

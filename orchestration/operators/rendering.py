@@ -68,7 +68,7 @@ def _pretty(text: str) -> str:
 
 
 def header_lines(headers: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[str, str]]:
-    """Headers for people, in their order: names, and values as text, or in hexadecimal if they aren't."""
+    """Headers for people, in their order: names, and values as text (at most 500 characters) or in hexadecimal (at most 64 bytes)."""
     for header in headers or ():
         value = header["value"]
         if value is None:
@@ -133,7 +133,7 @@ def moment(at: datetime | None) -> str:
 
 
 def dead_letter_table(rows: Rows) -> Table:
-    """A line for each dead letter. Ids are shown whole, as further commands need them; the rest is cut to fit."""
+    """A line for each dead letter. Ids are shown whole, as further commands need them; other columns are cut to fit."""
     table = _table("message", ("died, UTC", 14), ("state", 9), "error")
     for row in _dicts(rows):
         what = f"{_class(row['error_class'])}: {row['error_message']}" if row["error_message"] else _class(row["error_class"])

@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 def send(settings: Settings, request: CommandRequest, targets: Sequence[Target] = (), progress: Progress = lambda done, of: None) -> str:
     """Writes a command; returns its id. progress: is called with how many of its records are written.
 
-    Raises CommandError, ClusterError: then no complete command was sent, and nothing is executed.
+    Raises CommandError, ClusterError. Then nothing is executed, unless Kafka has all records and only its answer was lost.
     """
     command = str(uuid.uuid4())
     cluster = Cluster(settings.kafka_properties)
@@ -52,7 +52,7 @@ def records(request: CommandRequest, targets: Sequence[Target] = ()) -> list[byt
 
 
 def write(settings: Settings, command: str, values: Sequence[bytes], progress: Progress = lambda done, of: None) -> None:
-    """Writes records of a command, all or none. Raises CommandError."""
+    """Writes the records of a command; with transactions, all or none. Raises CommandError."""
     problems: list[str] = []
     written = 0
 
@@ -72,7 +72,7 @@ def write(settings: Settings, command: str, values: Sequence[bytes], progress: P
             producer.init_transactions(_PATIENCE)
             producer.begin_transaction()
         for value in values:
-            # in one partition, so that the records of a command are read in their order
+            # in partition 0, so that the records of a command are read in their order
             producer.produce(settings.commands_topic, value, command, 0, on_delivery=report)
             producer.poll(0)
         left = producer.flush(_PATIENCE)

@@ -50,7 +50,7 @@ def run_checks(asking: Asking, *, create: bool, groups: Collection[str] = ()) ->
         seeds = None
     if seeds is not None:
         findings += _permissions(settings, seeds)
-    # before the topics: this creates the catalog of a new home, which the session that asks the rules must find
+    # before the topics: this creates the catalog of a new home; without one, the session that asks the rules would use a scratch directory
     catalog = _catalog(asking.tables)
     findings += _kafka(settings, seeds, rulebook, groups, create=create)
     findings.append(catalog)
@@ -61,7 +61,7 @@ def run_checks(asking: Asking, *, create: bool, groups: Collection[str] = ()) ->
 
 
 def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
-    """Sources whose reports may have records sent to any topic, and destinations that are internal topics."""
+    """Sources that speak for all topics or read a topic that redrive writes, and destinations that are internal topics."""
     for row in seeds.rows["sources"]:
         where = f"{settings.seeds / 'sources.csv'}:{row.line}"
         for pattern in filter(speaks_for_all, row["speaks_for"].split()):
@@ -88,7 +88,7 @@ def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
 
 
 def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
-    """Rules that differ only in the kind: which one wins is defined, but a reader of the file may not know it."""
+    """Error rules that differ only in the kind. It is defined which one applies, but a reader of the file may not know it."""
     first: dict[tuple[str, ...], Row] = {}
     for row in seeds.rows["error_rules"]:
         conditions = tuple(row[column] for column in ("error_class", "message", "code", "header", "source", "topic", "consumer_group"))
@@ -225,7 +225,7 @@ def _fits(need: Need, topic: Topic, sizes: dict[str, int]) -> Finding:
             False,
             what,
             f"has {topic.partitions} partitions, {need.original.name} has {need.original.partitions}: "
-            "records of the others go where their key says, and lose their order",
+            "records of the partitions that are missing are placed by key, and lose their order",
         )
     return Finding(True, what, f"{topic.partitions} partitions ({need.why})")
 

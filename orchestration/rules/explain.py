@@ -21,7 +21,7 @@ def in_words(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
             yield "", _decision_text(row)
             continue
         failure = (row["life_cycle"], row["attempt"], row["failed_at"], row["error_class"], row["error_message"])
-        # what is sent anew keeps the error that it had: nothing has failed since
+        # a decision that repeats the last failure, as for a failed send, gets no failure line: nothing has failed since
         if failure != last_failure:
             yield from _failure_lines(row)
         last_failure = failure

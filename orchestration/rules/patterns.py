@@ -1,10 +1,10 @@
-"""Regular expressions of the seeds, checked before they meet foreign text: one that can take exponential time on it is refused.
+"""Checks the regular expressions of the seeds: one that can take exponential time on some text is refused.
 
 The engine that runs them (Java's) backtracks. `^(a+)+$` tries 2^n ways to divide n letters before it gives up, and a report with such a
 text would stop the decide step. An expression is safe if no text can be divided between its repetitions in many ways. This is found on the
 automaton of the expression:
 
-- Two different ways from a state back to itself over the same text: the number of ways doubles with each turn, and grows exponentially.
+- Two different ways from a state back to itself over the same text: the number of ways doubles with each turn, so time is exponential.
 - A state that repeats over a text which also leads on to another repetition that takes it: each such pair multiplies the ways by the
   length of the text. Two repetitions in a row (`.*a.*b`) take quadratic time, which is bearable for the texts that rules see (1,024
   characters at most); three are refused.
@@ -20,7 +20,7 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 MOST_REPETITIONS = 2
-"""The most repetitions in a row over the same text: the time grows with this power of the text's length."""
+"""The most repetitions in a row that may match the same text: the time grows with this power of the text's length."""
 _MOST_CHARACTERS = 1000
 _MOST_POSITIONS = 1000
 _SEVERAL = 2

@@ -113,6 +113,6 @@ def _number(value: str) -> float | None:
 
 
 def why_not(definition: str, clause: str) -> str:
-    """Why a policy can't be parsed: all objections to it; if there are none, the clause that the SQL didn't understand."""
+    """Why the SQL can't parse a policy: all objections of this module; if it has none, the clause that the SQL didn't understand."""
     found = list(objections(definition))
     return "; ".join(found) if found else f"{clause!r} is not understood in {definition!r}: docs/policies.md has the grammar"

@@ -52,7 +52,7 @@ class Destination:
 
 
 class Routing:
-    """Runs questions about the routing of an installation."""
+    """Answers questions about the routing of an installation."""
 
     def __init__(self, spark: SparkSession, dbt: Dbt, rules: str) -> None:
         """rules: a relation of one row, with the columns of `rules` that are about routing."""
@@ -82,7 +82,7 @@ class Routing:
         }
 
     def destinations(self, asked: Sequence[tuple[str, str | None]]) -> dict[tuple[str, str | None], list[Destination]]:
-        """The destinations of topics and groups (None: none is known), for all kinds of errors; without those that are made of the kind."""
+        """The destinations of topics and groups (None: none is known), for all kinds of errors; without templates that contain {kind}."""
         found: dict[tuple[str, str | None], list[Destination]] = {one: [] for one in asked}
         rows = self._ask("destinations_asked", asked, "topic string, consumer_group string")
         for row in sorted(rows, key=lambda row: int(row["place"])):
@@ -91,7 +91,7 @@ class Routing:
         return found
 
     def redrives(self, asked: Iterable[Redrive], wanted: str | None) -> Mapping[Redrive, Redriven]:
-        """Where redrives would go, and the reason for which one would be refused instead. wanted: `retry`, `original`, a topic, or None."""
+        """Where each redrive would go, or why it would be refused. wanted: `retry`, `original`, a topic, or None."""
         rows = self._ask(
             "redrives_asked",
             [(*one, wanted) for one in asked],
@@ -111,7 +111,7 @@ class Routing:
 
 @contextmanager
 def view(frame: DataFrame, name: str) -> Iterator[None]:
-    """Makes a frame readable under a name, so that text that people wrote never becomes part of a statement."""
+    """Makes a frame readable under a name. Texts that people wrote are rows of it, so they never become part of a statement."""
     frame.createOrReplaceTempView(name)
     try:
         yield

@@ -40,7 +40,7 @@ class PolicyProblem:
 
 @dataclass(frozen=True)
 class PolicyReading:
-    """What is wrong with policies: those that can't be parsed, and, by name, the clause of a policy that is allowed for processing only."""
+    """problems: policies that can't be parsed. processing_only: by policy, the clause that a publish_policy must not have."""
 
     problems: tuple[PolicyProblem, ...]
     processing_only: Mapping[str, str]
@@ -84,7 +84,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a classification: kind, rule, what it matched, the causes, and the rules before it whose other conditions failed."""
+    """The result of a classification. passed_over: earlier rules whose class matched, but not their message, code or header."""
 
     kind: str
     rule: str
@@ -94,10 +94,10 @@ class Verdict:
 
 
 class Rulebook:
-    """Runs questions about the rules of an installation, with the SQL that decides."""
+    """Answers questions about the rules of an installation, with the SQL that decides."""
 
     def __init__(self, settings: Settings) -> None:
-        # imported here: whoever asks a running loop needs neither Spark nor dbt, which take seconds to import
+        # imported here: a command that asks a running loop needs neither Spark nor dbt, which take seconds to import
         from orchestration.tables.dbt import dbt_to_ask
         from orchestration.tables.spark import schema, session_to_ask
 

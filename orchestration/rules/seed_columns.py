@@ -101,7 +101,7 @@ def _denied(value: str) -> str | None:
 
 
 def _privacy_name(value: str) -> str | None:
-    return f"is the privacy that keeps all: call it otherwise than {EVERYTHING}" if value == EVERYTHING else _text(value)
+    return f"is the privacy that keeps all: use another name than {EVERYTHING}" if value == EVERYTHING else _text(value)
 
 
 def _kind(value: str) -> str | None:
@@ -153,7 +153,7 @@ def _duration(value: str) -> str | None:
 
 def _places(value: str) -> str | None:
     wrong = [place for place in value.split() if place.startswith("$") and not place.startswith(("$.", "$["))]
-    return f"{wrong[0]} is no path: $.name, or $['name']; a header stands by its name" if wrong else None
+    return f"{wrong[0]} is no path: $.name, or $['name']; a header is given by its name alone" if wrong else None
 
 
 COLUMNS: dict[str, dict[str, Check]] = {

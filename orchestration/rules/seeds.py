@@ -1,4 +1,4 @@
-"""Reads and checks the seed files before anything is loaded. seed_columns has the checks of cells, seed_references those between rows."""
+"""Reads and checks the seed files before anything is loaded. seed_columns checks single cells, seed_references compares rows."""
 
 from __future__ import annotations
 

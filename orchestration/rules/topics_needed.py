@@ -23,7 +23,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Plan:
-    """The destinations that are needed, each with one topic that its messages come from; and what can't be known, with the reason."""
+    """needs: the destinations, each with a topic that its messages come from. unknown: what can't be known, with the reason."""
 
     needs: tuple[Need, ...]
     unknown: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ def plan_topics(
     roles = routing.roles(topics)
     for source in seeds.rows["sources"]:
         for topic in topics.values():
-            # dead letters that are adopted stay where they lie, so no topic is needed for them
+            # adopted dead letters stay in their topic, so they need no other
             if not source["adopt"] and source["source"] in roles[topic.name].read_by:
                 name = roles[topic.name].dead_letter_topic_of_reports
                 needs[name, topic.name] = Need(name, topic, f"for reports of source {source['source']} that can't be placed")
@@ -72,14 +72,14 @@ def plan_topics(
         if group is None:
             unknown[f"topic {name}"] = (
                 "no consumer group is known to read it (none has committed offsets): topics with {group} in their names were not "
-                "looked for; --group NAME says which"
+                "looked for; --group NAME names one"
             )
     wanted = {name for name, _ in needs}
     templates = [(row, column) for row in seeds.rows["routes"] for column in ("retry_topic", "dead_letter_topic")]
     templates += [(row, "dead_letter_topic") for row in seeds.rows["dead_letter_topics"]]
     for row, column in templates:
         if "{kind}" in row[column]:
-            unknown[row[column]] = "the kind of the error is part of the name: such topics are neither looked for nor made"
+            unknown[row[column]] = "the kind of the error is part of the name: these topics are neither looked for nor made"
     return Plan(tuple(need for need in needs.values() if need.original.name not in wanted), tuple(unknown.items()))
 
 

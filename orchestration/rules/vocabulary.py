@@ -24,7 +24,7 @@ OTHER_KIND_WORDS: Final[tuple[str, ...]] = tuple(word for words in _VARS["error_
 KIND_PRECEDENCE: Final[tuple[str, ...]] = tuple(_VARS["error_kind_precedence"])
 """Of rules that differ only in their kind, the one whose kind comes first here decides."""
 HEADER_PROFILES: Final = ("dlq", "safi", "spring", "connect")
-"""Which headers say on a dead letter why it died: the macro dead_letter_header_names has what belongs to each; `+stack` may follow."""
+"""The header profiles of dead letters. The macro dead_letter_header_names has the headers of each; `+stack` may follow the name."""
 NO_TOPIC: Final = "none"
 """The word in place of a dead letter topic if messages that die are parked, the same as in the macro no_topic."""
 EVERYTHING: Final = "everything"

@@ -10,7 +10,7 @@ from typing import Final
 from orchestration.settings.values import SettingsError
 from publisher import SecretText
 
-# Properties that must not be passed on: they mean something else in Java's client and stop it, or Spark refuses them.
+# Properties that must not be passed on: they have another meaning in Java's client and would stop it, or Spark refuses them.
 _LIBRDKAFKA_ONLY: Final = frozenset(
     {
         "auto.offset.reset",
@@ -131,7 +131,7 @@ def _key_store(kafka: Mapping[str, str]) -> dict[str, str]:
         raise SettingsError(
             [f"the key in {where} is not PKCS#8, which Java needs: convert it with `openssl pkcs8 -topk8 -in OLD -out NEW`"]
         )
-    # As text: Java wants both in one file, and librdkafka has them in two.
+    # As text: Java reads certificate and key from one file, but librdkafka has them in two.
     return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": SecretText(key)}
 
 

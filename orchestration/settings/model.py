@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     kafka: KafkaProperties = Field(default_factory=Properties, validate_default=False)
     """Properties for every Kafka client, in librdkafka's spelling."""
     kafka_java: KafkaProperties = Field(default_factory=Properties, validate_default=False)
-    """Properties for Spark's Kafka client alone, in Java's spelling."""
+    """Properties for Spark's Kafka client only, in Java's spelling; they override what is derived from `kafka`."""
 
     instance: Name = "default"
     """The name of the installation. Loops that share a Kafka cluster need different names: two with the same name fence each other."""
@@ -59,14 +59,13 @@ class Settings(BaseSettings):
     circuit_breaker_release_rate: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """How many held messages a second a circuit breaker releases after it has closed."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30
-    """How long after a group has processed a retry its failure may still be reported; then it counts as recovered."""
+    """How long after a group has processed a retry a report of its failure may still come. If none has, the message is `recovered`."""
     group: Name = "redrive"
     """The consumer group whose offsets show how far the intake is. Nothing reads them back."""
     slots: Annotated[int, Field(ge=1, le=256)] = 2
     """How many producers publish at the same time."""
     look_ahead_seconds: Annotated[float, Field(ge=0, le=300)] = 0
-    """How far ahead the loop reads what becomes due, to send each message at its time by a producer that stays open. 0: what is due is sent
-    in steps."""
+    """How far ahead the loop hands messages over to the timed lane, which sends each at its due time. 0: publish steps send what is due."""
 
     intake_max_rows: Count = 50_000
     """The most records that one tick takes in, all sources together: bounds the memory and the length of a tick. Also the most orders that
@@ -82,23 +81,23 @@ class Settings(BaseSettings):
     """How many bytes (UTF-8) of a stack trace are kept with a dead letter, and sent with it if its route says so."""
 
     idle_for_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
-    """`run --until-idle` ends when nothing has waited and nothing has come for this long."""
+    """`run --until-idle` ends when ticks have had nothing to do for this long, and nothing waits."""
     poll_seconds: Annotated[float, Field(ge=0.01, le=60)] = 0.5
     """How often Kafka is asked for new records while nothing is due. Each look is one small request."""
 
     maintenance_snapshot_minutes: Annotated[int, Field(ge=1, le=525_600)] = 60
-    """`redrive maintain` expires snapshots that are older. It must be longer than any statement that reads the tables takes."""
+    """`redrive maintain` expires snapshots that are older than this. It must be longer than any statement that reads the tables takes."""
     maintenance_snapshots: Count = 20
     """How many of the last snapshots are kept, whatever their age."""
     maintenance_orphan_days: Annotated[int, Field(ge=2, le=3650)] = 3
-    """`redrive maintain` removes files that no snapshot refers to when they are older. It must be longer than any commit takes."""
+    """After this many days `redrive maintain` removes files that no snapshot refers to. It must be longer than any commit takes."""
 
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port on which the loop answers Prometheus; 0: none. See docs/metrics.md."""
     metrics_address: str = "0.0.0.0"
     """The address of that port. Default: all interfaces, as Prometheus usually runs elsewhere. 127.0.0.1: only this machine."""
     metrics_waiting_seconds: Annotated[float, Field(ge=1, le=86_400)] = 60
-    """How often waiting messages are counted."""
+    """How often waiting messages are counted for the metrics, in seconds."""
     metrics_max_series: Annotated[int, Field(ge=1, le=100_000)] = 1000
     """How many series with distinct topics and error classes a metric may have; the rest is counted as `other`."""
 
@@ -168,7 +167,7 @@ class Settings(BaseSettings):
         raise SettingsError([f"home is {self.home}, which {reason}. --home or REDRIVE_HOME names the directory of the state"])
 
     def of_one_tick(self) -> Settings:
-        """For a loop that ends after one tick: what is due is sent in it, and nothing is handed over to be sent later."""
+        """The settings for a loop that ends after one tick: its publish step sends what is due, and it has no timed lane."""
         return self.model_copy(update={"look_ahead_seconds": 0})
 
     @property
@@ -184,7 +183,7 @@ class Settings(BaseSettings):
     @field_validator("commands_topic", "decisions_topic", "circuit_breakers_topic", "gates_topic")
     @classmethod
     def _is_a_topic_of_its_own(cls, topic: str, others: ValidationInfo) -> str:
-        # a reader of the one would take the records of the other for its own
+        # a reader of one topic would take the records of the other for its own
         for name in ("commands_topic", "decisions_topic", "circuit_breakers_topic"):
             if topic and others.data.get(name) == topic:
                 raise ValueError(f"must be another topic than {name}, which is {topic}")
@@ -238,7 +237,7 @@ class Settings(BaseSettings):
             raise SettingsError(
                 [f'{where_set("sasl.jaas.config")}: must be a login module, a flag, options and a semicolon: MODULE required name="value";']
             )
-        # if Java's own trust store is named, librdkafka's need not be readable for Java
+        # if kafka_java names a trust store, Java doesn't use librdkafka's certificates, so they may have a form that it can't read
         own = {"ssl.ca.location", "ssl.ca.pem"} if self.kafka_java.keys() & TRUST_STORES else set()
         return Properties({**to_java({name: value for name, value in self.kafka.items() if name not in own}), **self.kafka_java})
 

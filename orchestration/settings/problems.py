@@ -1,4 +1,4 @@
-"""Problems of settings, in lines that a user can act on: where the value was set, what is allowed, what may be meant instead."""
+"""Describes problems of settings in lines that a user can act on: where the value was set, what is allowed, what may be meant."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _line_of(path: Path, table: str, name: str) -> str:
 
 
 def rejected(error: RejectedPropertiesError) -> SettingsError:
-    """The error of a Kafka client that refuses properties, with the places where these were set."""
+    """The error for properties that a Kafka client refuses, with the places where they were set."""
     return SettingsError([f"{', '.join(map(where_set, error.names))}: {error}" if error.names else str(error)])
 
 
@@ -112,7 +112,7 @@ def allowed(fields: Fields, name: str) -> str:
     if name in ("decisions_topic", "circuit_breakers_topic", "gates_topic", "commands_topic"):
         return "a topic's name, or empty for none"
     if name == "protected_topics":
-        return "topics' names, with blanks between; a name that ends with * stands for all that begin so"
+        return "topics' names, separated by blanks; a * at the end: all names with this prefix"
     if field.annotation is str:
         return "1 to 100 letters, digits, dots, hyphens and underscores"
     if field.annotation is bool:

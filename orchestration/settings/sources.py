@@ -65,7 +65,7 @@ class _Source(PydanticBaseSettingsSource):
 
 
 class Environment(_Source):
-    """Settings by field. An unknown variable keeps its own name, and is refused like any other unknown setting."""
+    """Settings from variables, by field. An unknown variable keeps its name, so that it is refused like any unknown setting."""
 
     def __call__(self) -> dict[str, Any]:
         found: dict[str, Any] = {table: {} for table in TABLES}

@@ -31,7 +31,7 @@ _HEAD: Final = f"""\
 
 
 class StarterError(Exception):
-    """The directory can't be created, or has files that would be overwritten."""
+    """The directory can't be written, or has files that would be overwritten."""
 
 
 def make_directory(directory: Path) -> list[Path]:
@@ -46,7 +46,7 @@ def make_directory(directory: Path) -> list[Path]:
             renewed = link_installed(directory)
             raise StarterError(
                 f"{directory} has {', '.join(there)} already: nothing was written"
-                + (f", but for the link {LINK}, which now leads to {installed_project()}" if renewed else "")
+                + (f", except for the link {LINK}, which now leads to {installed_project()}" if renewed else "")
             )
         for name, text in files.items():
             path = directory / name

@@ -1,8 +1,9 @@
-"""The catalog's file on a laptop, and the move of its entries to their present names.
+"""The SQLite file of the catalog, and the move of its entries from the names of version 0.1.0 to the present ones.
 
-Up to version 0.1.0 the catalog and the schema were both called `redrive` in profiles.yml. Spark reads `redrive.deliveries` as a catalog
-and a table then: the tables lay in the empty namespace, which PyIceberg and most other readers can neither list nor name. A JDBC catalog
-keeps its own name in each of its rows, so both names are changed there, in one transaction. The files of the tables stay where they are.
+Up to version 0.1.0 the catalog and the schema were both called `redrive` in profiles.yml. Then Spark reads `redrive.deliveries` as a
+catalog and a table, so the tables were in the empty namespace, which PyIceberg and most other readers can neither list nor name. Each row
+of a JDBC catalog has the catalog's name and a namespace, so both are changed there, in one transaction. The files of the tables stay where
+they are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from orchestration.tables.spark import catalog_file, session_configuration
 
 log = logging.getLogger(__name__)
 
-# The name of the catalog up to version 0.1.0, and of the namespace that its tables were meant to be in.
+# The name of the catalog up to version 0.1.0, and of the namespace in which its tables belong.
 _BEFORE: Final = "redrive"
 
 _LOCKED_SECONDS: Final = 60
@@ -71,8 +72,8 @@ def missing_tables(settings: Settings) -> str:
 def move_tables(settings: Settings) -> bool:
     """Gives tables of version 0.1.0 their present names, if there are any; returns whether it did.
 
-    All of them or none, also after a crash. A loop of version 0.1.0 no longer finds them, so its appends fail. Raises CatalogError while
-    such a loop runs: it would run on without ever learning that it was replaced.
+    It moves all of them or none, even if it crashes. A loop of version 0.1.0 no longer finds them, so its appends fail. Raises
+    CatalogError while such a loop runs: it would go on without ever learning that it was replaced.
     """
     file = catalog_file(settings)
     if file is None or not file.is_file():
@@ -106,7 +107,7 @@ def move_tables(settings: Settings) -> bool:
 def _is_left_behind(catalog: sqlite3.Connection, name: str) -> bool:
     if name == _BEFORE or not _has_entries(catalog, _BEFORE):
         return False
-    # a `dbt build` before the first loop makes tables that nothing was written to; a table that was written to has a previous version
+    # `dbt build` before the first loop makes empty tables, which may be replaced; one that was written to has a previous metadata file
     used = "select 1 from iceberg_tables where catalog_name = ? and table_name = 'ticks' and previous_metadata_location is not null"
     return catalog.execute(used, (name,)).fetchone() is None
 
@@ -118,7 +119,7 @@ def _has_entries(catalog: sqlite3.Connection, name: str) -> bool:
 
 
 def _rename(catalog: sqlite3.Connection, name: str) -> None:
-    """Moves tables of the empty namespace into the one that they were meant for; those of other namespaces keep theirs."""
+    """Moves tables of the empty namespace into the namespace `redrive`; those of other namespaces keep theirs."""
     for table, namespace, entry in (
         ("iceberg_tables", "table_namespace", "table_name"),
         ("iceberg_namespace_properties", "namespace", "property_key"),
@@ -139,5 +140,5 @@ def refuse_beside_a_loop(settings: Settings) -> None:
     if status is not None and status.pid != os.getpid() and is_alive(status):
         raise CatalogError(
             f"a loop is running with its state under {settings.home} (process {status.pid}, last tick at {status.at}), "
-            f"and its tables are to be changed: stop it, and start again. If that process is no loop, remove {settings.status_file}"
+            f"and its tables must be changed: stop it, and start again. If that process is no loop, remove {settings.status_file}"
         )

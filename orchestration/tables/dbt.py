@@ -1,4 +1,4 @@
-"""dbt in this process, which parses the project once. A subprocess for each run would start a JVM each time."""
+"""Runs dbt in this process, which parses the project once. A subprocess for each command would start a JVM each time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestration.tables.spark import in_short, scratch, to_ask
 
 
 class DbtError(Exception):
-    """A dbt command failed. The message has those of the failed nodes."""
+    """A dbt command failed. The message contains the messages of the failed nodes."""
 
 
 # dbt keeps adapters and flags for the whole process: two commands at once would use each other's
@@ -82,7 +82,7 @@ def dbt_args(
 
 
 def dbt_to_ask(settings: Settings) -> Dbt:
-    """dbt that writes nothing to the home. It starts with what the loop's dbt has parsed, which saves most of the parsing."""
+    """dbt that writes nothing to the home. It copies what the loop's dbt has parsed, which saves most of the parsing."""
     place = scratch()
     parsed = settings.home / "dbt" / "partial_parse.msgpack"
     with contextlib.suppress(OSError):
@@ -105,7 +105,7 @@ class Tested:
 class Compiled:
     """A model as dbt compiles it.
 
-    sql: its own, in which an ephemeral model has the name `__dbt__cte__<name>`. reads: the ids of what it reads.
+    sql: its SQL, in which an ephemeral model that it reads is called `__dbt__cte__<name>`. reads: the ids of what it reads.
     """
 
     id: str
@@ -126,14 +126,14 @@ class Dbt:
 
     settings: Settings
     writes_to: Path | None = None
-    """Where its files go, if not into the home."""
+    """The directory for the files that dbt writes, if not the home."""
     parsed_digest: str = ""
     """The hash of the SQL that was parsed; empty before it is."""
     _parsed: bytes | None = None
     _compiled: dict[str, str] = field(default_factory=dict)
 
     def parse(self) -> None:
-        """Parses the project, if this hasn't been done yet. Raises DbtError."""
+        """Parses the project, unless it is parsed already. Raises DbtError."""
         with _ONE_AT_A_TIME:
             self._runner()
 

@@ -32,8 +32,8 @@ _MODEL = "deliveries"
 _INPUTS = "__dbt__cte__inputs_gathered"
 _INPUTS_SLOT = "inputs_of_this_run"
 
-# Statements of a decide run have other literals each time, so that their code would be generated, compiled and warmed up anew, for a few
-# thousand rows: interpreted, 50 reports take 3 s of CPU instead of 6 s, and 5,000 take 4 s instead of 7 s.
+# The statements of each decide run have other literals, so Spark would generate, compile and warm up their code anew, for a few
+# thousand rows. Interpreted, 50 reports take 3 s of CPU instead of 6 s, and 5,000 take 4 s instead of 7 s.
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _CODEGEN = "REDRIVE_CODEGEN"
 
@@ -44,9 +44,9 @@ class DecideError(Exception):
 
 @contextmanager
 def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Runs statements without generated code. Queries that read millions of rows are slower so.
+    """Runs statements without generated code. Queries that read millions of rows are slower this way.
 
-    Also those of dbt, which sets the session to what profiles.yml says before each statement, and reads the environment for that.
+    The environment variable is for dbt, which resets the session to profiles.yml before each statement: profiles.yml reads the variable.
     """
     before = {name: str(spark.conf.get(name)) for name in _INTERPRETED}
     environment = os.environ.get(_CODEGEN)
@@ -126,7 +126,7 @@ class DecideStatements:
                 find(query)
                 if slots.get("inputs") == "0" and not is_first:
                     return
-            # a run may end before the batches that it was given: nothing of the later ones may be seen
+            # a run may end before the last batch that it was given: the models must not see inputs of later batches
             created[_INPUTS].where(f"batch <= {slots['upto']}").createOrReplaceTempView(_INPUTS)
             for name in self.views:
                 if name != _INPUTS:
@@ -168,13 +168,13 @@ class DecideRunner:
         """One decide run: see DecideStatements. Raises DbtError, DecideError; an error of Py4J if Spark is gone."""
         columns = tuple(self.spark.table(f"{self.schema}.{_MODEL}").columns)
         if self._statements is None or columns != self._columns:
-            # the statement that appends puts values into columns by their order, which another process may have changed
+            # the append puts values into columns by position: another process may have changed the order of the columns
             self._columns = columns
             self._statements = self._stored() or self._compiled()
         try:
             self._statements.run(self.spark, watermark, upto, rules_hash, is_first=not self.has_run)
         except DecideError:
-            # the next time it is seen whether they still fit the SQL and the tables
+            # the next run loads or compiles them again, in case the SQL or the tables have changed
             self._statements = None
             raise
         self.has_run = True
@@ -184,7 +184,7 @@ class DecideRunner:
         return self.dbt.settings.decide_statements
 
     def _stored(self) -> DecideStatements | None:
-        """The statements in the file; None if there are none, or if they were compiled of other SQL or with other settings."""
+        """The statements in the file; None if there are none, or if they were compiled from other SQL or with other settings."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             stored = json.loads(self._file.read_text(encoding="utf-8"))
             if stored["digest"] == self._digest(sql_digest(self.dbt.settings)):
@@ -194,7 +194,7 @@ class DecideRunner:
     def _compiled(self) -> DecideStatements:
         made = DecideStatements.compiled(self.dbt)
         stored = {
-            # of the SQL that dbt has parsed: its files may have changed since
+            # the digest of the SQL that dbt has parsed, as the files may have changed since
             "digest": self._digest(self.dbt.parsed_digest),
             "bounds": made.bounds,
             "views": made.views,

@@ -7,8 +7,8 @@ The outcome of an append that failed may be in doubt: it may still be committed,
 appended to the other ledgers until another append to the same ledger has been committed; after that, the late commit is refused as a
 conflict. Without this rule, the late rows would have a batch that the decide step has passed already, and would never be decided.
 
-The number of any append that failed is used up: whoever tries again asks whether its own number is there, and that of another must not
-answer.
+The number of an append that failed is never used again: `append_once` looks for the numbers of its earlier attempts, and must not find
+another append under one of them.
 """
 
 from __future__ import annotations
@@ -78,18 +78,18 @@ class Ledgers:
 
     @property
     def next_batch(self) -> int:
-        """The batch that the next append will be."""
+        """The number of the next append."""
         return self.batch + 1
 
     @property
     def certain(self) -> int:
-        """The last batch up to which nothing can be committed any more: below those that are in doubt."""
-        # without the lock, for which a step would wait as long as an append takes: a number is in doubt before it counts as used
+        """The last batch that is final: no append in doubt can still commit rows at or below it."""
+        # without the lock, for which a step would wait as long as an append takes. Safe, as a number is in doubt before it counts as used
         return min(self._in_doubt.values(), default=self.batch + 1) - 1
 
     @property
     def in_doubt(self) -> list[str]:
-        """The ledgers whose last append may still be committed. Only an append to these is possible, and it removes the doubt."""
+        """The ledgers whose last append may still be committed. Only these accept an append, and if it succeeds, the doubt is over."""
         return list(self._in_doubt)
 
     def read_end(self) -> int:
@@ -121,7 +121,7 @@ class Ledgers:
         return int(row["generation"] or 0)
 
     def has_ended(self, generation: int) -> bool:
-        """Whether a loop has written its last row: then all its rows are in the ledgers, and no more will follow."""
+        """Whether the loop of a generation has written its last row: then all its rows are in the ledgers, and no more will follow."""
         found = self._spark.sql(f"select 1 from {self.name('ticks')} where generation = {generation:d} and kind = 'end' limit 1")
         return bool(found.collect())
 
@@ -142,7 +142,7 @@ class Ledgers:
     def append_once(self, ledger: str, rows: DataFrame, recorded_at: datetime, tried: list[int]) -> None:
         """Appends rows, unless an earlier attempt was committed although its answer was lost. tried: the batches of the attempts so far.
 
-        Raises what `append` raises; the same list is to be given with the next attempt.
+        Raises what `append` raises; give the same list with the next attempt.
         """
         with self.lock:
             if not any(self.has(ledger, batch) for batch in tried):
@@ -168,7 +168,7 @@ class Ledgers:
             writer.overwrite(F.expr(f"batch > {end.batch}L"))
         except Exception as error:
             if committing and not _is_refused(error):
-                # the first of several: as long as none of them is there, each may still land
+                # keeps the first of several: until one of them is in the ledger, each may still be committed
                 self._in_doubt.setdefault(ledger, batch)
             self.batch = batch
             self._refuse_if_taken_over(ledger, batch, error)

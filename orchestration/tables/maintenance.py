@@ -1,4 +1,4 @@
-"""Maintenance: makes few large files of many small ones, and removes snapshots and files that are no longer needed.
+"""Maintenance: combines many small files into few large ones, and removes snapshots and files that are no longer needed.
 
 It changes rows only to remove what an operator has purged.
 
@@ -38,7 +38,7 @@ TABLES: Final = ("events", "publish_results", "ticks", "deliveries")
 
 # How many batches a partition of `events` holds.
 _EVENTS_PARTITION_BATCHES: Final = 1000
-# How often a step is tried whose commit is refused because of another commit.
+# How often a step is tried if its commit is refused because of another commit.
 _ATTEMPTS: Final = 3
 # The columns, by table, that are emptied in rows that an operator has purged. In `deliveries`, payload_bytes = 0 marks such a row.
 _PURGED: Final = {
@@ -57,8 +57,8 @@ class MaintenanceError(Exception):
 class Settled:
     """What the loop has finished with, by its last row in `ticks`.
 
-    batch: all batches up to it are decided. hour: everything due before it is closed, or waits for a destination that is paused, as SQL
-    writes a time; a whole hour, UTC.
+    batch: all batches up to it are decided. hour: everything due before it is closed, or waits for a destination that is paused. It is a
+    whole hour in UTC, as SQL writes a time.
     """
 
     batch: int
@@ -67,7 +67,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What was done to a table. Files and bytes are the table's, with what the loop has appended meanwhile."""
+    """What was done to a table. files and bytes: those of the whole table, including what the loop has appended meanwhile."""
 
     table: str
     files_before: int
@@ -147,7 +147,7 @@ def print_report(report: MaintenanceReport, output: Literal["table", "json"]) ->
 def rewrites(settled: Settled | None) -> dict[str, Rewrite]:
     """What may be rewritten, by table; empty before the first loop has run.
 
-    Only batches that are decided: the guard of the loop in charge only looks at later ones. `events` by whole partitions, and
+    Only batches that are decided, as the guard of the loop in charge checks only later ones. `events` by whole partitions, and
     `publish_results` and `deliveries` by hours that are past, so that each payload is rewritten once; `ticks`, which is small, at any time.
     Rows are sorted by kind first, so that queries of dead letters skip the row groups of the far more numerous retries; then by the
     original coordinates, so that look-ups by coordinates skip row groups, too.
@@ -185,7 +185,7 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
         f"""
         select
             watermark,
-            -- deliveries due before the floor that are still open wait for a paused destination; maintenance changes no row of them
+            -- deliveries due before the floor that are still open wait for a paused destination; maintenance doesn't change their rows
             date_format(date_trunc('hour', floor), 'yyyy-MM-dd HH:mm:ss') as hour
         from {schema}.ticks
         order by batch desc
@@ -196,7 +196,7 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
 
 
 def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int | None]:
-    """Empties rows that operators have purged, if they are settled; returns how many, by table. None: left, as other commits came first.
+    """Empties rows that operators have purged, if they are settled; returns how many, by table. None: left for the next run.
 
     `events` first: an emptied row of `deliveries` means that its event is empty, too.
     """

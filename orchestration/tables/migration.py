@@ -1,7 +1,7 @@
 """Migrates tables of an earlier table version when a loop starts, and refuses those of a newer one.
 
 Each table of the loop has its version in a property. Where a table has an older one, its columns are renamed, others are added, and its
-version is set in one commit of Iceberg's, which writes metadata alone: a crash leaves the table as it was, or as it is to be. Snapshots and
+version is set in one commit of Iceberg's, which writes metadata only: a crash leaves the table either as it was, or migrated. Snapshots and
 files stay.
 """
 
@@ -92,7 +92,7 @@ def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> s
     if version < TABLE_VERSION:
         return (
             f"the tables under {settings.home} have version {version}, and this program reads version {TABLE_VERSION}: "
-            "start this version's loop once, by `redrive run` or `redrive tick`, which changes them"
+            "start this version's loop once, by `redrive run` or `redrive tick`, which migrates them"
         )
     return None
 

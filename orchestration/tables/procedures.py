@@ -14,7 +14,7 @@ from orchestration.clock import literal
 from orchestration.tables.ledgers import APPEND
 from orchestration.tables.rows import collected
 
-# Iceberg's default, if the table has no other.
+# Iceberg's default target size, for a table without a setting of its own.
 _MANIFEST_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -40,7 +40,7 @@ class Table:
     name: str
 
     def size(self) -> Size:
-        """The size by the summary of the last snapshot: no file is read."""
+        """The size, from the summary of the last snapshot: no data file is read."""
         row = self.spark.sql(
             f"""
             select
@@ -52,14 +52,14 @@ class Table:
         return Size(int(row["files"]), int(row["bytes"]))
 
     def empty(self, changes: Sequence[str], where: str) -> int:
-        """Changes rows; returns how many. Commits nothing if there are none."""
+        """Applies assignments, such as `key = null`, to rows; returns how many. Commits nothing if no row matches."""
         count = int(self.spark.sql(f"select count(*) as n from {self.name} where {where}").collect()[0]["n"])
         if count:
             self.spark.sql(f"update {self.name} set {', '.join(changes)} where {where}")
         return count
 
     def rewrite_files(self, rewrite: Rewrite) -> Size:
-        """Makes one file of five or more small ones of a partition. Commits nothing if there is nothing to do."""
+        """Combines the small files of a partition if there are five or more. Commits nothing if there is nothing to do."""
         order = f", strategy => 'sort', sort_order => '{rewrite.sort_order}'" if rewrite.sort_order else ", strategy => 'binpack'"
         done = self._call("rewrite_data_files", f'where => "{rewrite.where}"{order}')
         return Size(int(done["rewritten_data_files_count"]), int(done["rewritten_bytes_count"]))

@@ -75,13 +75,13 @@ class Tables:
         return None if self._spark.catalog.tableExists(f"{self._schema}.deliveries") else missing_tables(self._settings)
 
     def unreadable(self) -> str | None:
-        """Why the tables that exist can't be read: a newer version, or an older one, made them; else None."""
+        """Why existing tables can't be read: they have an older or a newer table version; None if they can."""
         from orchestration.tables.migration import unreadable_tables
 
         return unreadable_tables(self._settings, self._spark, self._schema)
 
     def probe(self) -> Probe:
-        """Writes a table to the catalog, and drops it. Where there are no tables yet, this makes the catalog."""
+        """Writes a table to the catalog, and drops it. If there is no catalog yet, this creates it."""
         from orchestration.tables.catalog import default_catalog, left_behind, without_tables
         from orchestration.tables.spark import in_short, start_session
 
@@ -131,7 +131,7 @@ def list_tables(settings: Settings) -> Rows:
     for path in sorted(models.glob("**/*.yml")):
         described = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         for kind, nodes in ((path.relative_to(models).parts[0], described.get("models")), ("rules", described.get("seeds"))):
-            # a model without columns is ephemeral: no table or view
+            # a model without described columns is ephemeral: it has no table or view
             found += [(node["name"], kind, " ".join(node["description"].split())) for node in nodes or () if node.get("columns")]
     order = {kind: place for place, kind in enumerate(("marts", "retry", "ledgers", "commands", "rules"))}
     return Rows(("table", "of", "what"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
@@ -152,7 +152,7 @@ def query(spark: SparkSession, schema: str, statement: str, limit: int) -> Rows:
     except PySparkException as error:
         raise QueryError(str(error).split("\n\nJVM")[0].split("; line")[0].strip()) from error
     except Py4JJavaError as error:
-        # errors while rows are read have no class in Python
+        # errors while rows are read have no class of their own in Python
         raise QueryError(in_short(error)) from error
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
 

@@ -4,7 +4,7 @@ pyspark converts a timestamp to the local time of this process, without a zone. 
 times compare wrongly; code that takes one for UTC is wrong in every other zone; and for a time near the first or last year that Python
 supports, pyspark raises. Here Spark returns microseconds since 1970, and Python makes aware UTC times of them.
 
-What a process reads for another one is bounded, in rows and bytes: `bounded`.
+`bounded` limits the rows and bytes that a running loop reads for a question.
 """
 
 from __future__ import annotations

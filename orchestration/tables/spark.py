@@ -36,7 +36,7 @@ _COMMIT_REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException
 # The most causes that are followed: in Java, a chain of causes may be a circle.
 _MOST_CAUSES = 20
 
-# Lines of Spark's messages that are of no use to people.
+# Lines of Spark's messages that say nothing to a user.
 _STACK = re.compile(r"at \S+\(|\.\.\. \d+ (more|elided)|Suppressed: |JVM stacktrace:|An error occurred while calling ")
 
 # The fewest partitions that shuffles of a query begin with; Spark coalesces them if there is little data.
@@ -49,7 +49,7 @@ _LOG_BYTES = 1_000_000
 def start_session(settings: Settings) -> SparkSession:
     """The session of this process, started if there is none. dbt's session method then picks it up.
 
-    Spark's output goes to `spark.log` in the home's logs: each start prints sixty lines, among which ours would be lost.
+    Spark's output goes to `spark.log` in the home's logs: each start prints sixty lines, among which redrive's would be lost.
     """
     settings.make_home()
     return _session(settings, settings.home / "logs" / "spark.log")
@@ -62,7 +62,7 @@ def _session(settings: Settings, log: Path) -> SparkSession:
     builder = SparkSession.builder
     for name, value in session_configuration(settings.project).items():
         builder = builder.config(name, value)
-    # this one would write each argument of each call, such as Kafka's passwords, where all loggers are at DEBUG
+    # at level DEBUG, this logger would write the arguments of all calls, Kafka's passwords among them
     logging.getLogger("py4j").setLevel(logging.WARNING)
     # this logger would repeat each exception, with the JVM's stack as JSON
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
@@ -72,7 +72,7 @@ def _session(settings: Settings, log: Path) -> SparkSession:
     with _output_to(log) as output:
         _start_jvm(settings, output)
         if builder._options["spark.master"] == "local[*]":
-            # one more than there are processors: a task of a question that takes long keeps no step waiting
+            # one thread more than there are processors, so that a long task of a question keeps no step waiting
             builder = builder.config("spark.master", f"local[{_processors() + 1}]")
         session = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():
@@ -107,7 +107,7 @@ def session_to_ask(settings: Settings) -> SparkSession:
     """
     running = SparkSession._instantiatedSession
     if running is not None and _reads_tables_of(running, settings):
-        # as it is: `getOrCreate` would set the profile's values in the loop's session, in the middle of a step
+        # not through `getOrCreate`: it would set the profile's values in the loop's session, in the middle of a step
         return _asking(running)
     return _asking(_session(to_ask(settings), scratch() / "spark.log"))
 
@@ -121,7 +121,7 @@ def _reads_tables_of(session: SparkSession, settings: Settings) -> bool:
 
 
 def to_ask(settings: Settings) -> Settings:
-    """The settings for queries. Without a catalog, home is a scratch directory: to open a SQLite catalog creates its file."""
+    """The settings for queries. If there is no catalog, home is a scratch directory: opening a SQLite catalog would create its file."""
     file = catalog_file(settings)
     return settings if file is None or file.is_file() else settings.model_copy(update={"home": scratch()})
 
@@ -155,7 +155,7 @@ def _asking(session: SparkSession) -> SparkSession:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[IO[bytes]]:
-    """The file for the output of a process that is started inside. If that fails, its last lines go to standard error."""
+    """The file for the output of a process that is started inside. If the start fails, the last lines go to standard error."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > _LOG_BYTES:
         log.unlink()

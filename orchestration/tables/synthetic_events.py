@@ -1,8 +1,8 @@
 """The coordinates of the events that the loop writes itself.
 
 The decide step names each input by its coordinates (topic id, partition, offset, index), so no two events may share them. Each kind of
-event has a partition of its own under one topic id, and is numbered by the batch of its append, and its place there. If an event is written
-in any other way, it may get the coordinates of another one; then one of the two gets no decision.
+event has a partition of its own under one topic id; offset and index are the batch of its append and its place there. If an event is
+written in any other way, it may get the coordinates of another one; then one of the two gets no decision.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ def gap(batch: int, place: int) -> Coordinates:
 
 
 def start(batch: int) -> Coordinates:
-    """A loop has taken over, or seals a ledger."""
+    """The row by which a loop in charge makes sure that appends to `events` that were begun before are refused."""
     return (TOPIC_ID, _STARTS, batch, 0)
