@@ -84,7 +84,7 @@ OMITTED_HEADERS: Final = "headers"
 OMITTED_PAYLOAD: Final = "payload"
 
 # The error of a `stopped` row (topic null, kind `fenced`) when a loop with a higher generation is in charge, and this one must end. The
-# code is outside the ranges of Kafka (0 and above) and of librdkafka (-200 to -1).
+# code is outside the ranges of Kafka (-1 and above) and of librdkafka (-200 to -100).
 SUPERSEDED: Final = "SUPERSEDED"
 SUPERSEDED_CODE: Final = -1_000
 

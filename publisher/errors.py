@@ -38,7 +38,7 @@ class Concerns(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """One row of the seed `publish_error_kinds`. code: of the Kafka protocol (0 and above) or of librdkafka (negative)."""
+    """One row of the seed `publish_error_kinds`. code: of the Kafka protocol (-1 and above) or of librdkafka (-200 to -100)."""
 
     code: int
     name: str

@@ -1,6 +1,6 @@
 """What a destination allows, checked before anything is sent: sizes, header names, partitions, and sizes of batches.
 
-One record that a broker refuses aborts its whole transaction. A dead letter that can't be sent as it is is lightened: headers whose names
+One record that a broker refuses aborts its whole transaction. A dead letter that can't be sent unchanged is lightened: headers whose names
 the Kafka client can't carry are left out; if it is too large, first the headers that say why the message died (the tables have them), then
 the payload. The headers that name the message stay, so that the payload can be found.
 """

@@ -16,7 +16,7 @@ _HEADER: Final = RECORDS.field("headers").type.value_type
 
 
 def complete_headers(rows: pa.RecordBatch) -> pa.ListArray:
-    """The complete headers of rows of `READY`: `headers`, `dead_letter_headers`, then those that name the delivery, unless null.
+    """The complete headers of rows of `READY`: `headers`, `dead_letter_headers`, then those that name the delivery and are not null.
 
     Numbers are decimal text, times epoch milliseconds.
     """

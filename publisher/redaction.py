@@ -38,7 +38,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def secrets_of(properties: Mapping[str, str]) -> list[str]:
-    """The texts to mask for some properties: the secret values, and the secret parts of these."""
+    """The texts to mask for some properties: the values of secret properties, or only their secret parts."""
     return [part for name, value in properties.items() if is_secret(name, value) for part in parts_of(value) if part]
 
 
