@@ -69,8 +69,8 @@ def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> 
 def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) -> bool:
     """Puts the loop of `settings.generation` in charge. With transactions, no older loop can send after it has returned True.
 
-    Called at the start, before the loop takes the number in the tables, so that an older loop can still record there what it has sent. Called
-    again while nothing is being sent, as Kafka forgets the number after offsets.retention.minutes (7 days by default).
+    Called at the start, before the loop takes the number in the tables, so that an older loop can still record there what it has sent.
+    Called again while nothing is being sent, as Kafka forgets the number after offsets.retention.minutes (7 days by default).
 
     topics: the number is stored as a committed offset of each that exists, and of each of `settings.fence_topics`. Give several, as it is
     lost when a topic is deleted. Include the fence_topics of older loops, as their tasks look there. slots: how many slots are fenced; give
