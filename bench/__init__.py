@@ -1,1 +1,1 @@
-"""Benchmarks, which measure the figures in the documentation: `python -m bench publish`, `python -m bench tick`."""
+"""Benchmarks for the figures in the documentation, for example `python -m bench publish`, `python -m bench tick`."""

@@ -1,6 +1,6 @@
 """Command line of the benchmarks. Prints a table to standard output; with --json, also writes a list of objects to a file.
 
-With --against, a second table compares the figures with those of such a file. Only figures of one machine and one session say something.
+With --against, a second table compares the figures with those of such a file. Compare only figures of one machine and one session.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def main() -> None:
 
 
 def compared(before: Figures, after: Figures) -> Figures:
-    """One object per figure that both have, and that is not the same: what it is of, both values, and their ratio."""
+    """One object per figure that both have and that differs: its case, both values, and their ratio."""
     rows: Figures = []
     for row in after:
         name = " ".join(f"{value}" for value in row.values() if isinstance(value, str)) or f"{next(iter(row.values())):,}"
-        # cases are found by their first column: a name, or a size
+        # cases are matched by their first column: a name, or a size
         key = next(iter(row))
         earlier = next((one for one in before if one.get(key) == row[key]), {})
         for figure, value in row.items():

@@ -1,7 +1,7 @@
 """Measures commands from the shell, from the start of a process to its end: beside a running loop, which answers, and without one.
 
-Also what questions cost the loop: the time of a tick with 500 new failures alone, beside `redrive dlq groups` again and again, and beside
-a question over billions of rows, which the loop ends after 30 s.
+Also measures what queries cost the loop: the time of a tick with 500 new failures alone, while `redrive dlq groups` runs again and again,
+and while a query over billions of rows runs, which the loop ends after 30 s.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def bench_answers(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
 
 
 def _median(words: tuple[str, ...], environment: dict[str, str], runs: int) -> tuple[float, float]:
-    """Seconds of a command: the median, and the longest. The first run, which warms up, doesn't count if there are more."""
+    """Seconds of a command: the median, and the longest. The first run, which warms up, doesn't count if `runs` is above 1."""
     took = []
     for _ in range(runs + (runs > 1)):
         began = time.perf_counter()
@@ -85,7 +85,7 @@ def _median(words: tuple[str, ...], environment: dict[str, str], runs: int) -> t
 
 
 def _run(words: tuple[str, ...], environment: dict[str, str]) -> None:
-    """Runs a command. A check that finds something wrong ends with 1, which is no error here."""
+    """Runs a command. Exit code 1 is no error here: `redrive check` ends with it if it finds something wrong."""
     program = "from orchestration.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True)
     if done.returncode not in (0, 1):
@@ -94,7 +94,7 @@ def _run(words: tuple[str, ...], environment: dict[str, str]) -> None:
 
 @contextmanager
 def _asked(words: tuple[str, ...] | None, environment: dict[str, str]) -> Iterator[None]:
-    """Runs a command again and again while inside. A process that a question is still being answered for is killed at the end."""
+    """Runs a command again and again inside the `with` block. At its end, a process that still waits for its answer is killed."""
     ends = threading.Event()
     running: list[subprocess.Popen[bytes]] = []
 

@@ -60,7 +60,7 @@ def _worked_off(loop: Loop, rows: int, counted: str) -> dict[str, Any]:
 
 
 def peak_memory_mb(loop: Loop) -> int:
-    """The sum of the peaks of the loop, of Spark, and of all its child processes."""
+    """The sum of the peaks of this process, of Spark, and of all processes that Spark has started."""
     assert loop.spark._jvm is not None
     spark = int(loop.spark._jvm.java.lang.ProcessHandle.current().pid())
     peaks: dict[int, tuple[int, int]] = {}

@@ -1,9 +1,9 @@
 """Measures a tick with 5,000 new failures and 5,000 due retries while 10 thousand to 10 million other messages wait.
 
-The waiting deliveries are written as by the loop: a hundred appends per size, each sorted by original coordinates and spread over all hours
-in which its rows are due. Half of them are due within the hour that the tick reads, which is the worst case: the due rows share their hour
-with them. The rest is due over two days. New failures, due rows and waiting ones are of the same topic. Offsets rise from run to run,
-faster in some partitions than in others, so that the offset ranges of different runs overlap.
+The waiting deliveries are written as by the loop: up to a hundred appends per size, each sorted by original coordinates and spread over all
+hours in which its rows are due. Half of them are due within the hour that the tick reads, which is the worst case: the due rows share their
+hour with them. The rest is due over the two days after it. New failures, due rows and waiting ones are of the same topic. Offsets rise from
+run to run, faster in some partitions than in others, so that the offset ranges of different runs overlap.
 Values are 96 bytes that don't compress (10 million rows of 500 would be 8 GB on disk).
 """
 
@@ -34,7 +34,7 @@ _PARTITIONS = 6
 # Offsets of the last partition are 21 times as high as those of the first.
 _STRIDE = 4
 _RUNS = 100
-# The ticks run from the third minute of the hour on, and no waiting row is due before its twentieth minute.
+# The ticks run from minute 2 of the hour on, and no waiting row is due before minute 20.
 _LOOKS_AT = timedelta(minutes=2)
 _WAITS_UNTIL = timedelta(minutes=20)
 _HOURS = 48
@@ -49,7 +49,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     loop = Loop(settings)
     loop.start()
     wheel = Wheel(loop.spark, loop.schema)
-    # loop time may be ahead of the wall clock, but never goes back: so each size has its own hour
+    # loop time may be ahead of the wall clock, but never goes back, so each size has a later hour than the one before
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     figures: list[dict[str, Any]] = []
     for size in sizes:
@@ -99,7 +99,7 @@ def _settings(kafka: dict[str, str], home: Path) -> Settings:
 
 
 def _make_due(loop: Loop, wheel: Wheel, kafka: dict[str, str], rows: int) -> None:
-    """What the next tick has to do: rows that have become due, and as many new failures."""
+    """Makes the work of the next tick: `rows` that have become due, and as many new failures."""
     now = loop.clock.now()
     wheel.due(rows, now - timedelta(seconds=5))
     look_again(loop, now - timedelta(seconds=10))
@@ -127,7 +127,7 @@ class Wheel:
         self.offset = 0
 
     def empty(self) -> None:
-        """Deletes all deliveries, so that each size is measured only with its own."""
+        """Deletes all deliveries, so that each size is measured with its own only."""
         self._spark.sql(f"delete from {self._table}")
 
     def fill(self, size: int, hour: datetime) -> float:
@@ -144,10 +144,10 @@ class Wheel:
         return int(self._spark.sql(f"select count(*) as files from {self._table}.files").collect()[0]["files"])
 
     def decide(self, rows: int, hour: datetime) -> None:
-        """One append: half of the rows due within the hour, from the twentieth minute on, the rest over two days after it.
+        """One append: half of the rows are due within the hour, from minute 20 on, the others over the two days after it.
 
-        One row in a hundred is a duplicate that is due at once, so that the due times of each file of the hour overlap with those that the
-        tick reads.
+        One row in a hundred is a duplicate, due at the start of the hour, so that the due times of each file of the hour overlap with those
+        that the tick reads.
         """
         until = 60 - _WAITS_UNTIL.seconds // 60
         self._append(

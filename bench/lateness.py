@@ -1,7 +1,7 @@
-"""Measures how late retries reach a consumer: failures at an even rate through the ladder of 1, 2 and 4 s, without jitter.
+"""Measures how late retries reach a consumer: failures at an even rate, each retried after 1, 2 and 4 s, without jitter.
 
 `redrive run` is a process of its own, as in production; this process is the producer, and the consumer that fails each message three times.
-Lateness is the time at which the consumer has a retry in its hands, less the due time that the retry's header states.
+Lateness is the time at which the consumer receives a retry, minus the due time that the retry's header states.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _DELAYS = {1: "1 s", 2: "2 s", 3: "4 s"}
 
 
 def bench_lateness(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
-    """One object per delay: how many retries, their lateness in seconds, and how many came early, or twice, or not at all."""
+    """One object per delay: how many retries arrived, their lateness in seconds, and how many came early, twice, or not at all."""
     a_second, seconds = (20, 30) if quick else (200, 300)
     topics = ("redrive.failures", "redrive.failures.dlq", _RETRIES, "orders.dlq")
     Cluster(kafka).create(NewTopic(name, 3, 1, config={"max.message.bytes": "4000000"}) for name in topics)
     consumer = _Failing(kafka)
     with _running(kafka, home):
-        # the first decisions of a process take seconds longer
+        # warms up: the first decisions of a process take seconds longer
         consumer.fail(a_second)
         consumer.until(3 * a_second)
         consumer.forget()
@@ -80,7 +80,7 @@ class _Failing:
         self._thread.start()
 
     def forget(self) -> None:
-        """Begins to count anew."""
+        """Forgets the retries that have come so far."""
         self.lateness: dict[int, list[float]] = defaultdict(list)
         self.twice: dict[int, int] = defaultdict(int)
         self._seen: set[bytes] = set()
@@ -94,7 +94,7 @@ class _Failing:
         self._producer.flush()
 
     def until(self, retries: int, seconds: float = 600) -> None:
-        """Waits until so many retries have come. Raises TimeoutError."""
+        """Waits until `retries` retries have come. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while sum(map(len, self.lateness.values())) < retries:
             if time.monotonic() > deadline:
@@ -102,7 +102,7 @@ class _Failing:
             time.sleep(0.1)
 
     def in_short(self) -> str:
-        """How many retries have come, and the median of the last ones."""
+        """How many retries have come, and for each delay the median lateness of the last thousand."""
         last = {attempt: statistics.median(late[-1000:]) for attempt, late in sorted(self.lateness.items())}
         return f"{sum(map(len, self.lateness.values()))} retries, late by " + ", ".join(f"{late:.2f} s" for late in last.values())
 
@@ -127,7 +127,7 @@ class _Failing:
             self.twice[attempt] += 1
             return
         self._seen.add(delivery)
-        # the header is the number of the attempt that this is: after the first failure, it is the second
+        # the header has the number of this attempt: after the first failure, 2
         self.lateness[attempt - 1].append(at - int(headers["redrive-due"]) / 1000)
         if attempt <= len(_DELAYS):
             place = {"topic": _RETRIES, "partition": str(record.partition()), "offset": str(record.offset())}
@@ -146,7 +146,7 @@ class _Failing:
 
 @contextmanager
 def _running(kafka: dict[str, str], home: Path) -> Iterator[None]:
-    """`redrive run` in a process of its own, with the shipped rules but for the jitter."""
+    """`redrive run` in a process of its own, with the shipped rules, except for the jitter."""
     seeds = home / "seeds"
     shutil.copytree(load_settings().seeds, seeds)
     policies = seeds / "retry_policies.csv"

@@ -2,7 +2,7 @@
 
 The deliveries are put into the tables directly, as a loop would have left them over a day: 500-byte values, dead letters among
 retries in the same files, with stacks of 2 kB and ten classes of errors. Maintenance runs after each fill, as it does each night. The
-queries are those of `redrive dlq`, each run three times. Each size adds to the one before.
+queries are those of `redrive dlq`, each run three times. Each size adds rows to those of the size before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def bench_marts(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str
         _fill(loop, f"orders{size}", size - filled, since)
         filled = size
         print(f"{size:,} deliveries: filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-        # one decision after them, so that the watermark is above them and maintenance may rewrite them
+        # one later decision, so that the watermark is above the filled rows and maintenance may rewrite them
         report_failures(kafka, f"last{size}", 1, 0)
         settle(loop)
         began = time.perf_counter()

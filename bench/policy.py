@@ -108,5 +108,5 @@ def _write(path: Path, header: str, rows: Iterable[Sequence[str]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header.split(","))
-        # the check of the seeds refuses duplicate rows
+        # without duplicates, which the check of the seeds refuses
         writer.writerows(dict.fromkeys(tuple(row) for row in rows))

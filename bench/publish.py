@@ -1,8 +1,8 @@
 """Compares the publish step with a bare produce loop: the cost of sending from tables, and of recording the results.
 
-Both send the same rows to the same topic, with the same producer settings, in transactions of the same size, with a report for each row.
-The publish step reads `ready`, sends through Spark and appends the results to their ledger; the bare loop has its rows in memory and keeps
-nothing. They alternate, three times each; the medians are compared.
+Both send as many rows to the same topic, with the same producer settings, in transactions of the same size, with a report for each row. The
+publish step reads `ready`, sends through Spark and appends the results to their ledger; the bare loop repeats a thousand of the rows from
+memory and keeps nothing. They alternate, three times each; the medians are compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def bench_publish(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
     loop.start()
     cluster = Cluster(kafka)
     figures: list[dict[str, Any]] = []
-    # each run has its own hour, so that it doesn't read what the others have sent
+    # each run has its own hour, so that it doesn't read the rows of other runs
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     hours = (hour - timedelta(hours=number) for number in count(1))
     _publish(loop, cluster, "warm", 1_000, next(hours))
@@ -58,7 +58,7 @@ def bench_publish(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
 
 
 def _publish(loop: Loop, cluster: Cluster, name: str, rows: int, due: datetime) -> float:
-    """Seconds for the whole publish step of what falls due in the minute after `due`, until the results are committed."""
+    """Seconds for publish steps that send the rows due in the minute after `due`, until the results are committed."""
     cluster.create([NewTopic(f"{name}-billing-retry", 6, 1)])
     upto = due + timedelta(minutes=1)
     fill_wheel(loop.spark, loop.schema, name, rows, due, 60_000, loop.ledgers.batch)
@@ -75,7 +75,7 @@ def _publish(loop: Loop, cluster: Cluster, name: str, rows: int, due: datetime) 
 
 
 def bare_loop(loop: Loop, kafka: dict[str, str], name: str, rows: int) -> float:
-    """Seconds for a bare loop over the same rows: a thousand of them in memory, again and again."""
+    """Seconds in which a bare produce loop sends as many rows: a thousand of the same rows, again and again from memory."""
     pool = [
         (message.key(), message.value(), message.headers(), message.partition())
         for message in _read_back(kafka, f"{name}-billing-retry", min(rows, 1_000))

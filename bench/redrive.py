@@ -1,8 +1,8 @@
-"""Measures how long it takes to redrive a million dead letters: to select them, to group them, to send the list, and to send them all.
+"""Measures how long it takes to redrive a million dead letters: to select them, to group them, to write the command, and to send them all.
 
 The dead letters are put into the tables directly, as a loop would have left them over a day: 500-byte values, stacks of 2 kB, ten
-classes of errors. They are sent without a rate, through the loop. The comparison is a bare produce loop over the same messages, which has
-them in memory and records nothing. Memory is measured as in bench/backlog.
+classes of errors. They are sent without a rate, through the loop. The comparison is a bare produce loop, which repeats a thousand of the
+messages from memory and records nothing. Memory is measured as in bench/backlog.
 """
 
 from __future__ import annotations

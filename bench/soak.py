@@ -32,7 +32,7 @@ _EDGE = 50
 
 
 def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
-    """One object: median seconds of the first and the last 50 ticks, bytes per retry, and files and bytes on disk in the end."""
+    """One object: median seconds of the first and the last 50 ticks, bytes per retry, data files and bytes of metadata at the end."""
     ticks, every = (120, 50) if quick else (500, 100)
     topics = ("redrive.failures", "redrive.failures.dlq", _RETRIES, f"{_TOPIC}.dlq")
     Cluster(kafka).create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
@@ -44,7 +44,7 @@ def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     took: list[float] = []
     maintained: list[int] = []
     sent = 0
-    # the first ones warm up
+    # ticks with negative numbers warm up
     for number in range(-20, ticks):
         consumer.fail()
         began = time.perf_counter()
@@ -94,7 +94,7 @@ class Service:
         self._next = 0
 
     def fail(self) -> None:
-        """Reports some new messages, and the first retries that have come since the last call."""
+        """Reports that some new messages failed, and the first retries that have arrived since the last call."""
         for _ in range(_NEW_MESSAGES):
             place = [("redrive-original-partition", str(self._next % _PARTITIONS).encode())]
             place += [("redrive-original-offset", str(self._next // _PARTITIONS).encode())]
@@ -127,7 +127,7 @@ class Service:
 
 
 class Written:
-    """Bytes of added data files, by the summaries of snapshots. They are read before maintenance expires snapshots."""
+    """Bytes of added data files, by the summaries of snapshots: call `look` before maintenance, which expires snapshots."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -135,7 +135,7 @@ class Written:
         self._before: set[tuple[str, int]] = set()
 
     def begin(self) -> None:
-        """Counts from here on."""
+        """Counts only what is added after this call."""
         self.look()
         self._before = set(self._added)
 

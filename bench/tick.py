@@ -1,7 +1,7 @@
 """Measures the time of a tick: idle, with only due rows, with only new failures, with both; while 100,000 other messages wait.
 
-Also with only due rows while one destination is missing, for which 100,000 messages are due. Before these, the first start, which creates
-the tables; after them, `redrive tick` in a new process, with existing tables and due rows.
+Also with only due rows, while 100,000 messages are due for a destination that is missing. Before these, the first start, which creates the
+tables; after them, `redrive tick` in a new process, with existing tables and due rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orchestration.settings import load_settings
 
 
 def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
-    """One object per case: case, rows, seconds (median), and by step in milliseconds (of the last run)."""
+    """One object per case: case, rows, seconds (median), and milliseconds by step (of the last run)."""
     rows, pending, runs = (500, 5_000, 2) if quick else (5_000, 100_000, 7)
     cluster = Cluster(kafka)
     topics = ("redrive.failures", "redrive.failures.dlq", "orders-billing-retry", "due-billing-retry", "waiting-billing-retry")

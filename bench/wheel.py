@@ -12,7 +12,7 @@ from orchestration.loop.loop import Loop
 
 VALUE_BYTES = 500
 
-# The size of a file from a decide run, which writes thousands of rows at once, not millions.
+# Rows in a file of a decide run, which writes thousands of rows at once, not millions.
 ROWS_PER_FILE = 25_000
 
 
@@ -28,7 +28,7 @@ def fill_wheel(
 ) -> None:
     """Writes `rows` retries of messages of the topic `<name>`, due within `spread_ms` from `due_from`. Values of 500 bytes, 3 headers.
 
-    but: columns with other values, as expressions over `id`.
+    but: expressions over `id` for columns that shall have other values.
     """
     columns = spark.table(f"{schema}.deliveries").schema
     made = spark.sql(
@@ -91,14 +91,14 @@ def acknowledge(loop: Loop, topic: str) -> None:
 
 
 def fall_due(loop: Loop, name: str, rows: int) -> None:
-    """Adds retries that became due within one second just before now, and has the loop look there again."""
+    """Adds retries that became due within one second just before now, and has the loop read that time again."""
     now = loop.clock.now()
     fill_wheel(loop.spark, loop.schema, name, rows, now - timedelta(seconds=5), 1_000, loop.ledgers.batch)
     look_again(loop, now - timedelta(seconds=10))
 
 
 def settle(loop: Loop) -> None:
-    """Turns the loop until it has nothing to do right now."""
+    """Runs ticks until one had nothing to do."""
     while loop.tick().did_something:
         pass
 

@@ -7,11 +7,11 @@ It depends on Kafka and Arrow, not on SQL, Spark or the rules of retrying. The f
 3. `destinations` asks which topics exist, with how many partitions and which size limit
 4. `fitting`      fails records that are certain to be refused, which would abort the transaction of the others; lightens dead letters
 5. `session`      opens a producer, after which `generation` reads whether this loop is in charge
-6. `sending`      hands rows over (`handover`), waits for reports, and commits: for all rows or none. For brokers without transactions each
-                  row has the outcome of its own report. After a refusal rows are tried again by topic, then in halves
+6. `sending`      hands rows over (`handover`), waits for reports, and commits: all rows or none. For brokers without transactions each row
+                  has the outcome of its own report. After a refusal `publishing` tries rows again: by topic, then in halves
 
-A row is `delivered` once its commit has returned; after an abort nothing is. `unknown` is a commit without an answer. `failed` is a record
-that was refused for what it is. `stopped` belongs to no record: it says why rows have no result.
+A row is `delivered` when its commit has returned; an abort delivers nothing. `unknown`: the commit was not answered. `failed`: the record
+or its topic was refused, or the route counts every failed send. `stopped` belongs to no record: it says why rows have no result.
 """
 
 from importlib import import_module

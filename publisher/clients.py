@@ -14,13 +14,13 @@ from publisher.settings import ALIASES, PublisherSettings
 _Client = TypeVar("_Client")
 
 DEFAULT_BATCH_SIZE: Final = 1_000_000  # librdkafka's own
-_MESSAGE_MAX_BYTES: Final = 1_000_000_000  # not smaller than the limit that the broker has for a topic
+_MESSAGE_MAX_BYTES: Final = 1_000_000_000  # librdkafka's maximum, so that only the topic's limit in the broker applies
 
 # Defaults of a producer, which settings may override.
 _TUNING: Final = {
     # Fills batches at 50k rows/s over many partitions. Nothing waits for it: each transaction is flushed at its end.
     "linger.ms": "50",
-    # A transaction is bounded already; a second bound would only make the loop wait for room.
+    # A transaction is bounded already; a second bound would only make the hand-over wait for room.
     "queue.buffering.max.messages": "0",
     "queue.buffering.max.kbytes": "2097151",
     "message.max.bytes": str(_MESSAGE_MAX_BYTES),
@@ -28,13 +28,13 @@ _TUNING: Final = {
     "socket.nagle.disable": "true",
     # librdkafka waits half of this time between its first connections, and each task and each abort makes new connections.
     "reconnect.backoff.ms": "20",
-    # How long a topic that the admin client has just seen may be missing from another broker's metadata.
+    # How long a topic that the admin client has just seen may be missing from the metadata of another broker.
     "topic.metadata.propagation.max.ms": "5000",
 }
 
 
 class Background:
-    """Errors reported outside of calls, such as a failed login, while calls only time out. hopeless: one that waiting can't cure."""
+    """Errors that the client reports by callback, such as a failed login; its calls only time out. hopeless: waiting can't cure it."""
 
     def __init__(self) -> None:
         self.last: KafkaError | None = None
@@ -125,7 +125,7 @@ def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], k
         return client(wanted)
     except (KafkaException, TypeError, ValueError) as error:
         reason = kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
-    # Raised outside of the except block, so that it has no cause: the text of the cause contains the rejected value.
+    # Raised outside of the except block, so that no context is attached: its text contains the rejected value.
     names = _at_fault(client, wanted, kafka)
     # A short value may be part of any word, so it is masked only where it is quoted.
     values = [part for name in names for part in (*parts_of(kafka[name]), f'"{kafka[name]}"') if len(part) > 4]
@@ -134,7 +134,7 @@ def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], k
 
 
 def _at_fault(client: Callable[..., Any], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> tuple[str, ...]:
-    """The properties without which a client could be made; if there is none, those that no client can be made with alone."""
+    """Each property whose removal is enough to make a client; if there is none, each that is refused as the only one of `kafka`."""
 
     def is_refused(chosen: dict[str, Any]) -> bool:
         try:

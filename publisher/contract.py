@@ -1,6 +1,6 @@
 """The input and the output of the publisher: the two Arrow schemas between SQL and Kafka.
 
-``READY`` is what it gets of the dbt view `ready`, one row per delivery that is due; the view's other columns are for the loop.
+``READY`` is what the publisher reads of the dbt view `ready`, one row per delivery that is due; the view's other columns are for the loop.
 ``RESULTS`` is what the ledger `publish_results` keeps, one row per send, without the columns that the ledger itself adds (batch,
 generation, recorded_at). Timestamps are UTC with whole milliseconds.
 """
@@ -17,16 +17,16 @@ READY: Final = pa.schema(
         pa.field("delivery_id", pa.string(), nullable=False),
         pa.field("due_at", _TIME, nullable=False),
         *(pa.field(name, pa.string(), nullable=False) for name in ("kind", "message_id")),
-        # where it goes: partition is the wanted one, null or out of range lets the key decide
+        # where it goes; if the partition is null or does not exist, the key decides
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32()),
-        # what goes: bytes as they came, in their order; null and empty are two things
+        # what is sent: bytes and order as they came; null and empty are different values
         *(pa.field(name, pa.binary()) for name in ("key", "value")),
         pa.field("headers", _HEADERS),
-        # what is added as headers: why a dead letter died; the attempt that the send starts, of a dead letter the last that was made
+        # what is added as headers: why the message died; the attempt that a retry starts, or the last one before a dead letter
         pa.field("dead_letter_headers", _HEADERS),
         pa.field("attempt", pa.int32()),
-        # which failed sends count: `all`, or those that concern the record or its topic
+        # which failed sends count: `all`, or `record`: those that concern the record or its topic
         pa.field("publish_charge", pa.string()),
         # where the message came from, carried through to the results
         pa.field("consumer_group", pa.string()),
@@ -37,7 +37,7 @@ READY: Final = pa.schema(
     ]
 )
 
-# Rows of `READY` with complete headers (their own, those of a dead letter, those that name the delivery), and how many the first two are.
+# Rows of `READY` with complete headers (own, why it died, those that name the delivery), and how many of the first and second sort.
 RECORDS: Final = pa.schema(
     [
         *(field for field in READY if field.name not in ("dead_letter_headers", "attempt", "original_timestamp")),
@@ -51,18 +51,18 @@ RESULTS: Final = pa.schema(
     [
         *(READY.field(name).with_nullable(True) for name in ("delivery_id", "due_at", "kind", "message_id", "consumer_group")),
         pa.field("outcome", pa.string(), nullable=False),
-        # where the copy lies, for a delivered one
+        # where the record that was sent lies, if it was delivered
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
         pa.field("offset", pa.int64()),
         pa.field("sent_at", _TIME),
-        # why it was not delivered, for the others
+        # why it was not delivered, if it was not
         pa.field("error_code", pa.int32()),
         *(pa.field(name, pa.string()) for name in ("error_name", "error_kind", "error_message")),
         pa.field("not_before", _TIME),
         pa.field("slot", pa.int32()),
         *(READY.field(name) for name in ("original_topic", "original_partition", "original_offset")),
-        # what a dead letter went without: null for nothing, else `unsendable_headers`, `headers`, both joined by `+`, or `payload`
+        # what a dead letter was sent without: null for nothing, else `unsendable_headers`, `headers`, both joined by `+`, or `payload`
         pa.field("omitted", pa.string()),
     ]
 )
@@ -77,14 +77,14 @@ UNKNOWN: Final = "unknown"
 STOPPED: Final = "stopped"
 
 # The kind of delivery that is sent with less in it rather than not at all, and what may be left out: the message's own headers that the
-# client cannot carry; the headers that say why it died; those, its payload (value, own headers) and, if it is still too large, its key.
+# client cannot carry; the headers that say why it died; these and its payload (value, own headers) and, if still too large, its key.
 DEAD_LETTER: Final = "dead_letter"
 OMITTED_UNSENDABLE: Final = "unsendable_headers"
 OMITTED_HEADERS: Final = "headers"
 OMITTED_PAYLOAD: Final = "payload"
 
 # The error of a `stopped` row (topic null, kind `fenced`) when a loop with a higher generation is in charge, and this one must end. The
-# code is outside the ranges of Kafka (0 and above) and of librdkafka (-200 to -1).
+# code is outside the ranges of Kafka (-1 and above) and of librdkafka (-200 to -100).
 SUPERSEDED: Final = "SUPERSEDED"
 SUPERSEDED_CODE: Final = -1_000
 

@@ -57,7 +57,7 @@ def describe(topics: Iterable[str], settings: PublisherSettings) -> dict[str, De
 
 
 def forget(topic: str, settings: PublisherSettings) -> None:
-    """Has the topic described anew the next time: after a send to it has failed, as it may have changed."""
+    """Has the topic described anew the next time. Called after a send to it has failed, as the topic may have changed."""
     _known.pop((frozenset(settings.kafka.items()), topic), None)
 
 
@@ -97,13 +97,13 @@ def _limits(admin: AdminClient, topics: list[str], settings: PublisherSettings, 
     asked = admin.describe_configs(list(resources), request_timeout=settings.metadata_timeout_ms / 1000)
     futures = {resources[resource]: future for resource, future in asked.items()}
     for topic, answer in _answers(admin, futures, settings, background).items():
-        with suppress(KeyError, TypeError, ValueError):  # an error has no items, a limit may be left out or hidden
+        with suppress(KeyError, TypeError, ValueError):  # an error has no items; a limit may be missing or hidden
             limits[topic] = int(answer["max.message.bytes"].value)
     return limits
 
 
 def _answers(admin: AdminClient, futures: Mapping[str, Future[Any]], settings: PublisherSettings, background: Background) -> dict[str, Any]:
-    """The result of each future, or the error why it has none."""
+    """The result of each future, or the KafkaError for which it has none."""
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     waiting = set(futures.values())
     while waiting and background.hopeless is None and time.monotonic() < deadline:

@@ -38,7 +38,7 @@ class Concerns(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """One row of the seed `publish_error_kinds`. code: of the Kafka protocol (0 and above) or of librdkafka (negative)."""
+    """One row of the seed `publish_error_kinds`. code: of the Kafka protocol (-1 and above) or of librdkafka (-200 to -100)."""
 
     code: int
     name: str
@@ -58,7 +58,7 @@ class SessionLostError(Exception):
     """Nothing more can be sent in this call, but perhaps in the next: brokers don't answer, or refuse to."""
 
     def __init__(self, trouble: Trouble, *more: object) -> None:
-        super().__init__(trouble, *more)  # executors pickle exceptions, which are made anew from these arguments
+        super().__init__(trouble, *more)  # executors pickle exceptions, and unpickling calls the class with these arguments
         self.trouble = trouble
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class SessionLostError(Exception):
 
 
 class FencedError(SessionLostError):
-    """A newer producer has begun with the same transactional.id, and no newer loop is known to be behind it."""
+    """A newer producer has begun with the same transactional.id, and no loop with a higher generation was found."""
 
 
 class SupersededError(SessionLostError):
@@ -92,5 +92,5 @@ def error_kinds_from_rows(rows: Iterable[Mapping[str, object]]) -> dict[int, Err
 
 
 def classify(code: int, kinds: Mapping[int, ErrorKind]) -> ErrorKind:
-    """The kind of an error code. One that is not listed, such as a newer broker's, must not turn good records into dead letters."""
+    """The kind of an error code. One that is not listed concerns the connection, so that it turns no good record into a dead letter."""
     return kinds.get(code) or ErrorKind(code, KafkaError(code).name(), "retriable", Concerns.CONNECTION)

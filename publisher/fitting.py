@@ -1,8 +1,8 @@
 """What a destination allows, checked before anything is sent: sizes, header names, partitions, and sizes of batches.
 
-One record that a broker refuses aborts its whole transaction. A dead letter that can't be sent as it is goes with less in it: without the
-header names that the Kafka client can't carry; where it is too large, first without the headers that say why the message died (the tables
-have them), then without its payload. The headers that name the message stay, so that the payload can be found.
+One record that a broker refuses aborts its whole transaction. A dead letter that can't be sent unchanged is lightened: headers whose names
+the Kafka client can't carry are left out; if it is too large, first the headers that say why the message died (the tables have them), then
+the payload. The headers that name the message stay, so that the payload can be found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def misfits(rows: pa.RecordBatch, destinations: Mapping[str, Destination], setti
 
 
 def with_partitions(rows: pa.RecordBatch, destinations: Mapping[str, Destination]) -> pa.RecordBatch:
-    """The rows, their wanted partition null where the topic has no such partition: then the key decides."""
+    """The rows, with a null in place of a partition that the topic does not have: then the key decides."""
     wanted = rows.column("partition")
     counts = _by_row(rows, {topic: destination.partitions for topic, destination in destinations.items()})
     exists = pc.and_(pc.greater_equal(wanted, 0), pc.less(pc.cast(wanted, pa.int64()), counts))
@@ -73,10 +73,10 @@ def by_batch_size(destinations: Mapping[str, Destination], settings: PublisherSe
 
 
 def lightened(row: pa.RecordBatch, trouble: Trouble) -> pa.RecordBatch | None:
-    """One refused dead letter with less in it, as its `omitted` says; None where neither its size nor a header's name was refused."""
+    """A refused dead letter with less in it, as its `omitted` says; None if that does not help, or if the row is no dead letter."""
     if row.column("kind")[0].as_py() != DEAD_LETTER:
         return None
-    # by position, as the message's own headers and those of a header profile may have any name
+    # told apart by position: the message's own headers and those of a header profile may have any name
     own, reasons = (row.column(name)[0].as_py() or 0 for name in ("own_headers", "reason_headers"))
     if trouble.error.code == KafkaError.INVALID_RECORD:
         kept = sendable(pc.struct_field(row.column("headers").flatten(), "key"))
@@ -99,7 +99,7 @@ def lightened(row: pa.RecordBatch, trouble: Trouble) -> pa.RecordBatch | None:
 
 
 def upper_bounds(rows: pa.RecordBatch) -> Numbers:
-    """For each row, an upper bound of its size when it is sent alone. Computed from Arrow's offsets, so that many headers cost nothing."""
+    """For each row, an upper bound of its size when it is sent alone. Computed from Arrow's offsets, so that headers need no loop."""
     headers = rows.column("headers")
     firsts_and_ends = headers.offsets.to_numpy()
     size = np.full(rows.num_rows, _BATCH_OVERHEAD + _RECORD_OVERHEAD, np.int64)
@@ -120,7 +120,7 @@ def exact_size(key: bytes | None, value: bytes | None, headers: Sequence[tuple[s
 
 
 def _offsets(column: pa.Array) -> Numbers:
-    """Where each text of a column begins in its data, and where the last one ends."""
+    """Where each value of a column begins in its data, and where the last one ends."""
     buffer = column.buffers()[1]
     if len(column) == 0 or buffer is None:
         return np.zeros(len(column) + 1, np.int64)

@@ -2,7 +2,7 @@
 
 init_transactions always succeeds and fences whoever held the id, so it alone cannot tell the newer from the older. The order of steps can:
 a loop takes the number after the last one in its tables, writes it into Kafka, waits until it can be read, then initialises every slot. A
-task initialises its slot, then reads, then sends: a task of an older loop is fenced if it initialised before, else it reads the number.
+task initialises its slot, then reads, then sends. So a task of an older loop is fenced, or it initialised later, and then reads the number.
 """
 
 import re
@@ -36,7 +36,7 @@ def mark(topic: str, generation: int) -> TopicPartition:
 
 def refuse_superseded(settings: PublisherSettings) -> None:
     """Raises SupersededError when a generation above ours is in Kafka, SessionLostError when Kafka doesn't answer."""
-    # No generation in Kafka is no error: Kafka forgets offsets after some time, and the tables are guarded, too.
+    # If Kafka has no generation, that is no error: it forgets offsets after some time, and the guards of the tables still hold.
     found = generation_in_charge(settings, settings.fence_topics)
     if found is not None and found > settings.generation:
         kind = ErrorKind(SUPERSEDED_CODE, SUPERSEDED, "fenced", Concerns.CONNECTION)
@@ -56,8 +56,8 @@ def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> 
         except KafkaException as exception:
             error = kafka_error(exception)
         keeper.poll(0)  # calls `background`
-        passes = classify(error.code(), settings.error_kinds).kind == "retriable" and background.hopeless is None
-        if not passes or time.monotonic() >= deadline:
+        is_temporary = classify(error.code(), settings.error_kinds).kind == "retriable" and background.hopeless is None
+        if not is_temporary or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE)
     _kept.clear()  # the next call gets a new client, as this one may be broken
@@ -67,14 +67,14 @@ def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> 
 
 
 def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) -> bool:
-    """Puts the loop of `settings.generation` in charge; no older one can send when it returns.
+    """Puts the loop of `settings.generation` in charge. With transactions, no older loop can send after it has returned True.
 
-    Called at the start, before the number is taken in the tables, so that an older loop can still record there what it has sent; and again
-    while nothing is being sent, as Kafka forgets the number after offsets.retention.minutes (7 days by default).
+    Called at the start, before the loop takes the number in the tables, so that an older loop can still record there what it has sent.
+    Called again while nothing is being sent, as Kafka forgets the number after offsets.retention.minutes (7 days by default).
 
     topics: the number is stored as a committed offset of each that exists, and of each of `settings.fence_topics`. Give several, as it is
-    lost when a topic is deleted; and those that older loops had as their fence_topics, as their tasks look there. slots: how many slots are
-    fenced; give the most that any older loop had. Returns whether the number is stored anywhere: not if none of the topics exists.
+    lost when a topic is deleted. Include the fence_topics of older loops, as their tasks look there. slots: how many slots are fenced; give
+    the most that any older loop had. Returns whether the number is stored anywhere: not if none of the topics exists.
 
     Raises SupersededError when a higher number is there: end this loop. Raises SessionLostError when Kafka gives no answer, or refuses
     permission (for the group, the topics or the transactional ids): wait, then call again.
@@ -102,7 +102,7 @@ def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) 
 
 
 def _keeper(settings: PublisherSettings) -> tuple[Consumer, Background]:
-    """A consumer, as an admin client ends the process if the group's coordinator moves while it asks (librdkafka 2.16: its issue 5040)."""
+    """The kept consumer. An admin client would end the process if the group's coordinator moved during a call (librdkafka issue 5040)."""
     key = (settings.fence_group, frozenset(settings.kafka.items()))
     kept = _kept.get(key)
     if kept is None:
@@ -115,7 +115,7 @@ def _keeper(settings: PublisherSettings) -> tuple[Consumer, Background]:
 def _highest(offsets: Iterable[TopicPartition]) -> int | None:
     numbers = []
     for where in offsets:
-        # The offset of a deleted topic is deleted, too.
+        # Not for a deleted topic: its offset is deleted, too.
         if where.error is not None and where.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise KafkaException(where.error)
         if found := re.fullmatch(r"generation (\d{1,18})", where.metadata or ""):

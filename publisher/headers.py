@@ -1,4 +1,4 @@
-"""The headers of records, by whole columns: adds ours to the message's own, and finds those that the Kafka client can't send."""
+"""The headers of records, by whole columns: adds redrive's to the message's own, and finds those that the Kafka client can't send."""
 
 from itertools import accumulate
 from typing import Any, Final
@@ -16,7 +16,7 @@ _HEADER: Final = RECORDS.field("headers").type.value_type
 
 
 def complete_headers(rows: pa.RecordBatch) -> pa.ListArray:
-    """The complete headers of rows of `READY`: `headers`, `dead_letter_headers`, then those that name the delivery, without the null ones.
+    """The complete headers of rows of `READY`: `headers`, `dead_letter_headers`, then those that name the delivery and are not null.
 
     Numbers are decimal text, times epoch milliseconds.
     """
@@ -62,12 +62,12 @@ def complete_headers(rows: pa.RecordBatch) -> pa.ListArray:
 
 
 def headers_of(rows: pa.RecordBatch) -> list[Headers | None]:
-    """The headers of each row in their order, doubles kept; None for a row without any. Names repeat: each is made once."""
+    """The headers of each row in order, with duplicates; None for a row without any. Names repeat, so each is converted once."""
     column = rows.column("headers")
     flat = column.flatten()
     names = pc.struct_field(flat, "key").dictionary_encode()
     name_of = names.dictionary.to_pylist().__getitem__
-    # the same as to_pylist, in a fifth of the time: to_pylist makes a scalar of each value first
+    # the same as to_pylist in a fifth of the time: to_pylist makes a scalar of each value first
     values: list[Any] = pc.struct_field(flat, "value").to_numpy(zero_copy_only=False).tolist()
     pairs = list(zip(map(name_of, names.indices.to_numpy().tolist()), values, strict=True))
     lengths = pc.fill_null(column.value_lengths(), 0).to_numpy()
@@ -76,7 +76,7 @@ def headers_of(rows: pa.RecordBatch) -> list[Headers | None]:
 
 
 def unsendable(rows: pa.RecordBatch) -> list[int]:
-    """Positions of the rows with a header name that would not arrive as it is: null, not UTF-8, or with a zero byte, which would end it."""
+    """Positions of the rows with a header name that would not arrive as it is: null, not UTF-8, or cut at a zero byte."""
     column = rows.column("headers")
     names = pc.struct_field(column.flatten(), "key")
     if names.null_count == 0 and _is_plain(names):

@@ -38,9 +38,9 @@ def publish(
     """Sends every row of `batches` (schema `READY`) in order and yields what became of them (schema `RESULTS`).
 
     A row without a result was not sent and stays due; a result with the outcome `stopped` then says why. Rows of one destination partition
-    arrive in their order. A slot must not be used by two calls at once: the later one fences the earlier. kept: a session that stays open.
+    keep their order. A slot must not be used by two calls at once: the later one fences the earlier. kept: a session that stays open.
 
-    Raises nothing once it is iterated, as the results of all tasks would be lost, and their rows sent again: `stopped` results have errors.
+    Raises nothing: an exception would lose the results of all tasks, whose rows would be sent again. An error becomes a `stopped` result.
     """
     session = kept or Session(settings, slot, refuse_superseded)
     task = Task(session, settings, slot, clock)
@@ -60,7 +60,7 @@ def publish(
 
 
 class Task:
-    """The state of one call of `publish`: results that are not taken yet; topics that are stopped, or that refuse every row."""
+    """The state of one call of `publish`: results not yet taken; topics to which nothing more is sent, and those that refuse every row."""
 
     def __init__(self, session: Session, settings: PublisherSettings, slot: int, clock: Clock) -> None:
         self._session = session
@@ -80,7 +80,7 @@ class Task:
             self._results.clear()
 
     def send(self, load: pa.RecordBatch) -> None:
-        """Sends the rows of a load. Raises SessionLostError when no other load can be sent."""
+        """Sends the rows of a load. Raises SessionLostError when no further load can be sent."""
         try:
             rows = self._unsettled(load)
             destinations = self._described(rows)
@@ -102,7 +102,7 @@ class Task:
             self._stopped.setdefault(topic, trouble)
 
     def _described(self, rows: pa.RecordBatch) -> dict[str, Destination]:
-        """The destinations of the rows that can be sent to; the others are settled."""
+        """The destinations that can be sent to. The other topics of the rows are stopped, or noted as refusing every row."""
         found: dict[str, Destination] = {}
         for topic, answer in describe(topics_in(rows), self._settings).items():
             if isinstance(answer, Destination):
@@ -114,7 +114,7 @@ class Task:
         return found
 
     def _unsettled(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows whose topic is neither stopped nor refusing. Rows of a refusing topic fail."""
+        """The rows whose topic is neither stopped nor refuses every row. Rows of a topic that refuses every row fail."""
         if self._stopped or self._refused:
             for topic, trouble in self._refused.items():
                 self._fail(of_topics(rows, [topic]), trouble)
@@ -156,12 +156,12 @@ class Task:
                     raise SessionLostError(trouble)
 
     def _attempt(self, rows: pa.RecordBatch, batch_size: int) -> Outcome:
-        """One transaction, or one load without."""
+        """Sends rows in one transaction, or without transactions."""
         attempt = sending.in_transaction if self._settings.transactions else sending.without_transaction
         try:
             return attempt(self._session, rows, batch_size, self._settings, self._clock)
         except FencedError:
-            # Once: nothing is delivered, and a new producer finds out whether a newer loop is behind it, or only an older task of ours.
+            # Tried again once: nothing was delivered, and a new producer checks whether a newer loop or a task of this loop fenced it.
             if self._fenced:
                 raise
         self._fenced = True
@@ -169,7 +169,7 @@ class Task:
         return self._attempt(rows, batch_size)
 
     def _sorted_out(self, rows: pa.RecordBatch, sent: Sent) -> Iterator[pa.RecordBatch]:
-        """Settles each row that was handed over. Yields what to try next, in reverse order, as it goes onto a stack."""
+        """Adds results for rows that were handed over. Yields what to try next, in reverse order, as it goes onto a stack."""
         handed = rows.slice(0, len(sent.sent_at))
         others = {*sent.refused, *sent.innocent, *sent.unanswered}
         if not others:
@@ -207,7 +207,7 @@ class Task:
         yield of_topics(rows, blamed, others=True)
 
     def _narrowed(self, rows: pa.RecordBatch, trouble: Trouble) -> Iterator[pa.RecordBatch]:
-        """What is left to try of a topic's rows; nothing once it is clear what the refusal concerns."""
+        """Yields what to try next of a topic's refused rows: halves, or a lighter dead letter. If nothing is left to try, settles them."""
         again: list[pa.RecordBatch] = []
         if trouble.error.concerns == Concerns.RECORD and rows.num_rows > 1:
             middle = rows.num_rows // 2
@@ -252,7 +252,7 @@ class Task:
         self._add(UNKNOWN, rows, trouble, sent_at=sent_at, not_before=not_before)
 
     def _add(self, outcome: str, rows: pa.RecordBatch | None, trouble: Trouble | None, **columns: Sequence[Any]) -> None:
-        """Adds results with one outcome: of rows, or a single one without a row. columns: values that are not columns of the rows."""
+        """Adds results with one outcome: one for each row, or a single one if `rows` is None. columns: values that `rows` does not have."""
         same: dict[str, Any] = {"outcome": outcome, "slot": self._slot}
         if trouble is not None:
             error = trouble.error
@@ -272,7 +272,7 @@ def _taken(rows: pa.RecordBatch, positions: Sequence[int]) -> pa.RecordBatch:
 
 
 def _by_reason(rows: pa.RecordBatch, troubles: Mapping[int, Trouble]) -> list[tuple[list[int], Trouble]]:
-    """The positions of rows of one topic that share a trouble, in their order, and the trouble."""
+    """Groups of positions, in order, of rows that share topic and trouble, each with its trouble."""
     topics = dict(zip(troubles, _taken(rows, list(troubles)).column("topic").to_pylist(), strict=True))
     groups: dict[tuple[str, Trouble], list[int]] = {}
     for row in sorted(troubles):

@@ -13,7 +13,7 @@ from publisher.headers import complete_headers
 
 
 def complete(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of `READY` as `RECORDS`: with all the headers that they are sent with. Raises ContractError."""
+    """Rows of `READY` as `RECORDS`: with all headers that are sent. Raises ContractError."""
     rows = as_records(batch, READY)
     made = {
         "headers": complete_headers(rows),
@@ -36,7 +36,7 @@ def as_records(batch: pa.RecordBatch, schema: pa.Schema = RECORDS) -> pa.RecordB
 
 
 def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, as batches of at most so many rows and wire bytes, and at least one row."""
+    """The same rows in the same order, in batches of at most `max_rows` and `max_bytes` on the wire, but of at least one row."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -60,7 +60,7 @@ def loads(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> I
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of at least one batch in one."""
+    """The rows of one or more batches as one batch."""
     return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 

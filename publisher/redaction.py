@@ -1,4 +1,4 @@
-"""Which Kafka properties are secret, and how their values are kept out of texts. Needs neither Arrow nor the Kafka client (0.5 s)."""
+"""Which Kafka properties are secret, and how their values are kept out of texts. Imports neither Arrow nor the Kafka client (0.5 s)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,14 +9,14 @@ SECRET_NAME: Final = (
     r"password|passwd|secret|token(?![.]endpoint)|jaas|credential|user[.]info|oauthbearer[.]config|ssl[.]key[.]pem|keystore[.]key$|private"
     r"|api[.]key|access[.]?key|assertion(?![.](?:algorithm|file))"
 )
-"""What the name of a secret property has in it, in any case. `key` alone would hide too much: ssl.key.location is a path. The options in
-profiles.yml that Spark redacts with have the same expression: a test compares them."""
+"""Matches the name of a secret property, in upper or lower case. `key` alone would hide too much: ssl.key.location is a path. The
+options in profiles.yml by which Spark redacts have the same expression: a test compares them."""
 
 _SECRET_NAME: Final = re.compile(SECRET_NAME, re.IGNORECASE)
 _SECRET_VALUE: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
 # A client may quote a part of a value, from where it can't parse it. Any part of a secret of at least this many characters is masked, too.
 _FRAGMENT: Final = 8
-# Only the options of a login configuration are secret. Its other words are part of many errors of Java's, and stay readable.
+# Only the options of a login configuration are secret. Its other words occur in many Java errors, and stay readable.
 _OPTION: Final = re.compile(r'=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
 _LOGIN_MODULE: Final = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\s", re.IGNORECASE)
 # Long enough for any reason, short enough for a column that people read.
@@ -33,12 +33,12 @@ class SecretText(str):
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a property must not be shown: by its name, by its look, or because it came from a file."""
+    """Whether a property must not be shown: by its name, by the form of its value, or because it came from a file."""
     return isinstance(value, SecretText) or bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
 
 
 def secrets_of(properties: Mapping[str, str]) -> list[str]:
-    """What must not be shown of some properties: the values of the secret ones, or the secret parts of them."""
+    """The texts to mask for some properties: the values of secret properties, or only their secret parts."""
     return [part for name, value in properties.items() if is_secret(name, value) for part in parts_of(value) if part]
 
 

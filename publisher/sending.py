@@ -25,17 +25,17 @@ from publisher.settings import PublisherSettings
 _TIMEOUTS: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
 # Answers of a broker that may have written the row all the same: too few replicas had it in time, or the broker doesn't know.
 _PERHAPS_WRITTEN: Final = (KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-# The client's errors for rows that it has given up.
+# The client's errors for rows that were purged when the producer was closed: they don't say why.
 _GIVEN_UP: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _LATE: Final = KafkaError(KafkaError._MSG_TIMED_OUT, "no report in a third of the transaction timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The first `len(sent_at)` rows were handed over. Those that are in none of the mappings are delivered: of a transaction, all of them.
+    """The first `len(sent_at)` rows were handed over, and are delivered unless listed below. After a commit none is listed.
 
-    By position, refused: rows that are certain not to be written, perhaps with the one after those that were handed over; innocent: refused
-    for what another row of their batch is; unanswered: may or may not be written. lost: why no further load is possible, if none is.
+    By position: refused: certain not to be written; may include the row after those that were handed over; innocent: refused because of
+    another row of their batch; unanswered: may or may not be written. lost: why no further load is possible; None if one is.
     """
 
     sent_at: Sequence[int]
@@ -49,7 +49,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Nothing is delivered. blamed: the topics at fault; empty when only the transaction as a whole is known to have failed."""
+    """Nothing is delivered. blamed: the topics at fault; empty if it is only known that the transaction as a whole failed."""
 
     trouble: Trouble
     blamed: Mapping[str, Trouble] = field(default_factory=dict)
@@ -67,7 +67,7 @@ Outcome = Sent | Aborted | Unanswered
 
 
 def in_transaction(session: Session, rows: pa.RecordBatch, batch_size: int, settings: PublisherSettings, clock: Clock) -> Outcome:
-    """Sends rows in one transaction. Raises SessionLostError when it failed in a way that allows no other."""
+    """Sends rows in one transaction. Raises SessionLostError if nothing is delivered and no other transaction is possible."""
     producer = session.producer(batch_size, rows.column("topic")[0].as_py())
     phase = settings.phase_ms / 1000
     reports = Reports(rows.num_rows, settings.error_kinds)
@@ -75,7 +75,7 @@ def in_transaction(session: Session, rows: pa.RecordBatch, batch_size: int, sett
         producer.begin_transaction()
         with collector_paused():
             hand_over(producer, rows, reports, time.monotonic() + phase, clock)
-            # Flushed before the commit: its own flush would leave reports unread.
+            # Flushed before the commit: the commit's own flush would leave reports unread.
             patience = 0 if reports.refusal else phase
             flush(producer, time.monotonic() + patience, lambda: reports.errors or _standing_error(producer))
     except KafkaException as exception:
@@ -88,7 +88,7 @@ def in_transaction(session: Session, rows: pa.RecordBatch, batch_size: int, sett
     if error is None:
         return Sent(*reports.places)
     trouble = session.lost(error).trouble
-    with suppress(SessionLostError):  # an abort may fail because the commit had not
+    with suppress(SessionLostError):  # the abort fails if the commit has succeeded after all
         if error.txn_requires_abort() and session.abort():
             return Aborted(trouble)
     return Unanswered(reports.sent_at, trouble)
@@ -105,7 +105,7 @@ def without_transaction(session: Session, rows: pa.RecordBatch, batch_size: int,
             hand_over(producer, rows, reports, time.monotonic() + phase, clock)
             flush(producer, time.monotonic() + phase, lambda: session.background.hopeless)
     except KafkaException as exception:
-        # Fatal to the producer. Where the hand-over itself raised it, it is unknown how far it came.
+        # Fatal to the producer. The hand-over may have raised it, so it is unknown how many rows were handed over: all may have been.
         fatal = kafka_error(exception)
         reports.sent_at, reports.refusal = [clock()] * rows.num_rows, None
     fatal = session.background.hopeless or fatal
@@ -127,11 +127,11 @@ def _standing_error(producer: Producer) -> KafkaError | None:
 
 
 def _abort(session: Session, producer: Producer, rows: pa.RecordBatch, reports: Reports, settings: PublisherSettings) -> Aborted:
-    """Aborts, and finds out what to blame. Raises SessionLostError for what concerns every transaction, a fence for instance."""
+    """Aborts, and finds out what to blame. Raises SessionLostError for what concerns every transaction, such as a fence."""
     standing = _standing_error(producer)
     if standing is not None and standing.fatal():
         raise session.lost(standing)
-    # These two errors only say that the transaction has failed before; `standing` has the reason.
+    # These two errors only say that the transaction had failed before; `standing` has the reason.
     if reports.refusal is not None and reports.refusal[1].code() not in (KafkaError._STATE, KafkaError._FATAL):
         reports.refused(*reports.refusal)
     errors = dict(reports.errors)
@@ -145,7 +145,7 @@ def _abort(session: Session, producer: Producer, rows: pa.RecordBatch, reports: 
 
 
 def _commit(producer: Producer, deadline: float) -> KafkaError | None:
-    """None when the commit returned. Repeats it while the client says that it may still be answered."""
+    """Commits; returns the error if the outcome is not a commit. Repeats the call while the client says that this may help."""
     while True:
         try:
             with fatal_as_kafka_exception():
@@ -170,10 +170,10 @@ def _sorted_out(reports: Reports, settings: PublisherSettings, fatal: KafkaError
             error = _LATE
         code, trouble = error.code(), settings.trouble_of(error)
         # An error code that is not listed doesn't mean that the broker has not written the row.
-        is_no = code > 0 and code in settings.error_kinds and code not in _PERHAPS_WRITTEN
+        is_refusal = code > 0 and code in settings.error_kinds and code not in _PERHAPS_WRITTEN
         if code == KafkaError._INVALID_DIFFERENT_RECORD:
             innocent.add(row)
-        elif trouble.error.concerns != Concerns.CONNECTION or is_no:
+        elif trouble.error.concerns != Concerns.CONNECTION or is_refusal:
             refused[row] = trouble
         else:
             unanswered[row] = trouble

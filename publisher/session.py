@@ -1,6 +1,6 @@
 """The producer of one task: opened when the first row needs it, which costs 0.07 s, closed with the task.
 
-A worker of Spark's keeps none for the next task: init_transactions fences whoever holds the id, and the slot may move to another worker.
+A Spark worker does not keep it for the next task: init_transactions fences whoever holds the id, and the slot may move to another worker.
 """
 
 import time
@@ -17,13 +17,13 @@ from publisher.settings import PublisherSettings
 # In seconds: the timeout of one try of a call; the wait for answers that are on their way when a producer ends.
 _GLANCE: Final = 0.5
 _LAST_ANSWERS: Final = 1.0
-_LONGEST_IDLE: Final = 3600.0  # in seconds; Kafka forgets a producer after transactional.id.expiration.ms (7 days) without a send
+_LONGEST_IDLE: Final = 3600.0  # in seconds; less than transactional.id.expiration.ms (7 days), when Kafka forgets an idle producer
 # The errors of a producer when a newer one with its transactional.id has begun.
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class Session:
-    """Context of one task's loads: one producer at a time. check: `generation.refuse_superseded`. stays_open: until an error or `close`."""
+    """The context of one task: one producer at a time. check: `generation.refuse_superseded`. stays_open: until an error or `close`."""
 
     def __init__(
         self, settings: PublisherSettings, slot: int | str, check: Callable[[PublisherSettings], None], *, stays_open: bool = False
@@ -41,7 +41,7 @@ class Session:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        # after an error the producer may have a transaction of unknown outcome, and would begin no other
+        # after an error the producer may have a transaction of unknown outcome, and then it can begin no other
         if error is not None or not self._stays_open:
             self.close()
 
@@ -55,7 +55,7 @@ class Session:
         try:
             if producer is None:
                 producer = self._open(batch_size, topic)
-            # After the init that fences older tasks, before the first send: earlier, a newer loop could start unseen; later is too late.
+            # Before the first send, but after the init: otherwise a newer loop could start unseen between check and init, and be fenced.
             self._check(self._settings)
         except SessionLostError:
             self.close()
@@ -63,7 +63,7 @@ class Session:
         return producer
 
     def fence(self) -> Producer:
-        """A new producer that has fenced all before it. Whether its own loop is in charge is not checked."""
+        """A new producer, which has fenced all earlier ones of its slot. Whether this loop is in charge is not checked."""
         return self._open(batch_size_of(self._settings), next(iter(self._settings.fence_topics), None))
 
     def abort(self) -> bool:
@@ -80,7 +80,7 @@ class Session:
         return error is None
 
     def lost(self, error: KafkaError) -> SessionLostError:
-        """The exception for an error after which no further transaction is possible. After a fence the reason is a newer loop, if any."""
+        """The exception for an error after which no transaction is possible; for a fence, SupersededError if a newer loop is in charge."""
         if error.code() not in _FENCED:
             return SessionLostError(self._settings.trouble_of(self.background.explain(error)))
         try:
@@ -92,23 +92,23 @@ class Session:
 
     def _open(self, batch_size: int, topic: str | None) -> Producer:
         self.close()
-        self.background = Background()  # an error of a producer before would be taken for the reason of each wait
+        self.background = Background()  # else a timeout would be explained by an error of the previous producer
         transactional_id = self._settings.transactional_id(self._slot) if self._settings.transactions else None
         self._producer = make_producer(self._settings, transactional_id, batch_size, self.background)
         self._batch_size = batch_size
         error = self._connect(self._producer, topic) if topic is not None else None
         if self._settings.transactions:
-            # Also after a failed connection: the error of this call has the reason.
+            # Also if the connection failed: the error of this call has the reason.
             error = self.repeated(self._producer.init_transactions)
         if error is not None:
             raise self.lost(error)
         return self._producer
 
     def _connect(self, producer: Producer, topic: str) -> KafkaError | None:
-        """Waits for the second answer, which comes from a known broker; returns the error why there is none.
+        """Asks for metadata until the second answer, which comes from a known broker; returns the error if there is none.
 
-        An init, or what an idempotent producer does in its place, sleeps for half a second when it begins while the bootstrap connection is
-        being exchanged for one to a known broker, which happens every third time.
+        Without this, every third init (of an idempotent producer: its request for a producer id) sleeps for half a second, as it begins
+        while the client replaces the bootstrap connection by one to a known broker.
         """
         deadline = time.monotonic() + self._settings.metadata_timeout_ms / 1000
         answers = 0
@@ -125,7 +125,7 @@ class Session:
             producer.poll(0)  # calls `background`
 
     def repeated(self, call: Callable[[float], None]) -> KafkaError | None:
-        """Calls with a short timeout until it returns, fails for good, or a third of the transaction timeout is up."""
+        """Repeats `call` with a short timeout until it returns, fails for good, or a third of the transaction timeout is over."""
         assert self._producer is not None, "there is no producer"
         deadline = time.monotonic() + self._settings.phase_ms / 1000
         while True:
@@ -141,14 +141,14 @@ class Session:
                 return error
 
     def close(self) -> None:
-        """Ends the producer; what it has not committed is not delivered. The session may go on with another."""
+        """Ends the producer; rows of an open transaction are not delivered. The session may go on with another producer."""
         # Not by its close(), which waits without end for a broker that is gone (confluent-kafka 2.16). Without references it ends at once.
         producer, self._producer = self._producer, None
         if producer is None:
             return
         with suppress(KafkaException):
             producer.purge(in_flight=False)
-        # A refusal that is answered while librdkafka's threads end frees a text twice, and aborts the process (2.16, rd_kafka_txns_term).
+        # If a refusal arrives while librdkafka's threads end, it frees a text twice and aborts the process (2.16, rd_kafka_txns_term).
         deadline = time.monotonic() + _LAST_ANSWERS
         while len(producer) > 0 and (left := deadline - time.monotonic()) > 0:
             with suppress(KafkaException), fatal_as_kafka_exception():  # raised once for a fatal error, then the flush goes on

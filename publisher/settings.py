@@ -15,7 +15,7 @@ _GUARANTEES: Final[Mapping[str, str]] = {
     "acks": "all",
     # Java's default for keyed records; librdkafka's own default puts the same key elsewhere.
     "partitioner": "murmur2_random",
-    # A misspelt destination must not be created because it was asked for.
+    # A request for metadata must not create a misspelt destination.
     "allow.auto.create.topics": "false",
     # Offsets come from the reports of successful sends.
     "delivery.report.only.error": "false",
@@ -29,13 +29,13 @@ ALIASES: Final[Mapping[str, str]] = {"request.required.acks": "acks", "delivery.
 class PublisherSettings:
     """Settings of the publisher. Raises SettingsError when they cannot work.
 
-    kafka: librdkafka properties for every client, passed on unchanged. Not in the repr: they hold secrets.
+    kafka: librdkafka properties for every client, passed on unchanged. Not in the repr, as they contain secrets.
     error_kinds: the error kinds by code; see `error_kinds_from_rows`.
     transactional_prefix, instance: with the slot they make the transactional.id `{prefix}.{instance}.{slot}`.
     generation: number of the loop that these settings belong to. A task that finds a higher one in Kafka sends nothing; see `take_charge`.
-    fence_topics: where that number is looked for, the topics that `take_charge` was given. If there are none, nothing is looked for.
+    fence_topics: the topics with whose offsets that number is stored: those given to `take_charge`. If there are none, nothing is checked.
     transactions: whether the brokers have them. If not, a row without a report in time is `unknown`, as it may have been written; innocent
-    rows of a refused batch come after those behind them; an older loop sends until it reads the generation before its next load.
+    rows of a refused batch are sent after later rows; an older loop goes on sending until it reads the generation before its next load.
     max_rows: rows in one transaction. More make fewer commits, and more to send again when one is aborted.
     max_bytes: bytes in one transaction, as estimated on the wire. A single larger row makes a transaction of its own.
     transaction_timeout_ms: after this time the broker aborts a transaction. A third is for handing rows over, a third for the reports of
@@ -65,7 +65,7 @@ class PublisherSettings:
         for name in ("max_rows", "max_bytes", "metadata_timeout_ms", "metadata_max_age_ms", "max_splits"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
-        # librdkafka refuses less than a second; a third of it must still be worth waiting for.
+        # librdkafka takes 1000 or more, but a third of the value must be long enough for one phase.
         if self.transaction_timeout_ms < 3_000:
             raise SettingsError(f"transaction_timeout_ms must be at least 3000, not {self.transaction_timeout_ms}")
         needed = self.guarantees
@@ -107,9 +107,9 @@ class PublisherSettings:
         return f"{self.transactional_prefix}.{self.instance}.{slot}"
 
     def trouble(self, code: int, message: str) -> Trouble:
-        """The reason that an error code gives, its text without secrets."""
+        """The trouble that an error code stands for, with its message redacted."""
         return Trouble(classify(code, self.error_kinds), redact(message, self.kafka))
 
     def trouble_of(self, error: KafkaError) -> Trouble:
-        """The reason that an error of the Kafka client gives."""
+        """The trouble that an error of the Kafka client stands for."""
         return self.trouble(error.code(), error.str())

@@ -1,5 +1,5 @@
-{#- A text of the seeds as it is. If it is a regular expression, it is tried on an empty text: an invalid one makes the loading of the rules fail, and
-    not a decide run. -#}
+{#- A text of the seeds, unchanged. If it is a regular expression, it is tried on an empty text, so that an invalid one makes the loading of the rules
+    fail, and not a decide run. -#}
 {% macro regular_expression(text) -%}
     case
         when startswith({{ text }}, '^') then substring({{ text }}, 1 + length(regexp_replace('', {{ text }}, '')))

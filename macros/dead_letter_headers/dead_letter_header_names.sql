@@ -1,5 +1,5 @@
-{#- The header profiles, with the names of the headers of each: those that it writes, and those that a message must lose before it gets them, as they
-    would say something about an earlier death. -#}
+{#- The header profiles, each with the names of its headers: those that it writes, and those that are only removed from the message first, as they
+    describe an earlier death. -#}
 {% macro dead_letter_header_names() %}
     {{ return({
         'dlq': ['dlq-reason', 'dlq-error-class', 'dlq-original-topic', 'dlq-failed-at', 'dlq-attempts', 'dlq-stack'],

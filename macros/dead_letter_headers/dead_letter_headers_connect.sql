@@ -1,6 +1,6 @@
 {#- The profile `connect`: the context headers of Kafka Connect, all of them text. The consumer group stands for the connector; the stage is always
-    `TASK_PUT`, as processing failed; task.id and class.name are left out, as they are unknown. Like Connect, it writes a null if there is no message.
-    -#}
+    `TASK_PUT`, as processing failed; task.id and class.name are left out, as they are unknown. Without an error message, that header
+    is null, as in Connect. -#}
 {% macro dead_letter_headers_connect() -%}
     array_compact(array(
         {{ header('__connect.errors.topic', 'original_topic') }},

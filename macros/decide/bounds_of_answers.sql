@@ -1,8 +1,11 @@
-{#- What follows from the deliveries that lie at the coordinates that the inputs name. A report without a pointer may answer such a delivery: its due
-    time widens the bounds: the range, and the conditions on its hours by column (`due_at_hours`, `prior_due_hours`). And `upto`, the last batch that
-    this run may decide: the one before the first batch that has an input about a message of an earlier batch of the run. A decision depends on the
-    message's earlier decisions, which a decide run looks up in the wheel. With inputs of two batches about a message in one run, the later one would
-    not see the decision about the earlier one, and would depend on which batches are decided together.
+{#- Two results that depend on the deliveries that lie at the coordinates that the inputs name.
+
+    The bounds of due times: a report without a pointer may answer such a delivery, so its due time widens the range, and the conditions on hours
+    (`due_at_hours`, `prior_due_hours`).
+
+    `upto`, the last batch that this run may decide: the one before the first batch that has an input about a message of an earlier batch of the run.
+    A decision depends on the message's earlier decisions, which a decide run reads from the wheel. With inputs of two batches about one message in a
+    run, the later decision would miss the earlier one, and would depend on which batches are decided together.
 
     Which message an input is about is found later. It may be the one whose coordinates the input names, the one that its pointer names, or the
     one whose delivery lies at the named coordinates: all of them count here. -#}
@@ -38,7 +41,7 @@
 
         messages as (
 
-            -- without the hash of the content: which of several messages with the same coordinates has none is known later
+            -- the hash of the content is cut off: it is not known yet which of several messages with these coordinates the input is about
             select array_sort(collect_set(batch)) as batches
             from concerned
             where message_id <> ''

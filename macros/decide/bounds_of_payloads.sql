@@ -1,5 +1,5 @@
-{#- The range of due_at of the dead letters that have the payloads of what this run redrives, in microseconds since 1970. A dead letter that was
-    written again names the first one, which has the payload and may be far older. -#}
+{#- The range of due_at, in microseconds since 1970, of the dead letters that hold the payloads of what this run redrives. A dead letter that was
+    written again names the first one, which holds the payload and may be far older. -#}
 {% macro bounds_of_payloads() %}
     {%- set query -%}
         with

@@ -1,8 +1,8 @@
-{#- The current snapshot of `deliveries`, as two pieces of SQL: `as_of` reads the table so, and `validated_from` has an append refused if another
-    writer has appended since (insert_guarded). Null if the table has no rows yet.
+{#- The current snapshot of `deliveries`, as two pieces of SQL: with `as_of` a query reads that snapshot, and with `validated_from` an append is
+    refused if another writer has appended since (insert_guarded). Null if the table has no rows yet.
 
-    It is read first, and the last decided batch from that snapshot: what another decide run commits later is a conflict. No batch may be decided
-    twice: the rules may have changed in between, and a message would have two decisions. -#}
+    This query runs first, and the last decided batch is read from that snapshot, so that whatever another decide run commits later is a conflict.
+    Else a batch could be decided twice, by rules that have changed in between. -#}
 {% macro bounds_of_snapshot() %}
     {%- set query -%}
         select

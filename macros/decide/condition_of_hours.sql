@@ -1,5 +1,5 @@
-{#- The text of a condition on a time, in brackets: within one of some hours, as literals. `true` if there are none, or if they are not known, as they are
-    more than var max_bounded_spans: then the range of due times is the only bound.
+{#- The text of a condition on a time, in brackets: within one of the hours, as literals. `true` if there are none, or more than var
+    max_bounded_spans (`hours` may be null then): in that case the range of due times is the only bound.
 
     Without it, a single report with a made-up due time would make the decide run read the wheel from that time on.
 

@@ -3,11 +3,11 @@
 
     decision: `parked` instead of `dead_letter` if the route has no dead letter topic; `dropped` if the policy says so.
     order: the reason is also the kind of an order, about a delivery that is `waiting`, or about a `dead_letter` or a refused report.
-    sends: the decision sends something. succeeds: it is the successor of the delivery that its input answers, which is never sent again then.
-    charges: it counts one more failure of processing: `yes`, `no`, or in its own `row` only: the next report of the failure has the same count.
+    sends: the decision sends something. succeeds: it is the successor of the delivery that its input answers, which then is never sent again.
+    charges: it counts one more failure of processing: `yes`, `no`, or `row`: in its own row only, so that the next report has the same `attempt`.
     refuses: what is refused: an `order`, which changes nothing about its message, or a `report`.
     failure: it is counted as a failure in the metrics (docs/metrics.md).
-    redrivable: a report that was refused for this reason may be decided anew, by the rules of then. -#}
+    redrivable: a report that was refused for this reason may be decided anew, by the rules that apply at that time. -#}
 {% macro decision_reasons() -%}
     {%- set table %}
         reason                  | decision    | order       | sends | succeeds | charges | refuses | failure | redrivable

@@ -1,4 +1,4 @@
-{#- A query for the deliveries that have a successor: they are not sent any more, delivered or not.
+{#- A query for the deliveries that have a successor: whether delivered or not, they are not sent any more.
 
     deliveries: a relation with all decisions. -#}
 {% macro deliveries_answered(deliveries) -%}

@@ -1,4 +1,4 @@
-{#- The bytes of a field of a report, from the header that the dialect of the row has for it; null if the report has no such header.
+{#- The bytes of a field of a report, from the header that the row's dialect has for it; null if the report has no such header.
 
     field (not SQL): a field of a dialect's dictionary, `named_topic` for instance. Reads the column `dialect`. -#}
 {% macro dialect_field(field, headers) -%}

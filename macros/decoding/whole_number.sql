@@ -1,4 +1,4 @@
-{#- The whole number that a text has in decimal digits, from 0 to `greatest`; null for anything else. The form is checked before the conversion, so
+{#- The whole number that a text of 1 to 18 decimal digits stands for, from 0 to `greatest`; else null. The form is checked before the conversion, so
     that no header, however long, can make the statement fail. -#}
 {% macro whole_number(text, greatest) -%}
     case

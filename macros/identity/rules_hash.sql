@@ -1,5 +1,5 @@
-{#- A query for one hash over all rows of all seeds that decide something: two decisions with the same hash were made by the same rules. The columns
-    of routes that only inform people are left out. -#}
+{#- A query for one hash over all rows of all seeds that decisions depend on: two decisions with the same hash were made by the same rules. The
+    columns of routes that only inform people are left out. -#}
 {% macro rules_hash() -%}
     select sha2(concat_ws('\n', sort_array(collect_list(rule))), 256) as rules_hash
     from (

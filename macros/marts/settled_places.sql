@@ -1,4 +1,4 @@
-{#- A query for the progress of consumer groups, one row for each time that one got further in a partition: the offset before which everything is
+{#- A query for the progress of consumer groups, one row for each time that a group got further in a partition: the offset before which everything is
     processed, and when that was recorded. -#}
 {% macro settled_places() -%}
     select

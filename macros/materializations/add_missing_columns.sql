@@ -1,4 +1,4 @@
-{#- Adds the columns to a table that the model's YAML lists and the table doesn't have. They are null in the rows that the table has. -#}
+{#- Adds to a table the columns that the model's YAML lists and the table lacks. They are null in the rows that the table has already. -#}
 {% macro add_missing_columns(relation) %}
     {%- set existing = adapter.get_columns_in_relation(relation) | map(attribute='name') | list -%}
     {%- set missing = model.columns.values() | rejectattr('name', 'in', existing) | list -%}

@@ -4,7 +4,7 @@
     Distribution: `none` is for rows that come sorted; they are written in that order, in one pass. With `hash`, Iceberg gathers the rows by partition
     first, which costs an exchange and loses the order.
 
-    Row groups are small, so that little is read for one row, or for the few rows of dead letters: maintenance makes files of up to 512 MB. The
+    Row groups are small, so that little is read for one row, or for the few dead letters: a file of maintenance has up to 512 MB. The
     read.split properties let one task read many row groups, as opening a file is cheap on a local disk.
 
     Parquet dictionaries are small: most columns either have a handful of values, or ids, for which a dictionary is useless.

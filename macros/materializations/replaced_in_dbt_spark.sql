@@ -1,5 +1,5 @@
-{#- Creates a view. With a contract, its columns are those of the model's YAML, in that order, with their descriptions as comments, for `describe`; a
-    column that the SQL doesn't have stops it. Their types are compared afterwards (require_contract).
+{#- Creates a view. With a contract, its columns are those of the model's YAML, in that order, with their descriptions as comments, for `describe`;
+    the statement fails if the SQL lacks one. Their types are compared afterwards (require_contract).
 
     dbt-spark would analyse the SQL three times: for the contract, for the names of the columns, and to create the view. A view over views takes
     seconds each time. -#}
@@ -25,7 +25,7 @@
 
 
 {#- Lists the tables and views of a schema for dbt, as rows of (schema, name, is temporary, information). It replaces the macro of dbt-spark, which
-    runs `show table extended`: for an Iceberg catalog that leaves the schema's name empty, so that dbt finds no table and creates each one anew on
+    runs `show table extended`: for an Iceberg catalog that leaves the schema's name empty, so that dbt finds no table and creates each one anew in
     every run; it also reads the metadata of every table, and lists no views. -#}
 {% macro spark__list_relations_without_caching(relation) %}
     {%- set rows = [] -%}

@@ -1,5 +1,5 @@
-{#- Stops a dbt command by hand if the tables have another version than this project: dbt would add columns under their new names beside those that
-    the loop has to rename. Only a loop migrates tables, when it starts. -#}
+{#- Stops a dbt command that a person runs if the tables have another version than this project: dbt would add columns under their new names beside
+    those that the loop has to rename. Only a loop migrates tables, when it starts. -#}
 {% macro require_table_version() %}
     {%- set found = {'version': 1} -%}
     {%- for row in run_query('show tblproperties ' ~ wheel_relation()) if row[0] == 'redrive.version' -%}

@@ -1,5 +1,5 @@
-{#- Runs before a `dbt run`, `test`, `build` or `seed` by hand, and stops it with one message if the rules are not loaded yet, if the tables lie under
-    the name of an older version, so that empty ones would be created beside them, or if they have another version. The loop's own runs, which pass
+{#- Runs before a `dbt run`, `test`, `build` or `seed` by hand. Stops it with one message if the rules are not loaded yet; if the tables still have
+    the names of an older version, as dbt would create empty ones beside them; or if the tables have another version. The loop's own runs, which pass
     the var `upto`, skip it. -#}
 {% macro require_tables() %}
     {%- if execute and var('upto') is none and flags.WHICH in ('run', 'test', 'build', 'seed') -%}

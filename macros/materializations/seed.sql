@@ -1,16 +1,16 @@
 {#- Loads a seed in one commit: the table is replaced as a whole, so that no reader sees half of it, and readers of an older snapshot keep that.
 
-    It replaces the materialization of dbt-spark, which drops, creates and inserts; which doesn't escape text, so that an apostrophe ends it, and a
-    backslash in a regular expression is lost; and which writes its SQL to a path made from the seed's: for a seeds directory outside the project
+    It replaces the materialization of dbt-spark. That one drops, creates and inserts; it doesn't escape text, so that an apostrophe ends it, and a
+    backslash in a regular expression is lost; and it writes its SQL to a path made from the seed's: for a seeds directory outside the project
     that is the seed file itself.
 
     If the file lacks a column, or a cell is empty, the value is that in the seed's meta `defaults`: older files stay valid. Such a column is a
-    string. Its type is set here, and only if the file has the column, as dbt warns of a type for a column that isn't there; without a type dbt
-    guesses one, and 007 becomes 7.
+    string. Its type is set here: without a type dbt guesses one, and 007 becomes 7. It is set only if the file has the column, as dbt warns of
+    a type for a column that isn't there.
 
     For one version, a renamed column may have its former name in the file: meta `formerly` maps it to the new one.
 
-    Blanks around a value are removed, as in orchestration/rules/seeds.py: the values that it checks must be those that the rules compare. -#}
+    Blanks around a value are removed, as in orchestration/rules/seeds.py: the values that Python checks must be those that the rules compare. -#}
 {% materialization seed, adapter='spark' %}
 
     {%- set types = model['config'].get('column_types', {}) -%}

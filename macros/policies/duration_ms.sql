@@ -1,6 +1,6 @@
 {#- A duration such as 500ms, 1s, 1.5m, 2h or 1d, in milliseconds. Null for any other text, and for more than 365 days.
 
-    text: in lower case, without blanks. bare_ms (a number): for notations without units: the text is a number of units of so many milliseconds. -#}
+    text: in lower case, without blanks. bare_ms (a number): for notations without units: the milliseconds that 1 in the text stands for. -#}
 {% macro duration_ms(text, bare_ms=none) -%}
     case
         when {{ text }} rlike '^[0-9]{1,9}([.][0-9]{1,3})?{{ '(ms|s|m|h|d)' if bare_ms is none }}\\z' then

@@ -1,5 +1,5 @@
 {#- The forms that a policy may have. `takes`: the clauses of the form; `by_place`: those that are given by position, without a name; `bare_ms`: a
-    duration is a number without a unit, of so many milliseconds each; `bare`: the form takes none of policy_options. -#}
+    duration is a number without a unit, and 1 stands for so many milliseconds; `bare`: the form takes none of policy_options. -#}
 {% macro policy_forms() -%}
     {{ return({
         'exponential': {'takes': ['initial', 'factor', 'max']},

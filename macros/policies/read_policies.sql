@@ -177,7 +177,7 @@
             end
         ) as bigint) as max_attempts,
         cast(max_elapsed_ms as bigint) as max_elapsed_ms,
-        -- the clause that has a meaning after a failure of processing only, and none after a failed send
+        -- the clause that means something after a failure of processing, but not after a failed send
         case
             when max_elapsed_ms is not null then 'max_elapsed'
             when on_exhausted = 'drop' then 'on_exhausted=drop'

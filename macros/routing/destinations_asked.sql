@@ -1,5 +1,5 @@
-{#- A query for the destinations that routes, and dead letter topics of error classes, have for topics and groups, for `redrive check`: for all kinds
-    of errors, `place` giving the order. Templates with {kind} are left out, as are those with {group} if the group is unknown.
+{#- A query for `redrive check`: the destinations of a topic and group, by its routes for all kinds of errors and by the dead letter topics of error
+    classes; `place` gives their order. Templates with {kind} are left out, as are those with {group} if the group is unknown.
 
     asked: a relation with topic, and with consumer_group, null if unknown. rules: a relation as `routing_of_seeds` makes it. -#}
 {% macro destinations_asked(asked, rules) -%}

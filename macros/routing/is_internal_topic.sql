@@ -1,5 +1,5 @@
-{#- Whether a topic is internal, so that nothing may be sent to it: one whose name begins with an underscore, as those of Kafka and the Schema
-    Registry, or one that REDRIVE_INTERNAL_TOPICS lists, as redrive's own. A name in that list that ends with * stands for all that begin so. -#}
+{#- Whether a topic is internal, so that nothing may be sent to it: one whose name begins with an underscore, like those of Kafka and the Schema
+    Registry, or one that REDRIVE_INTERNAL_TOPICS lists, like redrive's own. `name*` in that list stands for all topics that begin with `name`. -#}
 {% macro is_internal_topic(topic) -%}
     (
         startswith({{ topic }}, '_')

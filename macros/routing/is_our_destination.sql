@@ -1,5 +1,5 @@
 {#- Whether a topic is one of redrive's own retry or dead letter topics: one that a template makes of a topic that the source speaks for. A topic that
-    the source lists by name is an original one, even if a template matches it.
+    the source lists by name is an original topic, even if a template matches it.
 
     speaks_for: the source's patterns, separated by blanks. templates: `topic_templates` of `rules`. -#}
 {% macro is_our_destination(topic, consumer_group, speaks_for, templates) -%}

@@ -1,4 +1,4 @@
-{#- A query for where redrives would go, for `redrive dlq redrive --dry-run`: the destination, and the reason for which it would be refused, or null.
+{#- A query for `redrive dlq redrive --dry-run`: for each redrive its destination, and the reason for which it would be refused, or null.
 
     asked: a relation with original_topic, consumer_group and error_kind of dead letters, and `wanted`, the destination that the operator asks for.
     rules: a relation like `rules`. -#}

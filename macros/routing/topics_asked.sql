@@ -1,5 +1,5 @@
-{#- A query for what topics are to the sources, for `redrive check`: the names of the sources that read each, the names of those that may report its
-    failures, if it isn't taken for one of redrive's own topics; and where orphans go if it is a report topic.
+{#- A query for `redrive check`, for each topic: the sources that read it; the sources that may report its failures, and for which it isn't one of
+    redrive's own topics; and where orphans go if it is a report topic.
 
     asked: a relation with topics. rules: a relation like `rules`. -#}
 {% macro topics_asked(asked, rules) -%}
