@@ -15,6 +15,6 @@ class WholeWheel(BuildHookInterface):  # type: ignore[misc]
     """Called by hatchling, with `standard` or `editable`."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Adds the project to a wheel. An editable installation refers to the clone: a copy beside it would grow old unnoticed."""
+        """Adds the project to a wheel. An editable installation refers to the clone: a copy would go out of date unnoticed."""
         if version == "standard":
             build_data["force_include"].update({part: f"{INSTALLED}/{part}" for part in PARTS})

@@ -1,4 +1,5 @@
--- What is dead, and why? One row per dead letter topic, reason, error class and number of attempts.
+-- What has died, and why? One row per dead letter topic, reason, error class and number of attempts. Messages that were redriven, have recovered or
+-- were discarded since are counted, too.
 select
     topic,
     reason,

@@ -1,4 +1,4 @@
--- What was retried, and how often? One row per error class, number of the failed attempt, and decision.
+-- What was decided about failed attempts, and how late were the sends? One row per error class, number of the failed attempt, and decision.
 select
     error_class,
     attempt as failed_attempt,

@@ -1,4 +1,5 @@
--- Was anything lost, sent early, or sent twice? Every number must be 0.
+-- Was anything lost, sent early, or sent twice? `sent before they were due` and `sent twice` must be 0. While the loop runs, the other two count
+-- what is still to be decided or acknowledged: they must fall to 0.
 with
 
 events as (

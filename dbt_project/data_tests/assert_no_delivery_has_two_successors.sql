@@ -1,4 +1,4 @@
--- assert_no_delivery_has_two_successors: fails if one failure was counted twice: an input that answers an answered delivery must be a duplicate.
+-- assert_no_delivery_has_two_successors: fails if one failure was counted twice: another answer to an answered delivery must be a duplicate.
 with
 
 decisions as (

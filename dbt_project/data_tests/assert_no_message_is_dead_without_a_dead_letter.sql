@@ -1,4 +1,4 @@
--- assert_no_message_is_dead_without_a_dead_letter: fails if a message is dead before its dead letter is acknowledged. Parked messages have none.
+-- assert_no_message_is_dead_without_a_dead_letter: fails if a dead message has no acknowledged dead letter. Parked messages have none.
 -- Whether the dead letter is still in its topic is not tested.
 with
 

@@ -1,4 +1,4 @@
--- command_parts: the parts of each command's list: the records in the partition before the record that closes the command. Later parts don't count.
+-- command_parts: the parts of each command's list: the records before the closing one, in its partition. Later parts don't count.
 {{ config(materialized='ephemeral') }}
 
 with

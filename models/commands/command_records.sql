@@ -8,7 +8,7 @@ records as (
         {{ event_input_id('events') }} as input_id,
         from_json(
             {{ utf8_text('value') }},
-            -- every field as text: else one value of a wrong type would make the others null. Each is checked and cast below
+            -- every field as text: otherwise one value of a wrong type would make the others null. Each is checked and cast below
             'format string, part string, deliveries array<array<string>>, closed string, what string, count string, digest string, '
             || 'who string, reason string, ticket string, rate string, at string, canary string, assume_after string, to string, of string'
         ) as stated

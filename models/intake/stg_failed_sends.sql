@@ -1,4 +1,5 @@
--- stg_failed_sends: sends that failed because of the record or its topic. Something is decided about each, as about a report.
+-- stg_failed_sends: results with the outcome `failed`: Kafka refused the record or its topic, or the route counts every failed send
+-- (`publish_charge` = `all`). Each gets a decision, as a report does.
 with
 
 publish_results as (

@@ -1,4 +1,4 @@
--- stg_inputs: the inputs of the decide step (reports, orders, notes, failed sends), with the same columns whatever they are.
+-- stg_inputs: the inputs of the decide step, events and failed sends, in the same columns.
 with
 
 reports as (

@@ -1,5 +1,5 @@
 -- stg_reports: each event, its headers decoded by the dialect of its source. It has no payloads: they are joined at the end of the decide step.
--- Longer than other models, as a dbt unit test covers one model: those of this one go from a report's bytes to the values that are used.
+-- Longer than other models, because a dbt unit test covers one model, and the tests of this one go from a report's bytes to the decoded values.
 {%- set fields = dialect('redrive').fields.keys() %}
 
 with
@@ -39,7 +39,7 @@ attributed as (
         declared.speaks_for,
         nullif(declared.consumer_group, '') as declared_group,
         coalesce(declared.states_kind, false) as states_kind,
-        -- a report that was refused, and is decided anew for an operator. Its delivery_id names the refusal, and is no delivery that it answers
+        -- a refused report that is decided anew for an operator: its delivery_id names the refusal, not a delivery that it answers
         kind = 'report' and delivery_id is not null as is_reread,
         kind = 'report' and coalesce(declared.adopt = 'dead', false) as adopts
     from declared
@@ -64,7 +64,7 @@ extracted as (
 
 decoded as (
 
-    -- bytes of others become values only after a check of form and range; what fails it is null, and named in `problems`
+    -- bytes from reports become values only after a check of form and range; a value that fails it is null, and its field is in `problems`
     select
         *,
         struct(
@@ -89,8 +89,8 @@ decoded as (
 
 believed as (
 
-    -- A stated time that is too old comes from a wrong clock (seconds taken for milliseconds, a device without a battery): it is ignored. Not so for
-    -- adopted dead letters and reports that are decided anew, whose delays don't count from it: they may be old.
+    -- A stated time that is too old comes from a wrong clock (seconds taken for milliseconds, a device without a battery): it is ignored. That of an
+    -- adopted dead letter or a report that is decided anew may be old: no delay counts from it.
     select
         *,
         case
@@ -155,7 +155,7 @@ reports as (
             {%- endfor %}
         )) as problems,
         stated_at,
-        -- The delay and max_elapsed count from here; of a report that is decided anew, from recorded_at. The producer's clock is not believed,
+        -- The delay and max_elapsed count from this time: for a report that is decided anew, recorded_at. The producer's clock is not believed,
         -- except for adopted dead letters, which wait for nothing.
         case
             when is_reread then recorded_at

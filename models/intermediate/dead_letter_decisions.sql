@@ -1,5 +1,5 @@
--- dead_letter_decisions: the decisions by which messages die: a dead letter to be written, adopted or parked. Each has its payload, also where that
--- is in the row of an earlier dead letter.
+-- dead_letter_decisions: the decisions by which messages die: a dead letter is to be written, is adopted, or the message is parked. Each has its
+-- payload, even if that is in the row of an earlier dead letter.
 with
 
 dead_letter_decisions as (
@@ -10,7 +10,7 @@ dead_letter_decisions as (
 
 written_again as (
 
-    -- dead letters that are written again, as Kafka refused them: their payload is in the row of the first. There are few
+    -- dead letters that are written again, as Kafka refused them: their payload is in the row of the first dead letter. There are few
     select
         again.delivery_id,
         again.due_at,

@@ -10,7 +10,7 @@ results as (
 
 unsent as (
 
-    -- dead without a send. A decision that is there twice (first_runs) has the same coordinates in both rows
+    -- dead without a send. A decision may have two rows (see first_runs), but both have the same coordinates
     select
         *,
         decision = 'adopted' as is_adopted

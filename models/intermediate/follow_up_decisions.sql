@@ -3,7 +3,7 @@ with
 
 decisions as (
 
-    -- few rows: most row groups are skipped. Rows that are there twice (first_runs) don't matter, as below only maxima are taken
+    -- few rows: most row groups are skipped. A decision may have two rows (see first_runs): below, only maxima are taken
     select * from {{ ref('deliveries') }}
     where life_cycle > 1 or decision = 'redrive' or decision in {{ operator_decisions() }}
 

@@ -1,4 +1,4 @@
--- last_results: one result of each delivery: the one that closed it, else the last one.
+-- last_results: the result that closed each delivery; if none did, its last one.
 with
 
 results as (

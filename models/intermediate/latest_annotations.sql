@@ -3,7 +3,7 @@ with
 
 orders as (
 
-    -- other events have no command, and files with only such are skipped
+    -- files without such events are skipped
     select * from {{ ref('events') }}
     where command is not null and delivery_id is not null
 

@@ -1,4 +1,4 @@
--- orders_decided: what was decided about each order of each operator's command, and whether what was sent for it recovered or failed again.
+-- orders_decided: what was decided about each order of operators' commands, and whether the message has recovered or failed again since.
 with
 
 orders as (

@@ -1,4 +1,4 @@
--- recoveries: retries and redrives that have been processed: the group has committed an offset beyond them, and reported no failure; and since when
+-- recoveries: retries and redrives that have been processed (the group has committed an offset beyond them, and reported no failure), and since when
 -- that is known.
 with
 
@@ -70,8 +70,8 @@ placed as (
 
 passed as (
 
-    -- By descending offset, a send before a settled offset equal to its own: the settled offsets up to a row are those beyond it, and the earliest of
-    -- them passed it. This sorts each partition once; a query that doesn't select the time skips it.
+    -- Rows are in descending order of offset, a send before a settled offset equal to its own: so before a send come just the settled offsets beyond
+    -- it. The send was passed when the first of them was seen. This sorts each partition once; a query without recovered_at skips the sort.
     select
         *,
         min(seen_at) over (
@@ -88,7 +88,7 @@ recoveries as (
     select
         delivery_id,
         due_at,
-        -- an offset that was passed before the send is one of a deleted topic of that name: then only the time of the last settled offset is known
+        -- an offset passed before the send was one of a deleted topic of the same name: then only the time of the last settled offset is known
         min(case when passed_at >= sent_at then passed_at else settled_at end) as recovered_at
     from passed
     where is_send

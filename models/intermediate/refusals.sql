@@ -19,7 +19,7 @@ refused as (
 
 deliveries as (
 
-    -- rows that are there twice (first_runs) have the same batch: the maximum below is right
+    -- a decision may have two rows (see first_runs), but with the same batch: the maximum below is right
     select * from {{ ref('deliveries') }}
 
 ),
@@ -38,8 +38,8 @@ went_on as (
 
 reread as (
 
-    -- Reports that were decided anew, by the delivery_id of their refusal. Not by message_id: a report of an unknown source gets another one once the
-    -- rules know its source.
+    -- Reports that were decided anew, by the delivery_id of their refusal. Not by message_id: that of a report from an unknown source changes once
+    -- the rules know its source.
     select
         {{ event_input_id('events') }} as input_id,
         delivery_id

@@ -100,7 +100,7 @@ refused as (
 
 stranded as (
 
-    -- both are the columns of `decisions`, followed by the same ones in the same order
+    -- `union all` goes by position: both have the columns of `decisions` but topic and partition, then the same ones in the same order
     select * from dead
     union all
     select * from refused

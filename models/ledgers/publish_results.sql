@@ -1,4 +1,4 @@
--- publish_results: the outcome of every send. The loop writes it from what the publisher returns; dbt creates the empty table.
+-- publish_results: the outcome of every send, and every delivery that was held. The loop writes it; dbt creates the empty table.
 {{ config(
     appends=false,
     partition_by=['hours(due_at)'],

@@ -1,4 +1,4 @@
--- ticks: the log of the loop, with the state that a start goes on from: it can't be derived from the other tables, of which maintenance removes rows.
+-- ticks: the log of the loop, with the state that a start goes on from. Don't derive it from the other tables: maintenance removes their rows.
 -- The loop writes it; dbt creates the empty table.
 {{ config(
     appends=false,

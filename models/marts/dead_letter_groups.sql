@@ -17,7 +17,7 @@ groups as (
 
         ---------- how many, and since when
         count_if(state = 'open') as open,
-        -- one that was redriven and then discarded is on its way, until it dies again
+        -- a message that was redriven, then discarded, is being tried again: it is not dead
         count_if(state = 'open' or (state = 'discarded' and life_cycle = life_cycles)) as dead,
         count(*) as died,
         min(dead_at) as first_seen,

@@ -9,7 +9,7 @@ by_class as (
 
 begun as (
 
-    -- the hour of the first start of a loop: its note is the first row of `deliveries`. Iceberg knows the minimum from file statistics
+    -- the hour of the first start of a loop: the decision about it is the first row of `deliveries`. Iceberg has the minimum in file statistics
     select date_trunc('hour', min(due_at)) as first_hour from {{ ref('deliveries') }}
 
 ),

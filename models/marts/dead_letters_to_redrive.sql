@@ -23,7 +23,7 @@ stopped as (
 
 commanded as (
 
-    -- not asked for again: what a command lists and has not decided, even if it is paused, and what was refused, which is left to people
+    -- not listed again: dead letters that a command lists and whose order isn't decided, even if it is paused, and refused ones, which need a person
     select distinct messages.delivery_id
     from {{ ref('commanded_messages') }} as messages
     left join stopped on messages.command = stopped.command

@@ -1,5 +1,5 @@
 -- gaps: ranges of offsets of report topics that are missing: retention removed them before they were read, or the partition was cut short. Unread
--- reports there are lost, and it is unknown which messages they were about.
+-- reports among them are lost, and it is unknown which messages they were about.
 with
 
 events as (

@@ -26,7 +26,7 @@ answered as (
 
 refused as (
 
-    -- deliveries whose release was refused under the present rules: under these it would be refused again
+    -- deliveries whose release was refused under the present rules, which would refuse it again
     select
         prior_delivery as delivery_id,
         prior_due as due_at,

@@ -1,4 +1,4 @@
--- redrives: every complete command of operators other than a note: how far it is carried out, and what came of it.
+-- redrives: every complete command about messages, except notes: how far it is carried out, and what came of it.
 with
 
 commands as (
@@ -35,7 +35,7 @@ counted as (
 
 later_commands as (
 
-    -- what later commands (pause, resume, stop) ask of a command; a resume of one that isn't paused says that its canaries may be followed
+    -- what later commands (pause, resume, stop) ask of a command; a resume of a command that isn't paused lets the rest follow its canaries
     select
         of_command as command,
         max(what = 'stop') as is_stopped,

@@ -1,4 +1,4 @@
--- related_messages: pairs of dead letters that may have the same cause. Ask for one message_id: the number of all pairs grows with the square.
+-- related_messages: pairs of dead letters that may have the same cause. Ask for one message_id: all pairs are as many as the square of the messages.
 with
 
 dead_letters as (

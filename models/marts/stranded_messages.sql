@@ -1,4 +1,4 @@
--- stranded_messages: messages that died or are refused, to which nothing more happens by itself: why, where they lie, and what was done about them.
+-- stranded_messages: messages that ever died, and messages that are refused now: why, where they lie, and what has been done about them since.
 with
 
 stranded as (

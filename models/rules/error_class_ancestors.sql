@@ -24,7 +24,7 @@ classes as (
 
 lines as (
 
-    -- at most 20 steps: a cycle in the seed would have no end
+    -- at most 20 steps: without a bound, a cycle in the seed would never end
     select
         classes.error_class,
         aggregate(

@@ -1,4 +1,4 @@
--- rules: the seeds that decide something, in one row, made when they are loaded. A decide run reads this row alone: it never sees half-loaded seeds.
+-- rules: the seeds that decisions depend on, in one row, made when they are loaded. A decide run reads only this row, never half-loaded seeds.
 {{ config(materialized='table') }}
 
 with

@@ -1,4 +1,4 @@
--- answers_found: finds the delivery that each input answers, if any. The headers of a report only point to one: they are believed if the table
+-- answers_found: the delivery that each input answers, if any. The headers of a report only point to one: the pointer is used if the table
 -- `deliveries` has that delivery, and it fits the report.
 with
 
@@ -33,7 +33,7 @@ deliveries as (
 pointers as (
 
     -- up to two candidates for each input. The first: the delivery that the input names, by a report's headers, or as an order or a failed send.
-    -- The second: the delivery that publish_results has at the named coordinates, as frameworks drop headers
+    -- The second: the delivery that publish_results has at the named coordinates, because frameworks may drop headers
     select
         inputs.*,
         delivered.batch as delivered_batch,
@@ -53,7 +53,7 @@ pointers as (
             inputs.named_topic = delivered.topic
             and inputs.named_partition = delivered.partition
             and inputs.named_offset = delivered.offset
-            -- only results of earlier batches: else the decision would depend on which batches are decided together
+            -- only results of earlier batches: otherwise the decision would depend on which batches are decided together
             and inputs.batch > delivered.batch
 
 ),
@@ -74,7 +74,7 @@ verified as (
             and (
                 pointers.input_kind <> 'report'
                 or (
-                    -- a report can answer only a delivery that sends something, has the same content, and isn't another group's
+                    -- a report can only answer a delivery that sends something, with the same content, and not to another group
                     deliveries.kind is not null
                     and pointers.content_hash = deliveries.content_hash
                     and coalesce(pointers.consumer_group = deliveries.consumer_group, true)

@@ -16,7 +16,7 @@ known as (
 
 named as (
 
-    -- the content that was seen first under some coordinates has the id without a hash; another content there is another message, its id has a hash
+    -- the content that was seen first at some coordinates gets the id without a hash; other content there is another message, whose id has a hash
     select
         inputs.*,
         known.messages,

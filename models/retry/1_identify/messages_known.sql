@@ -33,7 +33,7 @@ closing_results as (
         batch
     from {{ ref('publish_results') }}
     where
-        -- a delivery that is held was not sent, so that no consumer can have failed to process it
+        -- a delivery that is held was not sent: no consumer can have failed to process it
         outcome in {{ closing_outcomes() }} and outcome <> 'held' and {{ slot('origin', 'false') }}
 
 ),
@@ -47,11 +47,11 @@ last_deliveries as (
         max(life_cycle) as life_cycle,
         max(happened_at) as last_happened_at,
         max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, input_id)) as last_delivery,
-        -- a message that was dropped, cancelled, adopted or parked waits for no result: the decision itself closes it
+        -- for a message that was dropped, cancelled, adopted or parked there is no result: the decision itself closes it
         max_by(
             case when decision in {{ decisions_where(succeeds='yes', sends='') }} then batch end,
             struct(batch, due_at, input_id)
-        ) as dropped_batch
+        ) as unsent_batch
     from deliveries
     group by message_id
 
@@ -66,7 +66,7 @@ closed as (
         any_value(last_deliveries.life_cycle) as life_cycle,
         any_value(last_deliveries.last_happened_at) as last_happened_at,
         any_value(last_deliveries.last_delivery) as last_delivery,
-        any_value(last_deliveries.dropped_batch) as dropped_batch,
+        any_value(last_deliveries.unsent_batch) as unsent_batch,
         min(closing_results.batch) as closed_batch
     from last_deliveries
     left join closing_results
@@ -81,15 +81,15 @@ known as (
 
     select
         plain_id,
-        -- the content that was seen first under these coordinates has the id without a hash
+        -- the content that was seen first at these coordinates has the id without a hash
         max(case when message_id = plain_id then content_hash end) as content_hash,
         map_from_entries(collect_list(struct(
             message_id,
             struct(
                 life_cycle,
-                -- a failure that happened up to this moment is on record: another report of it is old
+                -- a report of a failure at or before this moment repeats an old one
                 greatest(last_happened_at, last_delivery.due_at) as quiet_until,
-                coalesce(closed_batch, dropped_batch) as closed_batch,
+                coalesce(closed_batch, unsent_batch) as closed_batch,
                 last_delivery
             )
         ))) as messages

@@ -31,21 +31,21 @@ placed as (
             when inputs.input_kind = 'report' and inputs.is_about_a_dead_letter then 'answers_a_dead_letter'
             when inputs.asks_about_a_dead_letter and not inputs.is_about_a_dead_letter then 'wrong_kind_of_delivery'
             when inputs.asks_about_what_waits and (inputs.is_about_a_dead_letter or inputs.is_about_a_refusal) then 'wrong_kind_of_delivery'
-            -- To redrive what was refused, the loop writes its report into `events` once more, as a report. A redrive that comes as an order asks for
-            -- a topic, which only dead letters can be sent to, or the report is gone.
+            -- To redrive a refused report, the loop writes it into `events` once more, as a report. If an order comes instead, it names a topic,
+            -- which is allowed for dead letters only, or the report is gone.
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
                 then 'wrong_kind_of_delivery'
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal then 'payload_was_dropped'
             when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
             when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
             when inputs.answered is not null then 'answer'
-            -- a failed send always has its delivery. If it hadn't, no decision would follow from `lost`, and `deliveries` would stop the decide step
+            -- a bug: a failed send always has its delivery. No decision follows from `lost`, so that `deliveries` stops the decide step
             when inputs.input_kind = 'failed_send' then 'lost'
             when inputs.asks_about_a_dead_letter or inputs.asks_about_what_waits then 'no_such_delivery'
             when inputs.speaks_for is null then 'unknown_source'
             when inputs.is_unreadable then 'unreadable'
-            -- A failure on one of our own topics has a delivery, or is an orphan. Of what is adopted only the original topic counts: it may have
-            -- failed on a retry topic.
+            -- A failure on one of redrive's own topics has a delivery, or is an orphan. Of an adopted dead letter only the original topic counts: it
+            -- may have failed on a retry topic.
             when {{ is_our_destination('if(inputs.adopts, inputs.origin_topic, inputs.named_topic)', 'inputs.consumer_group', 'inputs.speaks_for', 'rules.topic_templates') }}
                 then 'orphan'
             when not {{ is_spoken_for('inputs.origin_topic', 'inputs.speaks_for') }} then 'not_spoken_for'

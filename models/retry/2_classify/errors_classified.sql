@@ -1,5 +1,5 @@
 -- errors_classified: the kind of each error, the rule that gave it, and what that rule matched. An error that no rule matches is retriable: the worst
--- that can follow is a retry in vain.
+-- consequence is a retry that fails again.
 with
 
 failures as (

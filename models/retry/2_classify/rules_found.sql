@@ -1,4 +1,4 @@
--- rules_found: the routes and error rules that may hold for each failure. Failures with the same scope and error classes are compared with the rules
+-- rules_found: the routes and error rules that may apply to each failure. Failures with the same scope and error classes are compared with the rules
 -- once. The failures are those of this run, or, for `redrive classify`, those of the view that the var `judge` names.
 {%- set messages_identified = ref('messages_identified') %}
 

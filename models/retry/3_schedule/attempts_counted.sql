@@ -1,5 +1,5 @@
--- attempts_counted: counts the failures of each message. An input that answers a delivery which has a successor charges nothing. Here the successors
--- of earlier runs count; which input of this run is the successor is known once something is decided about each: turns_taken finds it.
+-- attempts_counted: counts the failures of each message. An answer to a delivery that has a successor charges nothing. Only successors of earlier
+-- runs are seen here: which input of this run is the successor depends on the decisions, so turns_taken finds it.
 {%- set before_this %}
     partition by standing, coalesce(answered.delivery_id, input_id), answered.due_at
     order by batch, report_topic, report_partition, report_offset, report_index
@@ -55,9 +55,9 @@ ordered as (
 
 ),
 
-worded as (
+annotated as (
 
-    -- whether the dead letter is discarded when this input is decided: by an earlier input of this run, else by an earlier run
+    -- whether the dead letter is discarded when this input is decided: the last earlier input of this run says it, else the earlier runs
     select
         *,
         coalesce(
@@ -79,7 +79,7 @@ purged as (
     select
         *,
         was_purged or coalesce(max(input_kind = 'purge' and is_discarded) over ({{ before_this }}), false) as is_purged
-    from worded
+    from annotated
 
 ),
 

@@ -1,4 +1,4 @@
--- delays_computed: how long each failure waits if it is tried again. Whether it is, is decided later.
+-- delays_computed: how long each failure waits if it is tried again, which is decided later.
 with
 
 failures as (
@@ -20,7 +20,7 @@ delayed as (
 
     select
         * except (failures_so_far, failed_at),
-        -- a failure can't have happened before its delivery was due: a wrong clock neither postpones a retry nor burns attempts
+        -- a failure can't have happened before its delivery was due: without this, a slow clock makes retries due at once and uses up the attempts
         case when input_kind in {{ order_kinds() }} then failed_at else greatest(failed_at, answered.due_at) end as failed_at,
         case
             -- what an order asks for is due at once

@@ -1,4 +1,4 @@
--- decisions_made: the decision about each input, with its reason, its destination and its due time. docs/lifecycle.md shows what follows which.
+-- decisions_made: the decision about each input, with its reason, its destination and its due time. docs/lifecycle.md shows which may follow which.
 with
 
 turns as (
@@ -22,7 +22,7 @@ allowed as (
 select
     ---------- which
     input_id,
-    -- the text that the delivery id has a hash of: the input id, but for a failed send the id of the delivery that failed
+    -- the text whose hash is in the delivery id: the input id, but for a failed send the id of the delivery that failed
     case when is_failed_send then answered.delivery_id else input_id end as named_after,
     batch,
     recorded_at,
@@ -57,7 +57,7 @@ select
     case when is_another_try then publish_charge end as publish_charge,
     case when sends_dead_letter_again or (is_another_try and decision = 'retry') then delay_ms end as delay_ms,
 
-    ---------- what may be kept and shown: of what is sent anew, the same as before
+    ---------- what may be kept and shown: for what is sent anew, the same as before
     case when sends_dead_letter then coalesce(if(sends_dead_letter_again, answered.header_profile, header_profile), 'dlq') end as header_profile,
     case when is_sent_anew then coalesce(answered.privacy, privacy) else privacy end as privacy,
 

@@ -18,10 +18,10 @@ decided as (
             when reason in {{ reasons_where(decision=decision) }} then '{{ decision }}'
             {%- endfor %}
         end as decision,
-        -- processing has not failed again: the record that was to be sent before is sent again, to the same topic
+        -- processing has not failed again: the delivery is repeated, with the same record to the same topic
         reason = 'dead_letter_failed' or reason in {{ order_kinds('send_anew') }} as is_sent_anew,
         reason = 'dead_letter_failed' or reason in {{ order_kinds() }} as keeps_its_error,
-        -- the original topic of a report that could not be placed is unknown: its original_topic is the report topic
+        -- the original topic of an orphan is unknown: its original_topic is the report topic
         reason = 'redrive' and {{ is_read_by_a_source('original_topic', 'source_topics') }} as has_no_origin
     from failures
 

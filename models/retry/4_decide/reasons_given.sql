@@ -22,7 +22,7 @@ timed as (
         greatest(
             failed_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0),
             recorded_at,
-            -- the time that a command's rate gives to the message
+            -- the due time that a command's rate gives to the message
             case when is_order then happened_at end
         ) as retry_at,
         case
@@ -47,7 +47,7 @@ reasoned as (
             when is_failed_send and answered.kind = 'dead_letter' then 'dead_letter_failed'
             when is_order then input_kind
             when is_failed_send and error_kind in ('fatal', 'poison') then 'send_failed'
-            -- a failed send of kind backpressure charged nothing, so that it can't exhaust the policy, even if its bound was lowered meanwhile
+            -- a failed send of kind backpressure was not counted: it can't exhaust the policy, even if the policy's bound was lowered meanwhile
             when is_failed_send and error_kind = 'backpressure' then error_kind
             when is_failed_send and publish_attempt >= policy.max_attempts then 'send_failed'
             when is_failed_send then coalesce(error_kind, 'retriable')

@@ -43,7 +43,7 @@ ordered as (
 
 settled as (
 
-    -- an input that comes too late charges and sends nothing
+    -- an input that comes too late sends nothing, and no failure is charged
     select
         * except (
             is_too_late, standing, attempt, publish_attempt, decision, reason, objection, destination, is_sent_anew, keeps_its_error, is_tried_again

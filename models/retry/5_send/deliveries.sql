@@ -1,4 +1,4 @@
--- deliveries: every decision, with its reason; the wheel, of which the view `ready` shows what may be sent. One input, one decision, or the statement stops.
+-- deliveries: every decision, with its reason: the wheel. The view `ready` shows what may be sent. Unless each input has just one, none is written.
 {{ config(
     materialized='append_only',
     refuse_creation='refuse_to_replace_the_wheel',
@@ -11,7 +11,7 @@
         'reasons_given', 'decisions_made',
     ],
 ) }}
--- the queries of decide_bounds read these: dbt must know
+-- the queries of decide_bounds read these tables: without this line, dbt doesn't know it
 -- depends_on: {{ ref('events') }}, {{ ref('publish_results') }}, {{ ref('ticks') }}, {{ ref('stg_inputs') }}
 
 with
@@ -99,6 +99,6 @@ select
     payload_delivery,
     payload_due
 from decisions
--- sorted, so that look-ups by coordinates skip files by their statistics. Not `order by`: for a total order Spark computes everything twice, once to
--- sample
+-- sorted, so that look-ups by coordinates skip files by their statistics. Not `order by`: for a total order Spark computes everything twice, first
+-- for a sample
 sort by original_topic, original_partition, original_offset

@@ -1,4 +1,4 @@
--- payloads_gathered: the payload of each input: of a report its own record, of an order or a failed send the record of its delivery.
+-- payloads_gathered: the payload of each input: for a report its own record, for an order or a failed send the record of its delivery.
 with
 
 events as (
@@ -20,7 +20,7 @@ events as (
 
 about_deliveries as (
 
-    -- failed sends and orders carry no payload: they get that of their delivery
+    -- failed sends and orders have no payload: they get that of their delivery
     select
         {{ result_input_id('publish_results') }} as input_id,
         delivery_id,

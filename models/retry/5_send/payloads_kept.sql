@@ -18,7 +18,7 @@ inputs as (
 
 joined as (
 
-    -- inputs on the left side: `deliveries` stops the decide step if one has no decision, and must see it
+    -- inputs on the left side: an input without a decision must reach `deliveries`, which then stops the decide step
     select
         decisions.* except (input_id),
         inputs.input_id,
@@ -31,9 +31,9 @@ joined as (
         inputs.payload_bytes as earlier_bytes,
         inputs.is_report,
         {{ is_dead_letter('decisions') }} as is_dead_letter,
-        -- a dead letter that Kafka refuses is written again without end: the payload stays with the first row, and the others name that
+        -- a dead letter that Kafka refuses is written again without end: only the first row keeps the payload, and the others name that row
         coalesce(decisions.reason = 'dead_letter_failed' and decisions.kind is not null, false) as is_written_again,
-        -- these have a delivery id and keep their payload: what is sent, adopted or parked, and reports that were refused and may be decided anew
+        -- these get a delivery id: what is sent, adopted or parked, and refused reports that may be decided anew
         decisions.kind is not null
         or decisions.decision in ('adopted', 'parked')
         or (

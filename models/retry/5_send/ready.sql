@@ -1,7 +1,7 @@
--- ready: the deliveries that may be sent. It is the interface between dbt and what sends: its columns are a contract.
--- The publisher is given those that publisher/contract.py lists; the others are for the loop.
--- It knows no clock. A reader restricts due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so that only
--- the hours of the wheel that are due are read; and payload_due and payload_hour of the rows that are written again.
+-- ready: the deliveries that may be sent once they are due. Its columns are the contract between dbt and the publisher, which gets those that
+-- publisher/contract.py lists; the others are for the loop.
+-- The view reads no clock. A reader restricts due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so that only
+-- the hours of the wheel that are due are read; and for rows that are written again, payload_due and payload_hour.
 {{ config(materialized='view', contract={'enforced': true}) }}
 
 with
@@ -87,7 +87,7 @@ select
     headers,
     {{ dead_letter_headers() }} as dead_letter_headers,
     header_profile,
-    -- the attempt that a retry starts; of a dead letter, the last one that was made
+    -- the attempt that a retry starts; for a dead letter, the last attempt that was made
     case when kind = 'dead_letter' then attempt else attempt + 1 end as attempt,
     publish_charge,
     payload_bytes,
