@@ -270,7 +270,7 @@ class Intake:
         if gaps:
             frames.append(event_rows.gap_events(self.spark, gaps, self.ledgers.next_batch))
         if frames:
-            rows = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+            rows = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1], allowMissingColumns=True)
             try:
                 self.ledgers.append("events", rows, recorded_at)
             except AppendError as error:
