@@ -223,16 +223,15 @@ class Broker:
     def _wait_until_up(self) -> None:
         # Imported here so that `redrive broker --help` and a check for Java do not load librdkafka.
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
 
-        from publisher import make_client
+        from orchestration.kafka import clients
 
         assert self._process is not None
         deadline = time.monotonic() + self.settings.start_seconds
         while not _accepts(self._port or 0):
             self._check_alive(deadline)
             time.sleep(0.05)
-        admin = make_client(AdminClient, {"bootstrap.servers": self.bootstrap_servers, "reconnect.backoff.max.ms": 200}, {})
+        admin = clients.admin({"bootstrap.servers": self.bootstrap_servers, "reconnect.backoff.max.ms": "200"})
         while True:
             with contextlib.suppress(KafkaException):
                 # The broker is listed only when the controller has registered it; from then on topics can be created.

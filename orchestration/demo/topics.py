@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
+from orchestration.kafka import clients
 from orchestration.kafka.cluster import Cluster, Partition
 from orchestration.kafka.topics import HEADER_ROOM_BYTES
 from orchestration.loop.loop import Loop
-from publisher import make_client
 
 _TOPICS = ("orders", "orders-billing-retry", "orders.dlq", "redrive.failures", "redrive.failures.dlq")
 # One partition, as a command's records are read in the order in which they were written.
@@ -89,8 +89,7 @@ def _reported_message(headers: dict[str, str]) -> str:
 
 def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Iterator[Any]:
     """The committed records of topics since the demo began: topic, headers, timestamp in ms, value."""
-    own = {"group.id": "redrive.demo", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = make_client(Consumer, {**kafka, **own}, kafka)
+    consumer = clients.reader(kafka, "redrive.demo")
     partitions = [TopicPartition(where.topic, where.partition, offset) for where, offset in begins.items() if where.topic in topics]
     consumer.assign(partitions)
     open_partitions = len(partitions)

@@ -20,8 +20,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
+from orchestration.kafka import clients
 from orchestration.settings import rejected
-from publisher import RejectedPropertiesError, kafka_error, make_client, redact
+from publisher import RejectedPropertiesError, kafka_error, redact
 
 _Client = TypeVar("_Client")
 
@@ -102,16 +103,18 @@ class Cluster:
         self._refused: KafkaError | None = None
         self._unreached: tuple[KafkaError, float] | None = None
         self._kafka = kafka
-        self._properties: dict[str, Any] = {**kafka, "error_cb": self._on_error}
         self._admin = self._new_admin()
         self._keepers: dict[str, Consumer] = {}
 
     def _new_admin(self) -> AdminClient:
-        return self._client(AdminClient, {})
+        return self._accepted(lambda: clients.admin(self._kafka, error_cb=self._on_error))
 
-    def _client(self, client: Callable[..., _Client], properties: Mapping[str, str]) -> _Client:
+    def _new_keeper(self, group: str) -> Consumer:
+        return self._accepted(lambda: clients.keeper(self._kafka, group, error_cb=self._on_error))
+
+    def _accepted(self, make: Callable[[], _Client]) -> _Client:
         try:
-            return make_client(client, {**self._properties, **properties}, self._kafka)
+            return make()
         except RejectedPropertiesError as error:
             raise rejected(error) from None
 
@@ -219,7 +222,7 @@ class Cluster:
         asked = [TopicPartition(topic, number) for topic, number in partitions]
         keeper: Consumer | None = None
         try:
-            keeper = self._keepers.pop(group, None) or self._client(Consumer, {"group.id": group, "enable.auto.commit": "false"})
+            keeper = self._keepers.pop(group, None) or self._new_keeper(group)
             found = self._committed(keeper, asked)
         except KafkaException as error:
             if keeper is not None:

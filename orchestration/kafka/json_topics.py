@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from orchestration.kafka import clients
 from orchestration.kafka.cluster import Cluster
-from publisher import RejectedPropertiesError, fatal_as_kafka_exception, kafka_error, make_client, redact
+from publisher import RejectedPropertiesError, fatal_as_kafka_exception, kafka_error, redact
 
 # Seconds to wait for the brokers.
 _PATIENCE = 20
@@ -43,8 +44,7 @@ class JsonTopic:
             raise JsonTopicError(f"{self.topic}: there is no such topic")
         try:
             if producer is None:
-                own = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": _PATIENCE * 1000}
-                producer = make_client(Producer, {**self.kafka, **own}, self.kafka)
+                producer = clients.producer(self.kafka, _PATIENCE, {"linger.ms": 20})
             with fatal_as_kafka_exception():
                 for key, value in records:
                     while True:

@@ -21,8 +21,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from orchestration.kafka import clients
 from orchestration.kafka.cluster import Range
-from publisher import RejectedPropertiesError, kafka_error, make_client, redact
+from publisher import RejectedPropertiesError, kafka_error, redact
 
 RECORDS = (
     "key binary, value binary, topic string, partition int, offset bigint, millis bigint, timestampType int,"
@@ -60,15 +61,7 @@ def read_records(kafka: Mapping[str, str], group: str, part: Range, most_bytes: 
     """
     where = TopicPartition(part.partition.topic, part.partition.number, part.begin)
     try:
-        own = {
-            "group.id": group,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-        }
-        consumer = make_client(Consumer, {**kafka, **own}, kafka)
+        consumer = clients.reader(kafka, group)
         try:
             consumer.assign([where])
             return _read(consumer, part, most_bytes, seconds)

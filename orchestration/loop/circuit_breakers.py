@@ -26,9 +26,9 @@ from orchestration.loop.due import Due, Waiting
 from orchestration.loop.held import AGE, age, oldest_held, refused_by_rules
 from orchestration.loop.sending import PublishStep
 from orchestration.loop.steps import StepReport
+from orchestration.tables import synthetic_events
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
-from orchestration.tables.synthetic_events import COORDINATES, breaker_order
 
 log = logging.getLogger(__name__)
 
@@ -277,16 +277,16 @@ class CircuitBreakers:
         """The time before which nothing that these circuit breakers hold was due."""
         return min(self.breakers[key].floor for key in keys)
 
-    def _order(self, kind: str, deliveries: Sequence[Row], now: datetime) -> None:
+    def _order(self, kind: synthetic_events.BreakerOrder, deliveries: Sequence[Row], now: datetime) -> None:
         """Writes one event for each delivery, all in one append."""
         if not deliveries:
             return
         batch = self.ledgers.next_batch
-        rows = [
-            (*breaker_order(batch, place), one["delivery_id"], one["due_at"], one["breaker_key"]) for place, one in enumerate(deliveries)
+        orders = [
+            synthetic_events.breaker_order(batch, place, kind, one["delivery_id"], one["due_at"], one["breaker_key"])
+            for place, one in enumerate(deliveries)
         ]
-        orders = self.spark.createDataFrame(rows, f"{COORDINATES}, delivery_id string, due_at timestamp, detail string")
-        batch = self.ledgers.append("events", orders.withColumn("kind", F.lit(kind)), now)
+        batch = self.ledgers.append("events", synthetic_events.as_rows(self.spark, orders), now)
         for key in {row["breaker_key"] for row in deliveries}:
             self._change(key, waits_for=batch)
 

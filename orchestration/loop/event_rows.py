@@ -87,21 +87,15 @@ def as_events(records: DataFrame, taken: list[Range]) -> DataFrame:
 
 
 def gap_events(spark: SparkSession, gaps: list[Gap], batch: int) -> DataFrame:
-    """Gaps as events. The key is the partition, the value the offset where reading goes on. batch: the batch of their append."""
-    rows = [
-        (*synthetic_events.gap(batch, place), "gap", gap.source, gap.partition.topic,
-         f"{gap.partition.topic}/{gap.partition.number} {gap.begin}-{gap.end - 1}",
-         gap.partition.key.encode(), str(gap.goes_on_at).encode())
+    """Gaps as events. batch: the batch of their append."""
+    events = [
+        synthetic_events.gap(
+            batch, place, source=gap.source, topic=gap.partition.topic, number=gap.partition.number, partition_key=gap.partition.key,
+            begin=gap.begin, end=gap.end, goes_on_at=gap.goes_on_at,
+        )
         for place, gap in enumerate(gaps)
     ]  # fmt: skip
-    schema = f"{synthetic_events.COORDINATES}, kind string, source string, topic string, detail string, key binary, value binary"
-    return spark.createDataFrame(rows, schema).select(
-        "*",
-        F.lit(None).cast("array<struct<key: string, value: binary>>").alias("headers"),
-        F.lit(None).cast("timestamp").alias("record_timestamp"),
-        F.lit(None).cast("boolean").alias("stamped_by_broker"),
-        F.lit(None).cast("string").alias("command"),
-    )
+    return synthetic_events.as_rows(spark, events)
 
 
 def measures(sources: list[str]) -> list[Column]:

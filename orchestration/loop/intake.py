@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import Observation, SparkSession
 
+from orchestration.kafka import clients
 from orchestration.kafka.cluster import NO_ID, Cluster, Partition, Range
 from orchestration.kafka.records import RECORDS, UnreadError, read_records
 from orchestration.logs import event
@@ -26,7 +27,7 @@ from orchestration.loop.step_size import StepSize
 from orchestration.rules.seeds import Row
 from orchestration.settings import Settings
 from orchestration.tables.ledgers import AppendError, Ledgers
-from publisher import RejectedPropertiesError, make_client
+from publisher import RejectedPropertiesError
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +175,7 @@ class Intake:
             return
         try:
             if self._committer is None:
-                kafka = self.settings.kafka_properties
-                self._committer = make_client(Consumer, {**kafka, "group.id": self.settings.group, "enable.auto.commit": "false"}, kafka)
+                self._committer = clients.keeper(self.settings.kafka_properties, self.settings.group)
             # takes the answer to the previous commit: each answer holds a copy of the list, and without a poll they pile up
             self._committer.poll(0)
             self._committer.commit(offsets=offsets, asynchronous=True)
@@ -270,7 +270,7 @@ class Intake:
         if gaps:
             frames.append(event_rows.gap_events(self.spark, gaps, self.ledgers.next_batch))
         if frames:
-            rows = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+            rows = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1], allowMissingColumns=True)
             try:
                 self.ledgers.append("events", rows, recorded_at)
             except AppendError as error:

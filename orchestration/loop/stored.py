@@ -123,10 +123,8 @@ class Stored:
             self.append(state.of_kind("tick"))
             return
         now = self.clock.now()
-        columns: dict[str, object] = {"outcome": "start", "due_at": now}
         if ledger == "events":
-            coordinates = synthetic_events.start(self.ledgers.next_batch)
-            columns = {**dict(zip(synthetic_events.NAMES, coordinates, strict=True)), "detail": state.instance}
-        schema = self.spark.table(self.ledgers.name(ledger)).schema
-        row = {"kind": "start", **columns}
-        self.ledgers.append(ledger, self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row])), now)
+            row = synthetic_events.as_rows(self.spark, [synthetic_events.start(self.ledgers.next_batch, state.instance)])
+        else:
+            row = self.spark.createDataFrame([("start", "start", now)], "kind string, outcome string, due_at timestamp")
+        self.ledgers.append(ledger, row, now)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from orchestration.kafka import clients
 from orchestration.kafka.cluster import Cluster
 from orchestration.operators.commands import CommandError, CommandRequest
 from orchestration.operators.lists import Target, digest_of_parts, part_digest, parts_of
 from orchestration.settings import Settings, rejected
-from publisher import RejectedPropertiesError, kafka_error, make_client, redact
+from publisher import RejectedPropertiesError, kafka_error, redact
 
 # Seconds to wait for the brokers.
 _PATIENCE = 30
@@ -63,11 +63,10 @@ def write(settings: Settings, command: str, values: Sequence[bytes], progress: P
         written += 1
         progress(written, len(values))
 
-    properties: dict[str, Any] = {**settings.kafka_properties, "enable.idempotence": True, "message.timeout.ms": _PATIENCE * 1000}
-    if settings.transactions:
-        properties["transactional.id"] = f"{settings.transactional_prefix}.{settings.instance}.command-{command}"
+    transactional_id = f"{settings.transactional_prefix}.{settings.instance}.command-{command}"
     try:
-        producer = make_client(Producer, properties, settings.kafka_properties)
+        own = {"transactional.id": transactional_id} if settings.transactions else {}
+        producer = clients.producer(settings.kafka_properties, _PATIENCE, own)
         if settings.transactions:
             producer.init_transactions(_PATIENCE)
             producer.begin_transaction()

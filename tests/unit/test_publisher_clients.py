@@ -46,7 +46,7 @@ def test_the_loop_s_clients_are_given_their_servers_in_the_configured_order(monk
     given: list[Any] = []
     monkeypatch.setenv("REDRIVE_KAFKA__BOOTSTRAP_SERVERS", SERVERS)
     settings = load_settings()
-    monkeypatch.setattr("orchestration.kafka.cluster.AdminClient", given.append)
+    monkeypatch.setattr("orchestration.kafka.clients.AdminClient", given.append)
 
     Cluster(settings.kafka_properties)
     make_client(given.append, settings.kafka_properties, settings.kafka_properties)
@@ -78,6 +78,12 @@ def test_only_one_module_builds_clients() -> None:
     files = [path for folder in ("orchestration", "publisher", "bench") for path in (PROJECT / folder).rglob("*.py")]
 
     assert [str(path.relative_to(PROJECT)) for path in files if builds.search(path.read_text())] == []
+
+
+def test_one_module_of_the_loop_knows_what_its_clients_need() -> None:
+    files = [path for path in (PROJECT / "orchestration").rglob("*.py") if "make_client" in path.read_text(encoding="utf-8")]
+
+    assert [str(path.relative_to(PROJECT)) for path in files] == ["orchestration/kafka/clients.py"]
 
 
 @pytest.mark.parametrize(
