@@ -29,8 +29,6 @@ NO_TOPIC: Final[str] = VARS["no_topic"]
 """The word in place of a dead letter topic if messages that die are parked."""
 EVERYTHING: Final[str] = VARS["unrestricted_privacy"]
 """The privacy that keeps and shows all, and needs no row: the model privacy_read adds it."""
-CONCERNS: Final = ("record", "topic", "connection")
-"""What an error of Kafka's may concern, the same as in publisher/errors.py."""
 TOPIC_PLACEHOLDERS: Final = ("topic", "group", "kind")
 """The placeholders in the template of a destination: the arguments of the macro topic_from_template."""
 LINK_PLACEHOLDERS: Final = (

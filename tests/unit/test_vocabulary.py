@@ -13,7 +13,6 @@ import yaml
 from orchestration.rules.policies import FORMS, TAKES
 from orchestration.rules.seed_columns import COLUMNS, DEFAULTS
 from orchestration.rules.vocabulary import (
-    CONCERNS,
     DIALECTS,
     ERROR_KINDS,
     EVERYTHING,
@@ -94,8 +93,8 @@ def test_a_route_that_names_no_privacy_keeps_all() -> None:
     assert DEFAULTS["routes"]["privacy"] == EVERYTHING
 
 
-def test_the_publisher_knows_the_same_scopes() -> None:
-    assert tuple(Concerns) == CONCERNS
+def test_the_publisher_knows_what_an_error_may_concern() -> None:
+    assert COLUMNS["publish_error_kinds"]["concerns"]("no such word") == f"must be one of {', '.join(Concerns)}"
 
 
 @pytest.mark.parametrize("form", FORMS)
