@@ -4,9 +4,9 @@
     case
         when kind = 'dead_letter' then concat(
             case split_part(coalesce(header_profile, 'dlq'), '+', 1)
-                when 'safi' then {{ dead_letter_headers_safi() }}
-                when 'spring' then {{ dead_letter_headers_spring() }}
-                when 'connect' then {{ dead_letter_headers_connect() }}
+                {%- for profile in var('header_profiles') if profile != 'dlq' %}
+                when '{{ profile }}' then {{ dead_letter_headers_of(profile) }}
+                {%- endfor %}
                 else {{ dead_letter_headers_dlq() }}
             end,
             array_compact(array(

@@ -1,8 +1,8 @@
-{#- Whether a header is one of those in dead_letter_header_names for a header profile. -#}
+{#- Whether a header is one of those that a header profile has (var header_profiles). -#}
 {% macro is_dead_letter_header(profile, name) -%}
     coalesce(
         case split_part({{ profile }}, '+', 1)
-            {%- for known, names in dead_letter_header_names().items() %}
+            {%- for known, names in var('header_profiles').items() %}
             when '{{ known }}' then {{ name }} in ('{{ names | join("', '") }}')
             {%- endfor %}
         end,

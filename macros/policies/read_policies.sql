@@ -6,7 +6,7 @@
 
     The last three are notations of other libraries: (initial in seconds, max in seconds, factor, retries), and (milliseconds x retries, ...). -#}
 {% macro read_policies(relation) -%}
-    {%- set forms = policy_forms() -%}
+    {%- set forms = var('policy_forms') -%}
     with
 
     texts as (
@@ -93,7 +93,7 @@
             case form
                 {%- for form, says in forms.items() %}
                 when '{{ form }}' then
-                    name in ('{{ (says.takes + ([] if says.bare else policy_options())) | join("', '") }}')
+                    name in ('{{ (says.takes + ([] if says.bare else var('policy_options'))) | join("', '") }}')
                     and (name = 'step' or turn = 1)
                     {%- if says.by_place %}
                     and (name not in ('{{ says.by_place | join("', '") }}') or is_by_place)

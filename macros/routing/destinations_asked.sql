@@ -37,7 +37,7 @@
         cross join {{ rules }}
     )
     where
-        one.template <> '{{ no_topic() }}'
+        one.template <> '{{ var('no_topic') }}'
         and not contains(one.template, '{kind}')
         and (consumer_group is not null or not contains(one.template, '{group}'))
 {%- endmacro %}

@@ -7,6 +7,6 @@
             flatten(transform({{ routes }}, r -> array(r.retry_topic, r.dead_letter_topic))),
             transform({{ dead_letter_topics }}, t -> t.dead_letter_topic)
         ),
-        array('{{ no_topic() }}')
+        array('{{ var('no_topic') }}')
     ))
 {%- endmacro %}

@@ -23,7 +23,7 @@ read as (
     union all
 
     select
-        'everything' as name,
+        '{{ var('unrestricted_privacy') }}' as name,
         'keep' as stack,
         'keep' as message,
         'keep' as payload,

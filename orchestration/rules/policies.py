@@ -5,32 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from typing import Final
 
-_OPTIONS = ("attempts", "max_elapsed", "jitter", "on_exhausted", "quota_multiplier", "backpressure_delay")
-TAKES = {
-    "exponential": ("initial", "factor", "max", *_OPTIONS),
-    "linear": ("initial", "increment", "max", *_OPTIONS),
-    "fixed": ("step", *_OPTIONS),
-    "none": ("on_exhausted",),
-    "exponentialretrypolicy": ("initial", "max", "factor", *_OPTIONS),
-    "limitedexponentialretrypolicy": ("initial", "max", "factor", "retries", *_OPTIONS),
-    "fixeddelayretrypolicy": ("step", *_OPTIONS),
+from orchestration.rules.vocabulary import VARS
+
+TAKES: Final = {
+    form: (*said["takes"], *(() if said.get("bare") else VARS["policy_options"])) for form, said in VARS["policy_forms"].items()
 }
-"""The clauses of each form, the same as in the macros policy_forms and policy_options."""
-FORMS = {
-    "exponential": "exponential(initial=1s, factor=2, max=60s)",
-    "linear": "linear(initial=1s, increment=1s, max=60s)",
-    "fixed": "fixed(5s x 3, 15s x 5)",
-    "none": "none",
-    "exponentialretrypolicy": "ExponentialRetryPolicy(1, 60, 2)",
-    "limitedexponentialretrypolicy": "LimitedExponentialRetryPolicy(1, 60, 2, 120)",
-    "fixeddelayretrypolicy": "FixedDelayRetryPolicy(5000x3, 15000x5)",
-}
+"""The clauses of each form."""
+FORMS: Final[dict[str, str]] = {form: said["example"] for form, said in VARS["policy_forms"].items()}
 """An example of each form."""
-_BY_PLACE = {
-    "exponentialretrypolicy": ("initial", "max", "factor"),
-    "limitedexponentialretrypolicy": ("initial", "max", "factor", "retries"),
-}
+_BY_PLACE: Final[dict[str, list[str]]] = {form: said["by_place"] for form, said in VARS["policy_forms"].items() if "by_place" in said}
 _DURATIONS = ("initial", "max", "increment", "max_elapsed", "backpressure_delay")
 
 

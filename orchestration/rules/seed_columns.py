@@ -1,14 +1,19 @@
-"""The columns of each seed, each with the check of its cells; the defaults of columns that may be left out; the keys."""
+"""The columns of each seed, each with the check of its cells; the defaults of columns that may be left out; the keys.
+
+Defaults, former names and short lists of words are read from models/_seeds.yml, by which dbt loads and tests the seeds.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any, Final
+
+import yaml
 
 from orchestration.clock import parse_duration
 from orchestration.rules import patterns
 from orchestration.rules.vocabulary import (
-    CONCERNS,
     DIALECTS,
     ERROR_KINDS,
     EVERYTHING,
@@ -19,9 +24,13 @@ from orchestration.rules.vocabulary import (
     PUBLISH_KINDS,
     TOPIC_PLACEHOLDERS,
 )
+from orchestration.settings.sources import installed_project
 
 Check = Callable[[str], str | None]
 """What is wrong with a cell, in words; None if nothing is."""
+
+_YAML: Final = installed_project() / "models" / "_seeds.yml"
+_DESCRIBED: Final[list[dict[str, Any]]] = yaml.safe_load(_YAML.read_text(encoding="utf-8"))["seeds"]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SET = re.compile(r"[A-Za-z0-9._-]+")
@@ -43,6 +52,19 @@ def _anything(_: str) -> str | None:
 
 def _one_of(*allowed: str) -> Check:
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+
+def _listed(seed: str, column: str) -> Check:
+    """One of the words that models/_seeds.yml lists for a column."""
+    (columns,) = (one["columns"] for one in _DESCRIBED if one["name"] == seed)
+    (tests,) = (one["data_tests"] for one in columns if one["name"] == column)
+    (words,) = (test["accepted_values"]["arguments"]["values"] for test in tests if "accepted_values" in test)
+    return _one_of(*words)
+
+
+def _meta(key: str) -> dict[str, dict[str, str]]:
+    """What the `meta` of each seed has under a key, for those that have it."""
+    return {seed["name"]: seed["config"]["meta"][key] for seed in _DESCRIBED if key in seed["config"].get("meta", {})}
 
 
 def _adopted(value: str) -> str | None:
@@ -119,7 +141,7 @@ def _template(value: str) -> str | None:
 
 def _retry_topic(value: str) -> str | None:
     if value == NO_TOPIC:
-        return f"only dead letters may go nowhere; for no retries at all, name a policy whose definition is {NO_TOPIC}"
+        return "only dead letters may go nowhere; for no retries at all, name a policy whose definition is none"
     return _template(value)
 
 
@@ -163,7 +185,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "dialect": _one_of(*DIALECTS),
         "consumer_group": _anything,
         "speaks_for": _patterns,
-        "start": _one_of("earliest", "latest"),
+        "start": _listed("sources", "start"),
         "states_kind": _one_of("true", "false"),
         "adopt": _adopted,
     },
@@ -175,8 +197,8 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "publish_policy": _text,
         "retry_topic": _retry_topic,
         "dead_letter_topic": _dead_letter_topic,
-        "publish_charge": _one_of("record", "all"),
-        "circuit_breaker_per": _one_of("topic", "partition"),
+        "publish_charge": _listed("routes", "publish_charge"),
+        "circuit_breaker_per": _listed("routes", "circuit_breaker_per"),
         "dead_letter_headers": _one_of(*(f"{profile}{stack}" for profile in HEADER_PROFILES for stack in ("", "+stack"))),
         "privacy": _text,
         "owner": _anything,
@@ -203,9 +225,9 @@ COLUMNS: dict[str, dict[str, Check]] = {
     },
     "privacy": {
         "name": _privacy_name,
-        "stack": _one_of("keep", "drop"),
-        "message": _one_of("keep", "drop"),
-        "payload": _one_of("keep", "hide", "drop"),
+        "stack": _listed("privacy", "stack"),
+        "message": _listed("privacy", "message"),
+        "payload": _listed("privacy", "payload"),
         "headers": _denied,
     },
     "retry_policies": {
@@ -237,31 +259,17 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "code": _whole_number(-1000, 10_000),
         "name": _text,
         "error_kind": _one_of(*PUBLISH_KINDS),
-        "concerns": _one_of(*CONCERNS),
+        "concerns": _listed("publish_error_kinds", "concerns"),
         "why": _anything,
         "also_called": _anything,
     },
 }
 
-DEFAULTS: dict[str, dict[str, str]] = {
-    "sources": {"adopt": ""},
-    "publish_error_kinds": {"also_called": ""},
-    "routes": {
-        "publish_charge": "record",
-        "circuit_breaker_per": "topic",
-        "dead_letter_headers": "dlq",
-        "privacy": EVERYTHING,
-        **dict.fromkeys(("owner", "runbook", "logs_url", "trace_url", "request_id", "process_id", "trace_id"), ""),
-    },
-}
-"""The columns that a file may leave out, with their defaults, the same as `defaults` in models/_seeds.yml."""
+DEFAULTS: Final = _meta("defaults")
+"""The columns that a file may leave out, with their defaults."""
 
-FORMER_NAMES: dict[str, dict[str, str]] = {
-    "routes": {"gate": "circuit_breaker_per"},
-    "redrive_rules": {"max_lives": "max_life_cycles"},
-    "publish_error_kinds": {"scope": "concerns"},
-}
-"""Old names of columns and their new ones, the same as `formerly` in models/_seeds.yml. The next version drops the old names."""
+FORMER_NAMES: Final = _meta("formerly")
+"""Old names of columns and their new ones. The next version drops the old names."""
 
 KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),

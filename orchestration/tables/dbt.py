@@ -29,7 +29,12 @@ class DbtError(Exception):
 _ONE_AT_A_TIME = threading.RLock()
 
 # Vars of dbt_project.yml that belong to the SQL and are not a user's choice: an older copy must not hide what an upgrade has added.
-_OF_THE_SQL = frozenset({"dialects", "judge", "rules_hash", "upto", "watermark"})
+_OF_THE_SQL = frozenset(
+    {
+        *("dialects", "error_kinds", "error_kind_precedence", "header_profiles", "no_topic", "policy_forms", "policy_options"),
+        *("unrestricted_privacy", "judge", "rules_hash", "upto", "watermark"),
+    }
+)
 
 
 def variables_of(settings: Settings) -> dict[str, object]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
-from orchestration.rules.seed_columns import DEFAULTS, FORMER_NAMES
+from orchestration.rules.seed_columns import COLUMNS, DEFAULTS, FORMER_NAMES
 from orchestration.rules.seeds import SeedError, read_seeds
 from orchestration.rules.topic_patterns import topic_matches
 
@@ -214,11 +213,12 @@ def test_a_column_that_the_file_lacks_has_its_default(seeds: Path) -> None:
     assert [(route["circuit_breaker_per"], route["publish_charge"]) for route in routes] == [("partition", "record"), ("topic", "record")]
 
 
-def test_dbt_has_the_same_defaults_as_the_files() -> None:
-    described = yaml.safe_load((PROJECT_SEEDS.parents[1] / "models" / "_seeds.yml").read_text(encoding="utf-8"))["seeds"]
-    meta = {seed["name"]: seed["config"]["meta"] for seed in described if "meta" in seed["config"]}
-    assert {name: one["defaults"] for name, one in meta.items() if "defaults" in one} == DEFAULTS
-    assert {name: one["formerly"] for name, one in meta.items() if "formerly" in one} == FORMER_NAMES
+def test_each_default_is_allowed_in_its_column_and_each_former_name_has_a_column() -> None:
+    wrong = [(seed, column) for seed, defaults in DEFAULTS.items() for column, value in defaults.items() if COLUMNS[seed][column](value)]
+    assert wrong == []
+    for seed, names in FORMER_NAMES.items():
+        assert names.keys().isdisjoint(COLUMNS[seed])
+        assert set(names.values()) <= COLUMNS[seed].keys()
 
 
 def test_a_column_may_have_its_former_name_for_one_version(seeds: Path) -> None:

@@ -1,24 +1,24 @@
-"""The words of the seeds: those that Python does not read in dbt_project.yml are the same in macros, YAML files and Python."""
+"""The words of the seeds: each has what the SQL needs for it, and those that must stand twice are the same in both places."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import jinja2.nativetypes
 import pytest
 import yaml
 
-from orchestration.rules.policies import _BY_PLACE, FORMS, TAKES
+from orchestration.rules.policies import FORMS, TAKES
 from orchestration.rules.seed_columns import COLUMNS, DEFAULTS
 from orchestration.rules.vocabulary import (
-    CONCERNS,
     DIALECTS,
     ERROR_KINDS,
+    EVERYTHING,
     HEADER_PROFILES,
     KIND_PRECEDENCE,
     LINK_PLACEHOLDERS,
-    NO_TOPIC,
     OTHER_KIND_WORDS,
     TOPIC_PLACEHOLDERS,
 )
@@ -45,12 +45,34 @@ def test_the_sql_reads_a_word_as_the_var_has_it() -> None:
     assert kinds == {word.lower(): kind for kind, words in VARS["error_kinds"].items() for word in (kind, *words)}
 
 
-def test_each_header_profile_has_names_and_a_macro() -> None:
-    assert tuple(returned("dead_letter_headers", "dead_letter_header_names")) == HEADER_PROFILES
-    folder = PROJECT / "macros" / "dead_letter_headers"
-    called = re.findall(r"dead_letter_headers_(\w+)\(\)", (folder / "dead_letter_headers.sql").read_text(encoding="utf-8"))
-    assert sorted(called) == sorted(HEADER_PROFILES)
-    assert all((folder / f"dead_letter_headers_{profile}.sql").is_file() for profile in HEADER_PROFILES)
+def _headers_of(profile: str) -> str:
+    """What the macro of a header profile says, with the names of headers as they stand in it."""
+    name = f"dead_letter_headers_{profile}"
+    used = ("utf8_cut", "utf8_text", "iso_time", "big_endian_bytes", "dead_letter_stack")
+    given = {macro: lambda *_: "" for macro in used}
+    return str(getattr(macros("dead_letter_headers", "header", name, **given), name)())
+
+
+def test_each_header_profile_has_a_macro_and_each_macro_a_profile() -> None:
+    made = {path.stem for path in (PROJECT / "macros" / "dead_letter_headers").glob("dead_letter_headers_*.sql")}
+    assert made == {f"dead_letter_headers_{profile}" for profile in (*HEADER_PROFILES, "of")}
+
+
+def test_a_dead_letter_has_the_headers_of_its_profile() -> None:
+    context = {f"dead_letter_headers_{profile}": partial("{}: its own".format, profile) for profile in HEADER_PROFILES}
+    folder, names = "dead_letter_headers", ("header", "dead_letter_headers", "dead_letter_headers_of")
+    given: dict[str, Any] = {"context": context, "dead_letter_headers_dlq": lambda: "dlq: its own"}
+    said = macros(folder, *names, var=VARS.__getitem__, **given).dead_letter_headers()
+    assert dict(re.findall(r"when '(\w+)' then (\w+): its own", said)) == {name: name for name in HEADER_PROFILES if name != "dlq"}
+    assert "else dlq: its own" in said
+
+
+@pytest.mark.parametrize("profile", HEADER_PROFILES)
+def test_what_a_profile_writes_is_removed_before_the_next_death(profile: str) -> None:
+    written = re.findall(r"'([\w.-]+)' as key", _headers_of(profile))
+    assert written
+    # those of redrive itself are removed by dialect_owns
+    assert {name for name in written if not name.startswith("redrive-")} <= set(VARS["header_profiles"][profile])
 
 
 def test_links_know_the_same_placeholders() -> None:
@@ -67,20 +89,18 @@ def test_what_routes_say_for_people_may_be_left_out() -> None:
     assert set(returned("marts", "route_descriptions")) == {column for column, default in DEFAULTS["routes"].items() if default == ""}
 
 
-def test_no_topic_is_the_same_word() -> None:
-    assert macros("routing", "no_topic").no_topic().strip() == NO_TOPIC
+def test_a_route_that_names_no_privacy_keeps_all() -> None:
+    assert DEFAULTS["routes"]["privacy"] == EVERYTHING
 
 
-def test_the_publisher_knows_the_same_scopes() -> None:
-    assert tuple(Concerns) == CONCERNS
+def test_the_publisher_knows_what_an_error_may_concern() -> None:
+    assert COLUMNS["publish_error_kinds"]["concerns"]("no such word") == f"must be one of {', '.join(Concerns)}"
 
 
-def test_policies_have_the_same_forms() -> None:
-    forms = returned("policies", "policy_forms")
-    options = tuple(returned("policies", "policy_options"))
-    assert {form: (*said["takes"], *(() if said.get("bare") else options)) for form, said in forms.items()} == TAKES
-    assert set(FORMS) == set(forms)
-    assert {form: tuple(said["by_place"]) for form, said in forms.items() if "by_place" in said} == _BY_PLACE
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_of_policies_has_an_example_of_its_own_and_takes_what_it_takes_by_place(form: str) -> None:
+    assert re.sub(r"\(.*", "", FORMS[form]).lower() == form
+    assert set(VARS["policy_forms"][form].get("by_place", ())) <= set(TAKES[form])
 
 
 def _accepted() -> list[Any]:

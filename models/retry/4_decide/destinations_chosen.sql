@@ -13,7 +13,7 @@ decided as (
         *,
         case
             when policy.on_exhausted = 'drop' and reason in {{ reasons_where(decision='dropped') }} then 'dropped'
-            when dead_letter_topic = '{{ no_topic() }}' and reason in {{ reasons_where(decision='parked') }} then 'parked'
+            when dead_letter_topic = '{{ var('no_topic') }}' and reason in {{ reasons_where(decision='parked') }} then 'parked'
             {%- for decision in decision_reasons() | map(attribute='decision') | unique if decision not in ('dropped', 'parked') %}
             when reason in {{ reasons_where(decision=decision) }} then '{{ decision }}'
             {%- endfor %}

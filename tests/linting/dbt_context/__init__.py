@@ -40,3 +40,9 @@ def load_relation(relation: object) -> object:
 def dialect(context: Context, name: str) -> Any:
     """As macros/dialects/dialect.sql: dbt has its templates' names in `context`, the linter has them here."""
     return context.resolve(f"dialect_{name}")()
+
+
+@pass_context
+def dead_letter_headers_of(context: Context, profile: str) -> Any:
+    """As macros/dead_letter_headers/dead_letter_headers_of.sql."""
+    return context.resolve(f"dead_letter_headers_{profile}")()
