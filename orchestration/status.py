@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 
 from orchestration.files import write_atomically
+from orchestration.presence import Presence
 
 
 @dataclass(frozen=True)
@@ -52,24 +53,35 @@ class Status:
     """The same for programs."""
 
 
+_BEFORE_ANY = Status("running", 0, "", 0, 0, "", 0, 0, "", None)
+
+
 def write_status(path: Path, status: Status) -> None:
     """Replaces the file. Raises OSError."""
     write_atomically(path, json.dumps(asdict(status), indent=2) + "\n")
 
 
 def read_status(path: Path) -> Status | None:
-    """The last status; None where no loop has run yet."""
+    """The last status; None where no loop has run yet. Another version may have written it: what is missing is as in `_BEFORE_ANY`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Status(**{**content, "health": tuple(Entry(**entry) for entry in content.get("health", ()))})
     except FileNotFoundError:
         return None
+    known = {one.name: content[one.name] for one in fields(Status) if one.name in content}
+    health = tuple(Entry(*(entry.get(one.name) for one in fields(Entry))) for entry in content.get("health", ()))
+    return replace(_BEFORE_ANY, **{**known, "health": health})
 
 
-def is_alive(status: Status) -> bool:
-    """Whether the process that wrote the status is still there."""
+def is_alive(status: Status, home: Path) -> bool:
+    """Whether the process that wrote the status is still there. home: of the loop, which holds a lock there while it lives.
+
+    If the lock tells nothing, the process id decides: it may be of another machine, or used again.
+    """
     if status.state == "stopped":
         return False
+    is_there = Presence(home).is_there(status.generation)
+    if is_there is not None:
+        return is_there
     try:
         os.kill(status.pid, 0)
     except ProcessLookupError:

@@ -81,7 +81,7 @@ def _ask(topics: list[str], settings: PublisherSettings) -> dict[str, Destinatio
     for topic, answer in answers.items():
         if not isinstance(answer, KafkaError):
             found[topic] = Destination(topic, len(answer.partitions), limits.get(topic))
-        elif answer.code() < 0:  # the client's own error: no broker has answered
+        elif answer.code() < KafkaError.UNKNOWN:  # the client's own error: no broker has answered
             raise SessionLostError(settings.trouble_of(answer))
         else:
             found[topic] = settings.trouble_of(answer)

@@ -44,9 +44,9 @@ def misfits(rows: pa.RecordBatch, destinations: Mapping[str, Destination], setti
             continue
         limit = limits[row].as_py()
         size = exact_size(*_content(rows.slice(row, 1)))
-        allowed = client_limit if limit is None else min(limit, client_limit)
+        allowed, by = min((client_limit, "message.max.bytes"), (client_limit if limit is None else limit, "the topic"))
         if size > allowed:
-            text = f"the record takes {size} bytes with its headers, the topic allows {allowed}"
+            text = f"the record takes {size} bytes with its headers, {by} allows {allowed}"
             found[row] = settings.trouble(KafkaError.MSG_SIZE_TOO_LARGE, text)
     return found
 

@@ -80,8 +80,8 @@ decoded as (
         {{ utf8_repaired('reported.error_class', 512) }} as error_class,
         {{ utf8_repaired('reported.error_wrapper', 512) }} as error_wrapper,
         {{ utf8_repaired('reported.error_message', var('max_error_message_bytes')) }} as error_message,
-        -- the causes are at the end of a stack trace: more of it is read for them than is kept
-        make_valid_utf8(cast(substring(reported.error_stack, 1, {{ var('max_read_stack_bytes') }}) as string)) as whole_stack,
+        -- the causes may be at the end of a stack trace (Java) or at its beginning (Python): more of it is read for them than is kept
+        make_valid_utf8(cast({{ both_ends('reported.error_stack', var('max_read_stack_bytes')) }} as string)) as read_stack,
         upper({{ utf8_text('reported.error_code') }}) as stated_code
     from extracted
 
@@ -141,7 +141,7 @@ reports as (
         error_class,
         error_message,
         {{ stack_text('reported.error_stack') }} as error_stack,
-        {{ cause_chain('error_wrapper', 'error_class', 'error_message', 'whole_stack') }} as causes,
+        {{ cause_chain('error_wrapper', 'error_class', 'error_message', 'read_stack') }} as causes,
         -- confluent-kafka writes the code of an error into its text
         coalesce(stated_code, nullif(regexp_extract(error_message, 'KafkaError[{]code=([A-Z_]+)', 1), '')) as error_code,
         case when states_kind then {{ error_kind(utf8_text('reported.error_kind')) }} end as stated_kind,

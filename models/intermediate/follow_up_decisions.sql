@@ -17,9 +17,7 @@ follow_up_decisions as (
         max(case when decision not in ('refused', 'duplicate') then life_cycle end) as life_cycles,
         max(case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as tried_batch,
         max_by(struct(delivery_id, due_at), case when decision in {{ decisions_where(succeeds='yes') }} then batch end) as last_try,
-        max(
-            case when decision in ('discarded', 'restored') then struct(batch, input_id, decision, prior_delivery) end
-        ) as last_annotation
+        max_by(struct(batch, decision, prior_delivery), {{ input_order() }}) filter (where decision in ('discarded', 'restored')) as last_annotation
     from decisions
     group by message_id
 

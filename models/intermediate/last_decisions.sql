@@ -15,7 +15,7 @@ numbered as (
 
     select
         *,
-        row_number() over (partition by message_id order by batch desc, due_at desc, input_id desc) as from_last
+        row_number() over (partition by message_id order by batch desc, due_at desc, {{ input_order() }} desc) as from_last
     from decisions
 
 ),

@@ -12,7 +12,7 @@ refused as (
 
     select
         *,
-        row_number() over (partition by message_id order by batch desc, input_id desc) as from_last
+        row_number() over (partition by message_id order by {{ input_order() }} desc) as from_last
     from refused_once
 
 ),

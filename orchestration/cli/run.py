@@ -58,17 +58,12 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         tell.print(f"no loop has run yet with its state under {settings.home}")
         raise typer.Exit(1)
     if output == "json":
-        print(as_json({**asdict(found), "alive": is_alive(found)}))
+        print(as_json({**asdict(found), "alive": is_alive(found, settings.home)}))
         return
     table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row(
-        "loop",
-        found.state
-        if is_alive(found)
-        else f"{found.state}, but its process {found.pid} is gone"
-        if found.state != "stopped"
-        else "stopped",
-    )
+    process = "stopped" if found.state == "stopped" else f"{found.state}, process {found.pid}"
+    is_gone = found.state != "stopped" and not is_alive(found, settings.home)
+    table.add_row("loop", f"{found.state}, but its process {found.pid} is gone" if is_gone else process)
     for name, value in (
         ("generation", f"{found.generation} of instance {found.instance}"),
         ("last tick", f"{found.tick} at {found.at}"),

@@ -116,7 +116,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def _require_no_other_loop(self) -> None:
         status = read_status(self.settings.status_file)
-        if status and status.pid != os.getpid() and is_alive(status):
+        if status and status.pid != os.getpid() and is_alive(status, self.settings.home):
             raise BusyError(
                 f"a loop is running with its state under {self.settings.home}: generation {status.generation}, process {status.pid}, "
                 f"last tick at {status.at}. Stop it first, or set take_over: true in the run's config: that loop then stops by itself."

@@ -237,10 +237,10 @@ class Commands:
         event(log, logging.INFO, "command_control_applied", command=of, what=what, who=who)
         if what == "stop":
             self._finish(each)
-        elif what == "resume" and not each.paused:
-            # it was not paused: the canaries held it up
+        elif what == "resume" and each.held is not None and not each.paused:
             each.passed, each.held = True, None
         else:
+            # of a command that is neither paused nor held, a `resume` changes nothing: its canaries are still judged
             each.paused = what == "pause"
 
     def _finish(self, each: _Open) -> None:

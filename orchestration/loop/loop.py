@@ -27,7 +27,6 @@ from orchestration.loop.intake import Intake
 from orchestration.loop.lane import TimedLane
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.preparation import prepare_tables
-from orchestration.loop.presence import Presence
 from orchestration.loop.reports import log_first_sends, log_tick, status_of, turn_of, what_it_waits_for
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.serving import Serving
@@ -36,6 +35,7 @@ from orchestration.loop.state import LoopState
 from orchestration.loop.steps import Step, StepResult, Tick, begin, reduce
 from orchestration.loop.stored import Stored
 from orchestration.loop.takeover import TakeOver
+from orchestration.presence import Presence
 from orchestration.rules.seeds import read_seeds
 from orchestration.settings import Settings
 from orchestration.status import write_status
@@ -160,7 +160,7 @@ class Loop:
         if self._serving is not None and self._serving.counts:
             commands = self.commands.progress(self.clock.now())
             in_lane, _ = self.lane.waiting()
-            self._serving.measure(turn_of(self.state, self.ledgers.certain, self.health, self.intake, commands, in_lane))
+            self._serving.measure(turn_of(self.state, self._began, self.ledgers.certain, self.health, self.intake, commands, in_lane))
         if self.on_tick:
             self.on_tick(tick)
         return tick

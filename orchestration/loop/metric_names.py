@@ -34,7 +34,11 @@ STEPS = Metric(
 )  # fmt: skip
 EVENTS = Metric("redrive_events_total", "counter", "Events taken in: reports, gaps, and records of commands.")
 LAG = Metric("redrive_intake_lag_records", "gauge", "Records of a source that are not taken in yet: an upper bound.", ("source",))
-UNDECIDED = Metric("redrive_undecided_inputs", "gauge", "Inputs without a decision after a tick. Stays above 0 if the decide step fails.")
+UNDECIDED = Metric(
+    "redrive_undecided_inputs",
+    "gauge",
+    "Inputs that came before the last tick and have no decision after it. Stays above 0 if the decide step fails.",
+)
 DECISIONS = Metric("redrive_decisions_total", "counter", "Decisions, by what was decided and why.", ("decision", "reason"))
 FAILURES = Metric(
     "redrive_failures_total", "counter",

@@ -84,15 +84,24 @@ def status_of(
     )
 
 
-def turn_of(state: LoopState, batch: int, health: Health, intake: Intake, commands: Mapping[Labels, tuple[int, int]], in_lane: int) -> Turn:
-    """The input of the metrics. batch: the last one that was appended. commands: as Commands.progress."""
+def turn_of(
+    state: LoopState,
+    began: datetime,
+    batch: int,
+    health: Health,
+    intake: Intake,
+    commands: Mapping[Labels, tuple[int, int]],
+    in_lane: int,
+) -> Turn:
+    """The input of the metrics. began: when the tick began. batch: the last one that was appended. commands: as Commands.progress."""
     return Turn(
         generation=state.generation,
         watermark=state.watermark,
         batch=batch,
         floor=state.window.floor,
         low=state.window.lowest_floor,
-        undecided=state.window.undecided,
+        # inputs of this tick, such as releases that it ordered, are decided in the next one
+        undecided=state.window.undecided if (state.window.undecided_since or began) < began else 0,
         in_lane=in_lane,
         events=state.counts.get("events", 0),
         step_ms=state.step_ms,

@@ -6,10 +6,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from orchestration.loop.health import Health, Part, Reason
 from orchestration.loop.state import LoopState
+
+Lateness: TypeAlias = tuple[int, int]
+"""Of what was sent: the median and the 99th percentile of milliseconds after the due time."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class StepResult:
     has_more: bool = False
     unread: frozenset[str] | None = None
     unsure: bool | None = None
-    lateness_ms: tuple[int, int] | None = None
+    lateness_ms: Lateness | None = None
 
 
 class Step(Protocol):
@@ -54,7 +57,7 @@ class StepReport:
     has_more: bool = False
     unread: frozenset[str] | None = None
     unsure: bool | None = None
-    lateness_ms: tuple[int, int] | None = None
+    lateness_ms: Lateness | None = None
 
     def change(self, **fields: Any) -> None:
         """Changes fields of the state."""
@@ -107,7 +110,7 @@ class Tick:
 
     counts: Mapping[str, int] = field(default_factory=dict)
     step_ms: Mapping[str, int] = field(default_factory=dict)
-    lateness_ms: tuple[int, int] | None = None
+    lateness_ms: Lateness | None = None
     has_more: bool = False
     unread: frozenset[str] | None = None
 
@@ -135,10 +138,15 @@ def reduce(state: LoopState, tick: Tick, result: StepResult, health: Health) -> 
     return replace(result.state, counts=counts, step_ms=step_ms), Tick(
         counts=counts,
         step_ms=step_ms,
-        lateness_ms=tick.lateness_ms or result.lateness_ms,
+        lateness_ms=later(tick.lateness_ms, result.lateness_ms),
         has_more=tick.has_more or result.has_more,
         unread=tick.unread if result.unread is None else result.unread,
     )
+
+
+def later(some: Lateness | None, others: Lateness | None) -> Lateness | None:
+    """Of two lanes or steps, the worse lateness: median and 99th percentile."""
+    return (max(some[0], others[0]), max(some[1], others[1])) if some and others else some or others
 
 
 def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:

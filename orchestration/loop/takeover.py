@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from orchestration.logs import event
 from orchestration.loop.leadership import Leadership
-from orchestration.loop.presence import Presence
 from orchestration.loop.starting_point import StartingPoint
+from orchestration.presence import Presence
 from orchestration.tables.ledgers import AppendError, TakenOverError
 
 log = logging.getLogger(__name__)

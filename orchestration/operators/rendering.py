@@ -76,7 +76,8 @@ def header_lines(headers: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[
             continue
         text = bytes(value).decode(errors="replace")
         is_text = "�" not in text and text.isprintable()
-        yield printable(header["key"]), text[:500] if is_text else f"0x{bytes(value)[:64].hex()}"
+        shown, whole = (text[:500], len(text) <= 500) if is_text else (f"0x{bytes(value)[:64].hex()}", len(value) <= 64)
+        yield printable(header["key"]), shown if whole else f"{shown}…"
 
 
 def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

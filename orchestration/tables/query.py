@@ -7,7 +7,8 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -105,7 +106,8 @@ class Tables:
         if objection := self.missing() or self.unreadable():
             raise QueryError(objection)
         spark = self._spark
-        parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
+        with _refusals():
+            parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
         if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
             raise QueryError("give one select statement: this one would write")
         return query(spark, self._schema, text, limit)
@@ -138,23 +140,31 @@ def list_tables(settings: Settings) -> Rows:
 
 
 def query(spark: SparkSession, schema: str, statement: str, limit: int) -> Rows:
-    """Runs a select in a session, with the schema's tables under their own names."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
+    """Runs a select in a session, with the schema's tables under their own names. Raises QueryError for what Spark refuses."""
     from orchestration.tables.rows import collected
-    from orchestration.tables.spark import in_short
 
-    try:
+    with _refusals():
         spark.sql(f"use {schema}")
         frame = spark.sql(statement)
         rows = collected(frame, limit + 1)
+    return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turns what Spark says about a statement of a user into a QueryError, without Java's traces."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from orchestration.tables.spark import in_short
+
+    try:
+        yield
     except PySparkException as error:
         raise QueryError(str(error).split("\n\nJVM")[0].split("; line")[0].strip()) from error
     except Py4JJavaError as error:
         # errors while rows are read have no class of their own in Python
         raise QueryError(in_short(error)) from error
-    return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
 
 
 def print_rows(rows: Rows, output: Format, screen: Console | None = None) -> None:

@@ -19,6 +19,7 @@ CANCELED = "canceling statement due to statement timeout"
 LISTENER = "org.springframework.kafka.listener.ListenerExecutionFailedException"
 ASKED_ONCE = "no header or code that is asked for, of any cause"
 
+LONG_STACK = "java.util.concurrent.ExecutionException: x\n" + "\tat com.acme.Frame.of(Frame.java:1)\n" * 6_000 + f"Caused by: {NPE}: boo"
 JAVA_STACK = """java.lang.RuntimeException: outer
 \tat com.acme.Listener.on(Listener.java:1)
 \tSuppressed: java.lang.NullPointerException: suppressed is no cause
@@ -176,6 +177,13 @@ CASES = [
         None,
     ),
     Case("Spring's wrapper and its cause", spring_report(("spring-a", 0, 1), error=NPE), "fatal", f"{NPE}", NPE),
+    Case(
+        "a cause at the end of a stack of 200 kB",
+        fails("c15", "java.util.concurrent.ExecutionException", "x", LONG_STACK),
+        "fatal",
+        f"{NPE}",
+        NPE,
+    ),
     Case("a stack that is none", fails("c11", NPE, "x", "no stack at all: \x00 ("), "fatal", f"{NPE}", NPE),
     # ---------- messages of the documents
     Case(

@@ -115,6 +115,13 @@ def test_headers_are_shown_in_their_order_whatever_is_in_them() -> None:
     assert list(header_lines(None)) == []
 
 
+def test_a_long_header_is_cut_and_shows_it() -> None:
+    (text,), (binary,) = (list(header_lines([{"key": "k", "value": value}])) for value in (b"x" * 501, b"\xff" * 65))
+    assert text == ("k", "x" * 500 + "…")
+    assert binary == ("k", "0x" + "ff" * 64 + "…")
+    assert list(header_lines([{"key": "k", "value": b"x" * 500}])) == [("k", "x" * 500)]
+
+
 def test_counts_are_bars_of_which_none_is_lost() -> None:
     assert bars([0, 1, 100, 50]) == " ▁█▄"
     assert bars([0, 0]) == "  "

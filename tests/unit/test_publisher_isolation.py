@@ -6,11 +6,13 @@ from math import ceil, log2
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from publisher import PublisherSettings, destinations, publishing, sending
 from publisher.destinations import Destination
+from publisher.errors import SessionLostError, Trouble
 from publisher.sending import Aborted, Sent
 from tests.unit.publisher_kit.mock_cluster import MockCluster
 from tests.unit.publisher_kit.rows import NOW_MS, outcomes, plain, send, settings_for, stops
@@ -34,6 +36,17 @@ def test_a_record_above_the_limit_of_its_topic_is_not_even_sent(
     assert refused["error_message"].endswith("the topic allows 2000")
     # 99 records and one commit marker: no transaction was spent on finding out.
     assert mock_cluster.end(topic) == 99 + 1
+
+
+def test_a_broker_that_knows_no_name_for_its_error_has_answered(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"t": KafkaError(KafkaError.UNKNOWN, "broken"), "u": KafkaError(KafkaError._TRANSPORT, "away")}
+    monkeypatch.setattr(destinations, "_answers", lambda _, futures, *__: {topic: answers[topic] for topic in futures})
+    settings = settings_for(mock_cluster.bootstrap)
+    trouble = destinations._ask(["t"], settings)["t"]
+    assert isinstance(trouble, Trouble)
+    assert trouble.error.code == KafkaError.UNKNOWN
+    with pytest.raises(SessionLostError):
+        destinations._ask(["u"], settings)
 
 
 @pytest.mark.parametrize("bad", [0, 42, 99])

@@ -6,19 +6,22 @@ import ast
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.loop.circuit_breaker import CircuitBreaker, Probe
+from orchestration.loop.commands import Commands
 from orchestration.loop.consumer_progress import Awaited, Place
 from orchestration.loop.health import DECIDE, KAFKA, Health, Reason
 from orchestration.loop.issued import IssuedCommands
 from orchestration.loop.positions import SourceOffsets
+from orchestration.loop.reports import turn_of
 from orchestration.loop.state import LoopState
-from orchestration.loop.steps import StepReport, Tick, reduce
+from orchestration.loop.steps import StepReport, Tick, later, reduce
 from orchestration.loop.window import PausedDestination, SendWindow
 from orchestration.settings import load_settings
 from tests.unit.loop_kit.steps import state_at
@@ -132,6 +135,36 @@ def test_a_tick_begins_with_nothing_done() -> None:
     # what a start has done is part of its first tick
     first = replace(done, tick=0).began()
     assert (first.tick, first.counts, first.step_ms, first.settled) == (1, {"events": 1}, {"intake": 5}, {})
+
+
+def test_of_two_lanes_the_worse_lateness_is_shown() -> None:
+    assert later(None, None) is None
+    assert later((5, 9), None) == later(None, (5, 9)) == (5, 9)
+    assert later((5, 100), (20, 30)) == (20, 100)
+
+
+def test_what_a_tick_has_ordered_itself_is_not_undecided_for_the_metrics() -> None:
+    nothing = cast(Any, SimpleNamespace(lag=dict))
+
+    def measured(since: datetime | None) -> int:
+        state = state_at(NOW)
+        if since is not None:
+            state = replace(state, window=state.window.awaiting(3, since))
+        return turn_of(state, NOW, 1, Health(lambda: NOW), nothing, {}, 0).undecided
+
+    assert (measured(None), measured(NOW), measured(NOW - timedelta(seconds=1))) == (0, 0, 3)
+
+
+def test_a_command_that_is_neither_paused_nor_held_keeps_its_canaries() -> None:
+    def control(what: str, **fields: Any) -> tuple[bool, bool, str | None]:
+        one = SimpleNamespace(**{"paused": False, "passed": False, "held": None, **fields})
+        Commands._control(cast(Any, SimpleNamespace(_open={"c": one})), what, "c", "me")
+        return one.paused, one.passed, one.held
+
+    assert control("resume") == (False, False, None), "not judged yet"
+    assert control("resume", held="1 of 2 canaries failed") == (False, True, None)
+    assert control("resume", held="1 of 2 canaries failed", paused=True) == (False, False, "1 of 2 canaries failed")
+    assert control("pause") == (True, False, None)
 
 
 def test_the_loop_writes_its_state_where_it_begins_and_in_the_reducer_alone() -> None:

@@ -21,8 +21,8 @@ answered_before as (
         prior_due,
         max(decision in {{ decisions_where(succeeds='yes') }}) as is_answered,
         max(decision = 'purged') as is_purged,
-        -- the last one in the order of their inputs, as below; `deliveries` has no report_index, which is the last part of input_id
-        max_by(decision, struct(batch, report_topic, report_partition, report_offset, try_cast(split_part(input_id, '/', -1) as int), input_id))
+        -- the last one in the order of their inputs, as below
+        max_by(decision, {{ input_order() }})
             filter (where decision not in ('noted', 'purged')) = 'discarded' as is_discarded
     from {{ wheel() }} as deliveries
     where (decision in {{ decisions_where(succeeds='yes') }} or decision in {{ operator_decisions() }}) and {{ dues_in_bounds('prior_due') }}

@@ -41,17 +41,23 @@ class Presence:
 
     def has_ended(self, generation: int) -> bool:
         """Whether that loop ran with this home, and has ended. False if it still runs, is frozen, or ran elsewhere."""
+        return self.is_there(generation) is False
+
+    def is_there(self, generation: int) -> bool | None:
+        """Whether that loop still runs, or is frozen. None: not known here, as it ran elsewhere, or as another user."""
         try:
             file = os.open(self._path(generation), os.O_RDWR)
         except OSError:
-            return False
+            return None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
         except OSError:
-            return False
+            return None
         finally:
             os.close(file)
-        return True
+        return False
 
     def end(self) -> None:
         """Releases the lock. The file stays, and shows that this loop ran here."""

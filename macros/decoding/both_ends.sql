@@ -1,0 +1,8 @@
+{#- Bytes as they are, if they are at most `most`; of longer ones the first and the last half of `most`, on lines of their own. -#}
+{% macro both_ends(bytes, most) -%}
+    if(
+        length({{ bytes }}) <= {{ most }},
+        {{ bytes }},
+        concat(substring({{ bytes }}, 1, {{ most // 2 }}), X'0A', substring({{ bytes }}, -{{ most // 2 }}))
+    )
+{%- endmacro %}
