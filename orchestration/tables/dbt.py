@@ -166,10 +166,14 @@ class Dbt:
             raise DbtError(f"dbt has not run {', '.join(missing)}")
         return found
 
-    def compiled(self, inline: str, variables: Mapping[str, object] | None = None) -> str:
-        """The SQL that a piece of Jinja becomes in this project: compiled once, as that takes a second."""
+    def compiled(self, inline: str, variables: Mapping[str, object] | None = None, *, fresh: bool = False) -> str:
+        """The SQL that a piece of Jinja becomes in this project: compiled once, as that takes a second.
+
+        fresh: compiled again in any case, as its macros ask the tables, which may have changed.
+        """
         arguments = [*self._args("compile", variables=variables), "--log-level", "none", "--inline", inline]
-        if (asked := json.dumps(arguments)) not in self._compiled:
+        asked = json.dumps(arguments)
+        if fresh or asked not in self._compiled:
             with _ONE_AT_A_TIME:
                 self._compiled[asked] = str(self._invoke(self._runner(), arguments).result.results[0].node.compiled_code)
         return self._compiled[asked]

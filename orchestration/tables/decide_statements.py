@@ -85,7 +85,7 @@ class DecideStatements:
         """Has dbt compile the models. Raises DbtError."""
         models = {model.id: model for model in dbt.compiled_models(f"+{_MODEL}")}
         deliveries = next(model for model in models.values() if model.name == _MODEL)
-        *bounds, append = dbt.compiled(f"{{{{ decide_statements('{_view(_MODEL)}') }}}}").split("\n;\n")
+        *bounds, append = dbt.compiled(f"{{{{ decide_statements('{_view(_MODEL)}') }}}}", fresh=True).split("\n;\n")
         return cls(tuple(bounds), views_of(deliveries, models), frozenset(map(_view, deliveries.config["stages"])), append)
 
     def run(self, spark: SparkSession, watermark: int, upto: int, rules_hash: str | None, *, is_first: bool = False) -> None:

@@ -237,6 +237,23 @@ def test_a_table_with_other_columns_has_other_statements(tmp_path: Path, compile
     assert not runner.has_run
 
 
+def test_the_append_is_compiled_with_the_columns_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = ["batch"]
+
+    def invoke(_: object, arguments: list[str]) -> object:
+        """As dbt, which asks the table for its columns."""
+        node = SimpleNamespace(compiled_code=f"insert {' '.join(columns)}", unique_id="d", name="deliveries", resource_type="model")
+        node.depends_on, node.config = SimpleNamespace(nodes=[]), SimpleNamespace(to_dict=lambda: {"stages": []})
+        return SimpleNamespace(result=SimpleNamespace(results=[SimpleNamespace(node=node)]))
+
+    monkeypatch.setattr(Dbt, "_runner", lambda _: None)
+    monkeypatch.setattr(Dbt, "_invoke", staticmethod(invoke))
+    dbt = Dbt(load_settings(home=tmp_path, project=PROJECT))
+    assert DecideStatements.compiled(dbt).append == "insert batch"
+    columns.append("extra")
+    assert DecideStatements.compiled(dbt).append == "insert batch extra"
+
+
 def test_what_was_compiled_of_files_that_have_changed_since_serves_nobody_else(
     tmp_path: Path, compiled: list[DecideStatements], monkeypatch: pytest.MonkeyPatch
 ) -> None:
