@@ -92,9 +92,9 @@ def _write_seeds(directory: Path, rules: int, policies: int) -> None:
 
 def _rule(number: int) -> tuple[str, ...]:
     conditions = [
-        ("java.net.SocketTimeoutException", "", "", ""),
+        (f"com.acme.Timeout{number}" if number else "java.net.SocketTimeoutException", "", "", ""),
         (f"com.acme.Other{number}", "", "", ""),
-        (f"^com[.]acme[.]Error{number % 40}[0-9]*X$", "", "", ""),
+        (f"^com[.]acme[.]Error{number}[0-9]*X$", "", "", ""),
         (f"com.acme.Error{number % 40}", f"customer {number} is unknown", "", ""),
         ("java.io.IOException+" if number == 4 else f"com.acme.Base{number}+", "", "", ""),
         ("", "", "", f"status-{number % 3}={number}"),

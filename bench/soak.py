@@ -47,14 +47,14 @@ def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     # ticks with negative numbers warm up
     for number in range(-20, ticks):
         consumer.fail()
+        if number == 0:
+            written.begin()
         began = time.perf_counter()
         tick = loop.tick()
         if number < 0:
             continue
         took.append(time.perf_counter() - began)
         sent += tick.counts.get("delivered", 0)
-        if number == 0:
-            written.begin()
         if (number + 1) % _EDGE == 0:
             print(f"{number + 1} ticks: {statistics.median(took[-_EDGE:]):.2f} s, {tick.counts} {tick.step_ms}", file=sys.stderr)
         if (number + 1) % every == 0:
