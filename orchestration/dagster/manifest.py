@@ -33,13 +33,15 @@ def load_manifest(settings: Settings) -> Manifest:
     it reads has changed. Raises ManifestError.
     """
     path = settings.home / "dagster" / "manifest" / f"{_digest(settings)[:16]}.json"
-    if not path.is_file():
-        _parse(settings, path)
-    manifest: Manifest = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = _parse(settings, path)
+    manifest: Manifest = json.loads(text)
     return manifest
 
 
-def _parse(settings: Settings, path: Path) -> None:
+def _parse(settings: Settings, path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as target:
         arguments = [
@@ -48,16 +50,22 @@ def _parse(settings: Settings, path: Path) -> None:
             *("--target-path", target, "--log-path", target),
         ]
         environment = {**os.environ, **settings.dbt_environment}
-        done = subprocess.run(
-            arguments, cwd=settings.dbt_directory, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
+        try:
+            done = subprocess.run(
+                arguments, cwd=settings.dbt_directory, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ManifestError(f"dbt has not parsed {settings.dbt_directory} within {_SECONDS} s") from error
         if done.returncode != 0:
             raise ManifestError(f"dbt can't parse {settings.dbt_directory}:\n{(done.stdout + done.stderr).strip()}")
         # several processes may do this at once: each moves a complete file into place, and the files are equal
+        text = (Path(target) / "manifest.json").read_text(encoding="utf-8")
         os.replace(Path(target) / "manifest.json", path)
     for old in path.parent.glob("*.json"):
         if old != path:
+            # another process may do the same to this file: what was read above is returned
             old.unlink(missing_ok=True)
+    return text
 
 
 def _digest(settings: Settings) -> str:
