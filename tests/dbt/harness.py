@@ -309,3 +309,12 @@ class Home:
 
     def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str) -> int:
         return self._ledgers.append(ledger, self.spark.createDataFrame(rows, columns), self.now)
+
+
+def decisions_after(home: Home, batch: int) -> list[str]:
+    """Every row that was written for later batches, as text, copies included; without the decide step that wrote it."""
+    return sorted(
+        repr(sorted((name, value) for name, value in row.asDict().items() if name != "decide_run"))
+        for row in home.read("deliveries")
+        if row["batch"] > batch
+    )

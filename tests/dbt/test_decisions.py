@@ -274,147 +274,35 @@ from values
 """
 
 
+_NOON, _SOON, _LATER, _NEXT_DAY = "2026-03-01 12:00:00", "2026-03-01 12:00:02", "2026-03-01 12:00:03.959", "2026-03-02 12:00:00"
+# error_class, failed_at, privacy: of the send that failed, or of the failure that was known before
+_NEW, _KEPT = ("SENDING", _NOON, "of today"), ("KeyError", "2026-03-01 11:00:00", "of then")
+# breaker_key, publish_charge, header_profile
+_TO_RETRY, _DEAD, _DEAD_AS_BEFORE = ("billing:orders/7", "all", None), (None, None, "safi"), (None, None, "spring")
+
+_COLUMNS_OF_SENDS = [
+    *("input_id", "named_after", "decision", "reason", "topic", "due_at", "error_kind"),
+    *("error_class", "failed_at", "privacy"),
+    *("breaker_key", "publish_charge", "header_profile"),
+]
+
+_DECIDED_OF_SENDS: list[tuple[str | None, ...]] = [
+    ("of a retry", "prior", "dead_letter", "send_failed", "orders.dlq", _NOON, "poison", *_NEW, *_DEAD),
+    ("of a retry, passing", "prior", "retry", "quota", "orders-billing-retry", _SOON, "quota", *_NEW, *_TO_RETRY),
+    ("of a retry, without room", "prior", "retry", "backpressure", "orders-billing-retry", _SOON, "backpressure", *_NEW, *_TO_RETRY),
+    ("of a retry, too often", "prior", "dead_letter", "send_failed", "orders.dlq", _NOON, "fenced", *_NEW, *_DEAD),
+    ("of a dead letter", "prior", "dead_letter", "dead_letter_failed", "old.dlq", _SOON, "fatal", *_KEPT, *_DEAD_AS_BEFORE),
+    ("of a dead letter, often", "prior", "dead_letter", "dead_letter_failed", "old.dlq", _LATER, "fatal", *_KEPT, *_DEAD_AS_BEFORE),
+    ("of a dead letter, for ever", "prior", "dead_letter", "dead_letter_failed", "old.dlq", _NEXT_DAY, "fatal", *_KEPT, *_DEAD_AS_BEFORE),
+    ("released", "released", "retry", "release", "old-retry", _NOON, "fatal", *_KEPT, *_TO_RETRY),
+]
+
+
 def test_what_becomes_of_a_send_that_failed_and_of_one_that_was_held(home: Home, steps: str) -> None:
     """A retry that Kafka refuses is dead at once; where all failed sends count, one that passes is sent again until they are too many;
     want of room is no reason to die, though they are more than a bound that was lowered. A dead letter that it refuses is succeeded
     by another after a pause, to the same topic, named after the one that failed, and with the reason of death: without end, whatever
     the attempts. What a circuit breaker held goes where it was to go, at once, for the reason it had."""
-    columns = [
-        "input_id",
-        "named_after",
-        "decision",
-        "reason",
-        "topic",
-        "due_at",
-        "error_class",
-        "error_kind",
-        "failed_at",
-        "breaker_key",
-        "publish_charge",
-        "header_profile",
-        "privacy",
-    ]
-    expected = [
-        (
-            "of a retry",
-            "prior",
-            "dead_letter",
-            "send_failed",
-            "orders.dlq",
-            "2026-03-01 12:00:00",
-            "SENDING",
-            "poison",
-            "2026-03-01 12:00:00",
-            None,
-            None,
-            "safi",
-            "of today",
-        ),
-        (
-            "of a retry, passing",
-            "prior",
-            "retry",
-            "quota",
-            "orders-billing-retry",
-            "2026-03-01 12:00:02",
-            "SENDING",
-            "quota",
-            "2026-03-01 12:00:00",
-            "billing:orders/7",
-            "all",
-            None,
-            "of today",
-        ),
-        (
-            "of a retry, without room",
-            "prior",
-            "retry",
-            "backpressure",
-            "orders-billing-retry",
-            "2026-03-01 12:00:02",
-            "SENDING",
-            "backpressure",
-            "2026-03-01 12:00:00",
-            "billing:orders/7",
-            "all",
-            None,
-            "of today",
-        ),
-        (
-            "of a retry, too often",
-            "prior",
-            "dead_letter",
-            "send_failed",
-            "orders.dlq",
-            "2026-03-01 12:00:00",
-            "SENDING",
-            "fenced",
-            "2026-03-01 12:00:00",
-            None,
-            None,
-            "safi",
-            "of today",
-        ),
-        (
-            "of a dead letter",
-            "prior",
-            "dead_letter",
-            "dead_letter_failed",
-            "old.dlq",
-            "2026-03-01 12:00:02",
-            "KeyError",
-            "fatal",
-            "2026-03-01 11:00:00",
-            None,
-            None,
-            "spring",
-            "of then",
-        ),
-        (
-            "of a dead letter, often",
-            "prior",
-            "dead_letter",
-            "dead_letter_failed",
-            "old.dlq",
-            "2026-03-01 12:00:03.959",
-            "KeyError",
-            "fatal",
-            "2026-03-01 11:00:00",
-            None,
-            None,
-            "spring",
-            "of then",
-        ),
-        (
-            "of a dead letter, for ever",
-            "prior",
-            "dead_letter",
-            "dead_letter_failed",
-            "old.dlq",
-            "2026-03-02 12:00:00",
-            "KeyError",
-            "fatal",
-            "2026-03-01 11:00:00",
-            None,
-            None,
-            "spring",
-            "of then",
-        ),
-        (
-            "released",
-            "released",
-            "retry",
-            "release",
-            "old-retry",
-            "2026-03-01 12:00:00",
-            "KeyError",
-            "fatal",
-            "2026-03-01 11:00:00",
-            "billing:orders/7",
-            "all",
-            None,
-            "of then",
-        ),
-    ]
-    rows = [dict(zip(columns, row, strict=True)) for row in expected]
-    assert _decided(home, steps, _WHAT_BECOMES_OF_A_SEND_THAT_FAILED_AND_OF_ONE_THAT_WAS_HELD, columns) == _expected(rows)
+    rows = [dict(zip(_COLUMNS_OF_SENDS, row, strict=True)) for row in _DECIDED_OF_SENDS]
+    decided = _decided(home, steps, _WHAT_BECOMES_OF_A_SEND_THAT_FAILED_AND_OF_ONE_THAT_WAS_HELD, _COLUMNS_OF_SENDS)
+    assert decided == _expected(rows)

@@ -1,6 +1,6 @@
 """The macros as expressions: tables of cases, each a value that goes in and what must come out, in one statement.
 
-What a macro does to whole tables is tested where it is used, in test_decide.py.
+What a macro does to whole tables is tested where it is used, in test_decide_cases.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where messages go, asked of the SQL: the topics that `redrive check` makes, and what a dry run of a redrive shows.
 
-The routes of a decide run are tested in test_decide.py. Python only matches patterns; here that is compared with the SQL.
+The routes of a decide run are tested in test_decide_cases.py. Python only matches patterns; here that is compared with the SQL.
 """
 
 from __future__ import annotations

@@ -121,92 +121,125 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
         case None:
             return
         case "after intake":
-            take = Intake.take
-
-            def take_and_die(self: Intake, *arguments: Any) -> int:
-                taken = take(self, *arguments)
-                if taken:
-                    die()
-                return taken
-
-            _put(Intake, "take", take_and_die)
+            _die_after_intake(die)
         case "after the offsets' commit":
-            commit = Intake.commit_offsets
-
-            def commit_and_die(self: Intake) -> None:
-                commit(self)
-                die()
-
-            _put(Intake, "commit_offsets", commit_and_die)
+            _die_after_the_commit_of_offsets(die)
         case "after the decide step":
-            run = DecideRunner.run
-
-            def decide_and_die(self: DecideRunner, *how: Any) -> None:
-                run(self, *how)
-                die()
-
-            _put(DecideRunner, "run", decide_and_die)
+            _die_after_the_decide_step(die)
         case "in the middle of sending":
-
-            def send_and_die(
-                batches: Iterable[pa.RecordBatch],
-                settings: PublisherSettings,
-                slot: int,
-                clock: Callable[[], int],
-                kept: Session | None = None,
-            ) -> Iterator[pa.RecordBatch]:
-                def last_time() -> int:
-                    # asked when rows were handed to the client, before their transaction is committed
-                    die()
-                    return clock()
-
-                return publish(batches, settings, slot, last_time, kept)
-
-            _put(orchestration.loop.sending, "publish", send_and_die)
-            _put(orchestration.loop.hand_over, "publish", send_and_die)
+            _die_in_the_middle_of_sending(die)
         case "after a hand-over":
-            hand_over = TimedLane.hand_over
-
-            def hand_over_and_die(self: TimedLane, rows: pa.Table) -> None:
-                hand_over(self, rows)
-                if rows.num_rows:
-                    die()
-
-            _put(TimedLane, "hand_over", hand_over_and_die)
+            _die_after_a_hand_over(die)
         case "after a withdrawal":
-            withdraw = TimedLane.withdraw
-
-            def withdraw_and_die(self: TimedLane, **which: Any) -> int:
-                taken = withdraw(self, **which)
-                if taken:
-                    die()
-                return taken
-
-            _put(TimedLane, "withdraw", withdraw_and_die)
-        case "before the results' append" | "before the ticks row":
-            append = Ledgers.append
-            ledger_of = {"before the results' append": "publish_results", "before the ticks row": "ticks"}
-
-            def die_instead(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
-                if ledger == ledger_of[point] and not rows.where("kind = 'start'").count():
-                    if ledger == "publish_results":
-                        unrecorded.write_text(str(rows.count()))
-                    die()
-                return append(self, ledger, rows, *when)
-
-            _put(Ledgers, "append", die_instead)
+            _die_after_a_withdrawal(die)
+        case "before the results' append":
+            _die_before_an_append_to("publish_results", die, unrecorded)
+        case "before the ticks row":
+            _die_before_an_append_to("ticks", die, unrecorded)
         case "after the orders' append":
-            append_orders = Ledgers.append
-
-            def append_and_die(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
-                batch = append_orders(self, ledger, rows, *when)
-                if ledger == "events" and {"command", "delivery_id"} <= {*rows.columns}:
-                    die()
-                return batch
-
-            _put(Ledgers, "append", append_and_die)
+            _die_after_the_append_of_orders(die)
         case _:
             raise ValueError(f"no such point: {point}")
+
+
+def _die_after_intake(die: Callable[[], None]) -> None:
+    take = Intake.take
+
+    def take_and_die(self: Intake, *arguments: Any) -> int:
+        taken = take(self, *arguments)
+        if taken:
+            die()
+        return taken
+
+    _put(Intake, "take", take_and_die)
+
+
+def _die_after_the_commit_of_offsets(die: Callable[[], None]) -> None:
+    commit = Intake.commit_offsets
+
+    def commit_and_die(self: Intake) -> None:
+        commit(self)
+        die()
+
+    _put(Intake, "commit_offsets", commit_and_die)
+
+
+def _die_after_the_decide_step(die: Callable[[], None]) -> None:
+    run = DecideRunner.run
+
+    def decide_and_die(self: DecideRunner, *how: Any) -> None:
+        run(self, *how)
+        die()
+
+    _put(DecideRunner, "run", decide_and_die)
+
+
+def _die_in_the_middle_of_sending(die: Callable[[], None]) -> None:
+    def send_and_die(
+        batches: Iterable[pa.RecordBatch],
+        settings: PublisherSettings,
+        slot: int,
+        clock: Callable[[], int],
+        kept: Session | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        def last_time() -> int:
+            # asked when rows were handed to the client, before their transaction is committed
+            die()
+            return clock()
+
+        return publish(batches, settings, slot, last_time, kept)
+
+    _put(orchestration.loop.sending, "publish", send_and_die)
+    _put(orchestration.loop.hand_over, "publish", send_and_die)
+
+
+def _die_after_a_hand_over(die: Callable[[], None]) -> None:
+    hand_over = TimedLane.hand_over
+
+    def hand_over_and_die(self: TimedLane, rows: pa.Table) -> None:
+        hand_over(self, rows)
+        if rows.num_rows:
+            die()
+
+    _put(TimedLane, "hand_over", hand_over_and_die)
+
+
+def _die_after_a_withdrawal(die: Callable[[], None]) -> None:
+    withdraw = TimedLane.withdraw
+
+    def withdraw_and_die(self: TimedLane, **which: Any) -> int:
+        taken = withdraw(self, **which)
+        if taken:
+            die()
+        return taken
+
+    _put(TimedLane, "withdraw", withdraw_and_die)
+
+
+def _die_before_an_append_to(fatal: str, die: Callable[[], None], unrecorded: Path) -> None:
+    """Dies in place of the append; how many results were to be appended is written into the file `unrecorded`."""
+    append = Ledgers.append
+
+    def die_instead(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+        if ledger == fatal and not rows.where("kind = 'start'").count():
+            if ledger == "publish_results":
+                unrecorded.write_text(str(rows.count()))
+            die()
+        return append(self, ledger, rows, *when)
+
+    _put(Ledgers, "append", die_instead)
+
+
+def _die_after_the_append_of_orders(die: Callable[[], None]) -> None:
+    append_orders = Ledgers.append
+
+    def append_and_die(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+        batch = append_orders(self, ledger, rows, *when)
+        if ledger == "events" and {"command", "delivery_id"} <= {*rows.columns}:
+            die()
+        return batch
+
+    _put(Ledgers, "append", append_and_die)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Which missing destinations the loop creates, and how often it asks where their messages come from. On a broker: test_promise_outages."""
+"""Which missing destinations the loop creates, and how often it asks where their messages come from.
+
+On a broker: test_promise_outages_of_kafka.
+"""
 
 from __future__ import annotations
 
