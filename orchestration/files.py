@@ -1,7 +1,8 @@
-"""Files that other processes read at any moment."""
+"""Files that other processes read at any moment, and the place for those that can be made again."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -10,3 +11,9 @@ def write_atomically(path: Path, text: str) -> None:
     beside = path.with_name(path.name + ".new")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def cache_directory() -> Path:
+    """Where files are kept that can be made again: ``$XDG_CACHE_HOME/redrive``, by default ``~/.cache/redrive``. Raises RuntimeError."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "redrive"

@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from orchestration.demo.kafka_process import cache_directory
+from orchestration.files import cache_directory
 from orchestration.tables.query import Rows
 
 _REMEMBERED = ("message_id", "original_topic", "error_class", "consumer_group", "fingerprint")

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestration.files import write_atomically
+from orchestration.files import cache_directory, write_atomically
 
 KAFKA_VERSION: Final = "4.1.1"
 # kafka_2.13 has a logging API without an implementation: without slf4j-simple, a broker that fails would log nothing.
@@ -30,12 +30,6 @@ NODE_ID: Final = 1
 
 class BrokerError(Exception):
     """The broker could not be started, or ended by itself. The text says why, and what to do."""
-
-
-def cache_directory() -> Path:
-    """Where downloads are kept: ``$XDG_CACHE_HOME/redrive``, by default ``~/.cache/redrive``."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "redrive"
 
 
 def find_java() -> Path:

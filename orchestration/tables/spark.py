@@ -26,12 +26,15 @@ from pyspark.sql import SparkSession
 
 from orchestration.output import one_line, redacted
 from orchestration.settings import Settings
+from orchestration.tables.class_archive import class_archive
 
 FROM_KAFKA = "org.apache.spark.sql.kafka010."
 """The package of Spark's source for Kafka: an error raised there was raised while records were read."""
 
 # The errors with which Iceberg says that it has not committed, and will not.
 _COMMIT_REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException", "org.apache.iceberg.exceptions.CommitFailedException"})
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 # The most causes that are followed: in Java, a chain of causes may be a circle.
 _MOST_CAUSES = 20
@@ -89,6 +92,10 @@ def _start_jvm(settings: Settings, log: IO[bytes]) -> None:
     conf = SparkConf(loadDefaults=False)
     for name, value in session_configuration(settings.project).items():
         conf.set(name, value)
+    archive = class_archive(conf.get("spark.jars.packages", "") or "")
+    if archive is not None and (option := archive.option()):
+        # Java would log each class that it leaves out
+        conf.set(_JAVA_OPTIONS, f"{conf.get(_JAVA_OPTIONS, '')} -Xlog:cds=off -Xlog:cds+dynamic=off {option}")
     gateway = launch_gateway(conf, {"start_new_session": True, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 

@@ -322,8 +322,8 @@ def slow(executing: Redrive) -> Iterator[Redrive]:
     """Failures of `slow.orders` wait for an hour."""
     seeds = executing.loop.settings.seeds
     before = {path: path.read_text(encoding="utf-8") for path in (seeds / "routes.csv", seeds / "retry_policies.csv")}
-    _add(seeds / "routes.csv", "slow.orders,*,*,slow,publish,{topic}-{group}-retry,{topic}.dlq")
-    _add(seeds / "retry_policies.csv", "slow,fixed(1h x 5)")
+    _add(seeds / "routes.csv", "slow.orders,*,*,hourly,publish,{topic}-{group}-retry,{topic}.dlq")
+    _add(seeds / "retry_policies.csv", "hourly,fixed(1h x 5)")
     yield executing
     for path, text in before.items():
         path.write_text(text, encoding="utf-8")
