@@ -35,12 +35,13 @@ BY_RULES = "redrive_rules"
 # Why a redrive would be refused, by the reason of the decision.
 _OBJECTIONS = {
     "no_original_topic": "refused: no original topic is known",
-    "list_only": "not known here: a kept list has ids alone",
     "no_route": "refused: no route",
     "destination_not_legal": "refused: Kafka allows no such name",
     "destination_is_a_source": "refused: a source reads it",
     "destination_is_internal": "refused: an internal topic",
 }
+
+_IDS_ALONE = "not known here: a kept list has ids alone"
 
 _AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": None}
 
@@ -210,8 +211,8 @@ def destinations(rules: Callable[[], Routing | Rulebook], listed: Sequence[Targe
         if one.state == "refused":
             found["decided anew" if to in (None, "retry") else "refused: --to is for dead letters"] += 1
         elif one.original_topic is None:
-            why = "list_only" if one.state is None else "no_original_topic"
-            found[str(to) if to not in (None, "retry", "original") else _OBJECTIONS[why]] += 1
+            unknown = _IDS_ALONE if one.state is None else _OBJECTIONS["no_original_topic"]
+            found[str(to) if to not in (None, "retry", "original") else unknown] += 1
         else:
             asked[one.original_topic, one.consumer_group, one.error_kind] += 1
     if asked:

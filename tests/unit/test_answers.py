@@ -186,8 +186,9 @@ def test_another_user_is_neither_answered_nor_believed(
     Asking(settings, told.append).tables.missing()
     assert told == ["the loop of this home runs as another user"]
     with Client(str(directory_of(settings.home) / "7.sock"), "AF_UNIX") as connection:
-        connection.send(question(settings, "select 1"))
-        with pytest.raises((EOFError, ConnectionResetError)):
+        # the loop hangs up, perhaps before the question is sent
+        with pytest.raises((EOFError, ConnectionResetError, BrokenPipeError)):
+            connection.send(question(settings, "select 1"))
             connection.recv()
 
 
