@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from orchestration.loop.state import LoopState
 from orchestration.tables import migration
 from tests.loop.harness import Record, Redrive
 
@@ -41,17 +42,37 @@ def _states(redrive: Redrive, topic: str, key: str) -> list[str]:
     return [json.loads(record.value or b"")["state"] for record in redrive.read(topic) if record.key == key.encode()]
 
 
+def _in_columns_of_before(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `ticks` as table versions 1 and 2 had it: all numbers in one map."""
+    numbers = {
+        **row["next_offsets"],
+        **{f"source:{name}": 1 for name in row["started_sources"]},
+        **{f"command:{command}": number for command, number in row["commands_issued"].items()},
+        "commands": row["commands_since"],
+        "awaited": row["awaited_batch"],
+        **({} if row["feed_batch"] is None else {"announced": row["feed_batch"]}),
+    }
+    gone = dict.fromkeys(("started_sources", "commands_since", "commands_issued", "feed_batch", "awaited_batch"))
+    return {**row, **gone, "next_offsets": numbers}
+
+
 def _as_version_1(redrive: Redrive) -> None:
-    """The tables as the version before left them: its names of columns, and no version."""
+    """The tables as version 1 left them: its names of columns, none that came later, and no version."""
     spark, schema = redrive.loop.spark, redrive.loop.schema
     for table in ("ticks", "events", "publish_results", "deliveries"):
         iceberg = migration._iceberg(spark, f"{schema}.{table}")
-        renaming = iceberg.updateSchema()
-        for old, new in migration._RENAMED[2].get(table, {}).items():
-            *path, name = old.split(".")
-            today = ".".join([*(migration._RENAMED[2][table].get(part, part) for part in path), new])
-            renaming = renaming.renameColumn(today, name)
-        renaming.commit()
+        dropping = iceberg.updateSchema()
+        for name in migration._ADDED[3].get(table, {}):
+            dropping = dropping.deleteColumn(name)
+        dropping.commit()
+        for version in sorted(migration._RENAMED, reverse=True):
+            renames = migration._RENAMED[version].get(table, {})
+            renaming = iceberg.updateSchema()
+            for old, new in renames.items():
+                *path, name = old.split(".")
+                today = ".".join([*(renames.get(part, part) for part in path), new])
+                renaming = renaming.renameColumn(today, name)
+            renaming.commit()
         iceberg.updateProperties().remove(migration.PROPERTY).commit()
         spark.sql(f"refresh table {schema}.{table}")
     for view in ("circuit_breakers", "decision_feed", "gates", "announcements"):
@@ -181,7 +202,7 @@ def test_a_circuit_breaker_of_a_group_that_commits_nothing_closes_when_no_report
 
 
 @pytest.mark.long
-def test_a_start_on_tables_of_the_version_before_goes_on_with_what_they_hold_back(quick: Redrive) -> None:
+def test_a_start_on_tables_of_an_earlier_version_goes_on_with_what_they_hold_back(quick: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     quick.domain("older")
     topic, key = "older.orders-billing-retry", "billing:older.orders"
     _commit(quick, topic, 0)
@@ -189,7 +210,10 @@ def test_a_start_on_tables_of_the_version_before_goes_on_with_what_they_hold_bac
     (probe,) = quick.retries("older", 1)
     quick.until(lambda: (breaker := _breaker(quick, key)) and breaker["held"] == 2, "two messages held")
     decided = sorted(row["input_id"] for row in quick.sql("select input_id from decisions where original_topic = 'older.orders'"))
-    quick.loop.close()
+    as_row = LoopState.as_row
+    with monkeypatch.context() as patch:
+        patch.setattr(LoopState, "as_row", lambda state: _in_columns_of_before(as_row(state)))
+        quick.loop.close()
     _as_version_1(quick)
     assert "gates" in quick.loop.spark.table(f"{quick.loop.schema}.ticks").columns
     quick.restart()
