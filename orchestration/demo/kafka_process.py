@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestration.files import cache_directory, write_atomically
+from orchestration.java import java_program
 
 KAFKA_VERSION: Final = "4.1.1"
 # kafka_2.13 has a logging API without an implementation: without slf4j-simple, a broker that fails would log nothing.
@@ -37,7 +38,7 @@ def find_java() -> Path:
     need = f"the broker needs Java {_JAVA_AT_LEAST} or newer"
     fix = "install one (any OpenJDK build will do), or point JAVA_HOME at it"
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+    found = java_program()
     if found is None:
         where = f"there is no bin/java in JAVA_HOME ({home})" if home else "there is no java on the PATH"
         raise BrokerError(f"{need}, and {where}: {fix}")

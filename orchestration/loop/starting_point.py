@@ -44,13 +44,10 @@ def read_starting_point(settings: Settings, spark: SparkSession, schema: str) ->
     ledgers.generation = (last["generation"] if last else 0) + 1
     now = stored.clock.now()
     before = LoopState.from_row(last) if last else LoopState(0, "start", 0, "", 0, now, SendWindow(now), 0)
-    report = StepReport(stored.raised(before, last))
+    report = StepReport(stored.raised(before.of_kind("tick"), last))
     report.change(
         tick=0,
-        kind="tick",
         settled={},
-        counts={},
-        step_ms={},
         generation=ledgers.generation,
         instance=settings.instance,
         # one more, for the timed lane

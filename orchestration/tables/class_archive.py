@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from orchestration.files import cache_directory
+from orchestration.java import java_program
 
 # The first bytes of an archive. Java writes them last: an archive whose JVM was killed while it wrote has none.
 _MAGIC = b"\xa8\xab\x0b\xf0"
@@ -74,8 +74,7 @@ class ClassArchive:
 
 def class_archive(packages: str) -> ClassArchive | None:
     """The archive for this Java, this PySpark and these packages. None if there is no Java on the path, or no place for files."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    java = java_program()
     with suppress(OSError, RuntimeError):
         if java is not None:
             program = Path(java).resolve()

@@ -141,7 +141,9 @@ def _add(spark: SparkSession, change: Any, renames: Mapping[str, str], added: Ma
         if parent and schema.findField(parent) is not None:
             adding = adding.addColumn(parent, field, columns[0].type())
         elif not parent:
-            adding = adding.addColumn(field, columns[0].type(), descriptions.get(field, "")).moveAfter(field, after)
+            adding = adding.addColumn(field, columns[0].type(), descriptions.get(field, ""))
+            # the place among the columns is for people only; without a renamed column it is the end
+            adding = adding if after is None else adding.moveAfter(field, after)
             after = field
     adding.commit()
 
