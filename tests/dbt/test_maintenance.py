@@ -173,13 +173,22 @@ def test_a_guarded_append_that_began_before_maintenance_is_not_refused(home: Hom
 def test_a_destination_that_has_been_missing_for_days_holds_nothing_up(home: Home) -> None:
     home.later(hours=1)
     days_ago = home.now - timedelta(days=9)
-    row = (1, "tick", home.batch, home.now, home.now, {"missing-retry": (home.now, 60_000, days_ago, "missing")})
-    aside = "map<string, struct<until: timestamp, pause_ms: bigint, floor: timestamp, why: string>>"
+    row = (1, "tick", home.batch, home.now, home.now, {"missing-retry": (home.now, 60_000, days_ago, "missing", None)})
+    aside = "map<string, struct<until: timestamp, pause_ms: bigint, floor: timestamp, why: string, error: string>>"
     columns = f"tick bigint, kind string, watermark bigint, floor timestamp, loop_time timestamp, paused_destinations {aside}"
     home._ledgers.append("ticks", home.spark.createDataFrame([row], columns), home.now)
     settled = maintenance._settled(home.spark, home.schema)
     assert settled
     assert settled.hour == f"{home.now:%Y-%m-%d %H}:00:00"
+
+
+def test_before_the_loop_has_decided_anything_nothing_is_settled(home: Home) -> None:
+    """The row of a first start, and one of a state that has decided nothing: neither has a floor."""
+    for kind, watermark in (("start", None), ("start", home.batch)):
+        frame = home.spark.createDataFrame([(1, kind, watermark)], "tick bigint, kind string, watermark bigint")
+        home._ledgers.append("ticks", frame, home.now)
+        assert maintenance._settled(home.spark, home.schema) is None
+    append_tick(home)
 
 
 SECRET = "s3cret"
