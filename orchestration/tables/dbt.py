@@ -28,21 +28,22 @@ class DbtError(Exception):
 # dbt keeps adapters and flags for the whole process: two commands at once would use each other's
 _ONE_AT_A_TIME = threading.RLock()
 
-# Vars of dbt_project.yml that belong to the SQL and are not a user's choice: an older copy must not hide what an upgrade has added.
-_OF_THE_SQL = frozenset(
-    {
-        *("dialects", "error_kinds", "error_kind_precedence", "header_profiles", "no_topic", "policy_forms", "policy_options"),
-        *("unrestricted_privacy", "judge", "rules_hash", "upto", "watermark"),
-    }
-)
-
 
 def variables_of(settings: Settings) -> dict[str, object]:
-    """The vars in the dbt_project.yml of a directory made by `redrive init`. dbt runs in another directory, so they are passed to it."""
+    """The vars in the dbt_project.yml of a directory made by `redrive init`. dbt runs in another directory, so they are passed to it.
+
+    Only the bounds, that is, what is a number in the installed project: lists and words belong to the SQL, and an older copy of them must
+    not hide what an upgrade has added.
+    """
     if settings.project == settings.dbt_directory:
         return {}
-    content = yaml.safe_load((settings.project / "dbt_project.yml").read_text(encoding="utf-8")) or {}
-    return {name: value for name, value in (content.get("vars") or {}).items() if name not in _OF_THE_SQL}
+    bounds = {name for name, value in _vars_in(settings.dbt_directory).items() if isinstance(value, int)}
+    return {name: value for name, value in _vars_in(settings.project).items() if name in bounds}
+
+
+def _vars_in(project: Path) -> dict[str, object]:
+    content = yaml.safe_load((project / "dbt_project.yml").read_text(encoding="utf-8")) or {}
+    return dict(content.get("vars") or {})
 
 
 def sql_digest(settings: Settings) -> str:
