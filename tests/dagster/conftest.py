@@ -10,7 +10,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from pyspark.sql import SparkSession
 
 from orchestration.dagster.resource import Redrive as Resource
 from orchestration.definitions import definitions
@@ -18,6 +17,7 @@ from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 from tests.loop.conftest import broker
 from tests.loop.harness import Redrive, write_seeds
+from tests.sessions import stop_session
 
 __all__ = ["broker"]
 
@@ -57,18 +57,12 @@ def deployment(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
     }
     # an existing Spark session has the catalog of other tests, and would be used as it is; later tests would use ours
-    _stop_spark()
+    stop_session()
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         for name, value in environment.items():
             patch.setenv(name, value)
         settings = load_settings()
         kafka = Redrive(settings.kafka_properties, Loop(settings))
         yield Deployment(definitions(settings), instance, kafka, Resource())
-        _stop_spark()
+        stop_session()
     assert "REDRIVE_PROJECT" not in os.environ
-
-
-def _stop_spark() -> None:
-    session = SparkSession.getActiveSession()
-    if session is not None:
-        session.stop()

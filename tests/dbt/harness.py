@@ -23,6 +23,7 @@ from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, start_session
+from tests.sessions import stop_session
 
 PROJECT = Path(__file__).parents[2]
 
@@ -174,6 +175,7 @@ class Home:
                 writer.writeheader()
                 writer.writerows(rows)
         self._settings = load_settings(home=self.path, seeds=seeds, project=PROJECT, **TOPICS)
+        stop_session()
         self.spark = start_session(self._settings)
         self.schema = schema(PROJECT)
         self._dbt = Dbt(self._settings)

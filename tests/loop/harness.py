@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from pyspark.sql import SparkSession
 
 from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 from orchestration.tables.rows import collected
+from tests.sessions import stop_session
 
 Headers = Sequence[tuple[str, bytes | None]]
 T = TypeVar("T")
@@ -209,10 +209,7 @@ class Redrive(Topics):
     @classmethod
     def start(cls, kafka: dict[str, str], home: Path, project: Path) -> Redrive:
         """Starts a loop with the tests' seeds; seeds that are not in SEEDS are the project's."""
-        # an existing Spark session has the catalog of other tests, and would be used as it is
-        before = SparkSession.getActiveSession()
-        if before is not None:
-            before.stop()
+        stop_session()
         seeds = write_seeds(home / "seeds", project)
         loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka=kafka, project=project, intake_max_rows=5000))
         loop.start()
