@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -89,6 +90,8 @@ class _Automaton:
             raise _UnsafeError("is too large to be checked: divide it into several rules")
 
 
+# a running loop reads its seeds in each tick: a check takes milliseconds for each expression, a quarter of a second for the project's own
+@lru_cache(maxsize=4096)
 def objection(pattern: str, *, ignore_case: bool = False) -> str | None:
     """What is wrong with a regular expression of the seeds; None for one that can be used on any text."""
     try:
