@@ -181,8 +181,7 @@ def _must_exist(spark: SparkSession, schema: str, settings: Settings) -> None:
 
 
 def _settled(spark: SparkSession, schema: str) -> Settled | None:
-    """By the last row of `ticks`; None if there is no row, or if that one has no watermark or no floor."""
-    rows = spark.sql(
+    last = spark.sql(
         f"""
         select
             watermark,
@@ -193,9 +192,7 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
         limit 1
         """
     ).collect()
-    if not rows or rows[0]["watermark"] is None or rows[0]["hour"] is None:
-        return None
-    return Settled(int(rows[0]["watermark"]), rows[0]["hour"])
+    return Settled(int(last[0]["watermark"]), last[0]["hour"]) if last else None
 
 
 def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int | None]:

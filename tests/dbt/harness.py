@@ -241,8 +241,9 @@ class Home:
         return [f"{row[0]}@{batch}" for row in rows]
 
     def append_tick(self, watermark: int) -> None:
-        """Appends a row of `ticks` with this watermark."""
-        self._append("ticks", [(1, "tick", watermark)], "tick bigint, kind string, watermark bigint")
+        """Appends the row of a loop that has decided everything up to this batch, and sent all that is due."""
+        columns = "tick bigint, kind string, watermark bigint, floor timestamp, loop_time timestamp"
+        self._append("ticks", [(1, "tick", watermark, self.now, self.now)], columns)
 
     @property
     def batch(self) -> int:

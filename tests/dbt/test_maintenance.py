@@ -34,13 +34,6 @@ def settings(home: Home) -> Settings:
     return settings_of(home)
 
 
-def append_tick(home: Home) -> None:
-    """The row of a loop that has decided everything and sent all that is due."""
-    row = (1, "tick", home.batch, home.now, home.now)
-    frame = home.spark.createDataFrame([row], "tick bigint, kind string, watermark bigint, floor timestamp, loop_time timestamp")
-    home._ledgers.append("ticks", frame, home.now)
-
-
 def make_past(home: Home) -> None:
     """Six appends to each table in hours that are past by now; then one more decide run, and a report that nobody has decided."""
     topic = f"maintained-{home.batch}"
@@ -52,7 +45,7 @@ def make_past(home: Home) -> None:
     decisions = home.decisions()
     for offset, input_id in enumerate(input_ids):
         home.append_results(Result(decisions[input_id], offset=offset))
-        append_tick(home)
+        home.append_tick(home.batch)
     for run in reversed(range(1, 6)):
         # what other decide runs of that hour wrote, made from this one for speed
         home.spark.sql(
@@ -71,7 +64,7 @@ def make_past(home: Home) -> None:
     home.later(hours=2)
     home.append_reports(report(topic, 6, failed_at=home.now))
     home.decide()
-    append_tick(home)
+    home.append_tick(home.batch)
     home.append_reports(report(topic, 7, failed_at=home.now))
 
 
@@ -182,15 +175,6 @@ def test_a_destination_that_has_been_missing_for_days_holds_nothing_up(home: Hom
     assert settled.hour == f"{home.now:%Y-%m-%d %H}:00:00"
 
 
-def test_before_the_loop_has_decided_anything_nothing_is_settled(home: Home) -> None:
-    """The row of a first start, and one of a state that has decided nothing: neither has a floor."""
-    for kind, watermark in (("start", None), ("start", home.batch)):
-        frame = home.spark.createDataFrame([(1, kind, watermark)], "tick bigint, kind string, watermark bigint")
-        home._ledgers.append("ticks", frame, home.now)
-        assert maintenance._settled(home.spark, home.schema) is None
-    append_tick(home)
-
-
 SECRET = "s3cret"
 
 
@@ -213,16 +197,16 @@ def test_what_is_purged_is_removed_once_it_is_settled_and_nothing_else(home: Hom
     home.append_reports(failed(0))
     ask(home, ("note", purged))
     ask(home, ("discard", purged), ("discard", kept))
-    append_tick(home)
+    home.append_tick(home.batch)
     before = content(home)
     assert {table: done.rows_purged for table, done in by_table(maintain(settings, home.spark, LATER)).items()} == dict.fromkeys(TABLES, 0)
     assert content(home) == before
     ask(home, ("purge", purged))
-    append_tick(home)
+    home.append_tick(home.batch)
     # the hour is not over
     assert {done.rows_purged for done in maintain(settings, home.spark, LATER).tables} == {0}
     home.later(hours=2)
-    append_tick(home)
+    home.append_tick(home.batch)
     held = holding(home)
     rows = {table: len(home.read(table)) for table in TABLES}
     done = by_table(maintain(settings, home.spark, LATER))
@@ -239,7 +223,7 @@ def test_what_is_purged_is_removed_once_it_is_settled_and_nothing_else(home: Hom
     assert {table.rows_purged for table in again.tables} == {0}
     assert {table: versions(home, table) for table in TABLES} == unchanged
     # the loop goes on: its guarded appends, and its decide runs
-    append_tick(home)
+    home.append_tick(home.batch)
     home.append_reports(failed(2))
     home.decide()
     assert one(home, purged)["purged_at"] is not None
@@ -284,7 +268,7 @@ def test_appends_go_on_while_another_process_maintains(home: Home, running: subp
     before = content(home)
     appended: list[str] = []
     while running.poll() is None:
-        append_tick(home)
+        home.append_tick(home.batch)
         appended += home.append_reports(report("appended-meanwhile", len(appended), failed_at=home.now))
     assert running.stdout
     done = {line["table"]: line for line in map(json.loads, running.stdout)}
