@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.reports import report_failures
 from bench.wheel import fall_due, fill_wheel, settle
 from orchestration.kafka.cluster import Cluster
+from orchestration.loop.health import DECIDE
 from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
 
@@ -53,6 +54,9 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
             began = time.perf_counter()
             tick = loop.tick()
             took.append(time.perf_counter() - began)
+            assert tick.counts.get("events", 0) == (rows if "new" in case else 0), tick.counts
+            assert tick.counts.get("delivered", 0) == (rows if "due" in case else 0), tick.counts
+            assert DECIDE not in loop.health, "nothing was decided"
             settle(loop)
         figures.append(
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
@@ -91,9 +92,11 @@ def acknowledge(loop: Loop, topic: str) -> None:
 
 
 def fall_due(loop: Loop, name: str, rows: int) -> None:
-    """Adds retries that became due within one second just before now, and has the loop read that time again."""
+    """Adds retries that became due within one second just before now, and has the loop read that time again. Nothing may be undecided."""
     now = loop.clock.now()
     fill_wheel(loop.spark, loop.schema, name, rows, now - timedelta(seconds=5), 1_000, loop.ledgers.batch)
+    # as if this batch were decided: a decide run from a lower watermark on would find it in the wheel, and write nothing
+    loop.state = replace(loop.state, watermark=loop.ledgers.batch)
     look_again(loop, now - timedelta(seconds=10))
 
 

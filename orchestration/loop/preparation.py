@@ -11,7 +11,7 @@ from orchestration.loop.rules_in_force import RulesInForce, seeds_file, seeds_st
 from orchestration.settings import Settings
 from orchestration.starter.directory import relink
 from orchestration.tables.dbt import Dbt, sql_digest
-from orchestration.tables.decide_statements import interpreted
+from orchestration.tables.interpreted import interpreted
 from orchestration.tables.migration import migrate_tables
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from orchestration.loop.steps import StepReport, StepResult
 from orchestration.rules.seeds import SeedError, Seeds, read_seeds
 from orchestration.settings import Settings
 from orchestration.tables.dbt import Dbt, DbtError
-from orchestration.tables.decide_statements import interpreted
+from orchestration.tables.interpreted import interpreted
 from orchestration.tables.spark import in_short, is_gone, schema
 
 log = logging.getLogger(__name__)

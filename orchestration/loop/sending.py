@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import literal, moment_of
 from orchestration.loop.due import Due, Waiting, due_in, hours_in, in_windows, not_in, of_batches, with_payloads_in
+from orchestration.tables.interpreted import interpreted_if_few
 from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.tables.rows import collected, iterated
 from orchestration.tables.spark import in_short, java_errors
@@ -179,6 +180,10 @@ class PublishStep:
         waiting: the result of `waiting`. Raises UnrecordedError when the results could not be appended, ResultsLostError when
         they never can be, TakenOverError when they must not be.
         """
+        with interpreted_if_few(self.spark, waiting.rows):
+            return self._run(what, clock, waiting)
+
+    def _run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
         upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what, waiting)
         self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
         measures = Observation()

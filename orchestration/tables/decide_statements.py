@@ -12,8 +12,8 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orchestration.files import write_atomically
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
+from orchestration.tables.interpreted import interpreted
 from orchestration.tables.spark import in_short, is_gone
 
 _SLOT = re.compile(r"/\*:(\w+):\*/(.*?)/\*:\*/")
@@ -32,35 +33,9 @@ _MODEL = "deliveries"
 _INPUTS = "__dbt__cte__inputs_gathered"
 _INPUTS_SLOT = "inputs_of_this_run"
 
-# The statements of each decide run have other literals, so Spark would generate, compile and warm up their code anew, for a few
-# thousand rows. Interpreted, 50 reports take 3 s of CPU instead of 6 s, and 5,000 take 4 s instead of 7 s.
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_CODEGEN = "REDRIVE_CODEGEN"
-
 
 class DecideError(Exception):
     """A decide run failed; nothing was written, or what was written is committed. The message is Spark's, in one line."""
-
-
-@contextmanager
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Runs statements without generated code. Queries that read millions of rows are slower this way.
-
-    The environment variable is for dbt, which resets the session to profiles.yml before each statement: profiles.yml reads the variable.
-    """
-    before = {name: str(spark.conf.get(name)) for name in _INTERPRETED}
-    environment = os.environ.get(_CODEGEN)
-    try:
-        os.environ[_CODEGEN] = "false"
-        for name, value in _INTERPRETED.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        os.environ.pop(_CODEGEN)
-        if environment is not None:
-            os.environ[_CODEGEN] = environment
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def filled(statement: str, slots: Mapping[str, str]) -> str:

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from orchestration.clock import literal
 from orchestration.tables.spark import FROM_KAFKA, in_short, is_commit_refused, java_errors
 
 LEDGERS = ("ticks", "events", "publish_results")
@@ -183,18 +184,19 @@ class Ledgers:
 
     def _completed(self, ledger: str, rows: DataFrame, batch: int, recorded_at: datetime) -> DataFrame:
         """The rows with all columns of the ledger, in its types."""
-        added: dict[str, Column] = {
-            "batch": F.lit(batch),
-            "generation": F.lit(self.generation),
-            "recorded_at": F.lit(recorded_at),
+        # as text, in one call: a Column for each of them is several calls of the JVM, a tenth of a second for the columns of `ticks`
+        added = {
+            "batch": f"{batch:d}L",
+            "generation": f"{self.generation:d}L",
+            "recorded_at": literal(recorded_at),
         }
         present = set(rows.columns)
-        return rows.select(
+        schema = self._spark.table(self.name(ledger)).schema
+        return rows.selectExpr(
             *(
-                added.get(column.name, F.col(column.name) if column.name in present else F.lit(None))
-                .cast(column.dataType)
-                .alias(column.name)
-                for column in self._spark.table(self.name(ledger)).schema
+                f"cast({added.get(column.name, f'`{column.name}`' if column.name in present else 'null')}"
+                f" as {column.dataType.simpleString()}) as `{column.name}`"
+                for column in schema
             )
         )
 
