@@ -8,6 +8,8 @@ Written from the grammar alone, without a look at the SQL. Where the grammar lea
 - Steps of `fixed` may stand anywhere among key=value clauses, even after all of them.
 - A text has no or one pair of parentheses, and any other parenthesis spoils the whole text.
 - White space is that of ASCII, and the whole text is given back untrimmed.
+
+Longer than other modules: it is one model, and the rules above hold for all of it.
 """
 
 from __future__ import annotations

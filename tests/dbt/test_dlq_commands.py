@@ -1,4 +1,7 @@
-"""`redrive dlq` and `redrive waiting`, as they are called: on a home with a few dead letters, of which one holds hostile bytes."""
+"""`redrive dlq` and `redrive waiting`, as they are called: on a home with a few dead letters, of which one holds hostile bytes.
+
+Longer than other modules: its tests share the dead letters, which take half a minute to make.
+"""
 
 from __future__ import annotations
 

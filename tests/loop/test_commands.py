@@ -1,4 +1,7 @@
-"""Operators' commands on the real broker: dead letters are sent again at the pace that was asked for, and nothing twice."""
+"""Operators' commands on the real broker: dead letters are sent again at the pace that was asked for, and nothing twice.
+
+Longer than other modules: its tests share a loop, whose start takes a minute.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,16 @@ def two_brokers() -> Iterator[MockCluster]:
     cluster.lead("half", 1, 2)
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project as the current directory, and an environment without settings."""
+    for name in list(os.environ):
+        if name.startswith("REDRIVE_"):
+            monkeypatch.delenv(name)
+    (tmp_path / "dbt_project.yml").write_text("seed-paths: [\"{{ env_var('REDRIVE_SEEDS', 'x') }}\"]")
+    (tmp_path / "profiles.yml").write_text("target: \"{{ env_var('REDRIVE_TARGET', 'local') }}\"")
+    (tmp_path / "dbt_project" / "seeds").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

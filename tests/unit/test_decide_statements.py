@@ -14,7 +14,8 @@ from py4j.protocol import Py4JNetworkError
 
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
-from orchestration.tables.decide_statements import DecideError, DecideRunner, DecideStatements, filled, interpreted, views_of
+from orchestration.tables.decide_statements import DecideError, DecideRunner, DecideStatements, filled, views_of
+from orchestration.tables.interpreted import interpreted
 
 PROJECT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""The folders of orchestration/ have an order: what one imports doesn't import it, not even in the middle of a function."""
+"""What keeps the code easy to find: the folders of orchestration/ have an order, and modules, functions and models are short."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-ORCHESTRATION = Path(__file__).parents[2] / "orchestration"
+PROJECT = Path(__file__).parents[2]
+ORCHESTRATION = PROJECT / "orchestration"
+
+# What is longer than other modules, functions or models says so, and why, with these words.
+REASON = "onger than other"
 
 
 def imported(path: Path) -> set[str]:
@@ -24,6 +28,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_no_folder_imports_one_that_imports_it() -> None:
+    """What one folder imports doesn't import it, not even in the middle of a function."""
     rooms: dict[str, set[str]] = {}
     for path in sorted(ORCHESTRATION.rglob("*.py")):
         room = path.relative_to(ORCHESTRATION).parts[0].removesuffix(".py")
@@ -33,3 +38,24 @@ def test_no_folder_imports_one_that_imports_it() -> None:
     # raises CycleError, which names the circle
     order = list(TopologicalSorter(rooms).static_order())
     assert order.index("output") < order.index("kafka") < order.index("loop") < order.index("cli")
+
+
+def test_what_is_longer_than_others_says_why() -> None:
+    modules = [path for room in ("bench", "orchestration", "publisher", "tests") for path in (PROJECT / room).rglob("*.py")]
+    models = [*(PROJECT / "models").rglob("*.sql")]
+    assert len(modules) > 100
+    assert len(models) > 50
+    too_long: list[str] = []
+    for paths, most in ((modules, 350), (models, 120)):
+        for path in paths:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            if len(lines) > most and not any(REASON in line for line in lines[:20]):
+                too_long.append(f"{path.relative_to(PROJECT)}: {len(lines)} lines")
+    for path in modules:
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                source = text.splitlines()[node.lineno - 1 : node.end_lineno]
+                if len(source) > 60 and REASON not in "\n".join(source):
+                    too_long.append(f"{path.relative_to(PROJECT)}: {node.name}: {len(source)} lines")
+    assert too_long == []
