@@ -3,7 +3,7 @@
 The waiting deliveries are written as by the loop: up to a hundred appends per size, each sorted by original coordinates and spread over all
 hours in which its rows are due. Half of them are due within the hour that the tick reads, which is the worst case: the due rows share their
 hour with them. The rest is due over the two days after it. New failures, due rows and waiting ones are of the same topic. Offsets rise from
-run to run, faster in some partitions than in others, so that the offset ranges of different runs overlap.
+run to run, in all partitions alike; in the case "uneven" faster in some than in others, so that the ranges of different runs overlap.
 Values are 96 bytes that don't compress (10 million rows of 500 would be 8 GB on disk).
 """
 
@@ -31,7 +31,7 @@ from orchestration.tables.maintenance import maintain
 
 _TOPIC = "orders"
 _PARTITIONS = 6
-# Offsets of the last partition are 21 times as high as those of the first.
+# In the case "uneven", offsets of the last partition are 21 times as high as those of the first.
 _STRIDE = 4
 _RUNS = 100
 # The ticks run from minute 2 of the hour on, and no waiting row is due before minute 20.
@@ -41,7 +41,7 @@ _HOURS = 48
 
 
 def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
-    """One object per size: pending, seconds (median of a tick), by step in milliseconds (medians), files of the wheel, ratio to 100,000."""
+    """One object per case: pending, seconds (median of a tick), by step in milliseconds (medians), files of the wheel, ratio to 100,000."""
     sizes, runs, rows = ((10_000, 100_000), 3, 5_000) if quick else ((10_000, 100_000, 1_000_000, 10_000_000), 5, 5_000)
     topics = ("redrive.failures", "redrive.failures.dlq", f"{_TOPIC}-billing-retry", f"{_TOPIC}.dlq")
     Cluster(kafka).create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
@@ -52,12 +52,14 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
     # loop time may be ahead of the wall clock, but never goes back, so each size has a later hour than the one before
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     figures: list[dict[str, Any]] = []
-    for size in sizes:
+    for size, stride in [*((size, 0) for size in sizes), (100_000, _STRIDE)]:
+        case = f"{size:,}, uneven" if stride else f"{size:,}"
         hour += timedelta(hours=1)
+        wheel.stride = stride
         filled = wheel.fill(size, hour)
         maintained = sum(table.milliseconds for table in maintain(settings, loop.spark).tables)
         files = wheel.files()
-        print(f"{size:,} wait in {files:,} files: filled in {filled:.0f} s, maintained in {maintained / 1000:.0f} s", file=sys.stderr)
+        print(f"{case} wait in {files:,} files: filled in {filled:.0f} s, maintained in {maintained / 1000:.0f} s", file=sys.stderr)
         loop.clock = LoopClock(hour + _LOOKS_AT)
         settle(loop)
         took: list[float] = []
@@ -77,7 +79,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         assert loop.clock.now() < hour + _WAITS_UNTIL, "measuring took so long that what should wait is due"
         figures.append(
             {
-                "pending": size,
+                "pending": case,
                 "seconds": statistics.median(took),
                 **{f"{step}_ms": round(statistics.median(times)) for step, times in steps.items()},
                 "files": files,
@@ -85,7 +87,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
         )
         print(figures[-1], file=sys.stderr)
     loop.close()
-    base = next(row["seconds"] for row in figures if row["pending"] == 100_000)
+    base = next(row["seconds"] for row in figures if row["pending"] == "100,000")
     return [{**row, "of 100,000": row["seconds"] / base} for row in figures]
 
 
@@ -109,7 +111,7 @@ def _make_due(loop: Loop, wheel: Wheel, kafka: dict[str, str], rows: int) -> Non
         rows,
         wheel.offset,
         partitions=_PARTITIONS,
-        stride=lambda partition: 1 + _STRIDE * partition,
+        stride=lambda partition: 1 + wheel.stride * partition,
         value=lambda: os.urandom(96),
         stack=None,
         failed_at_ms=round(now.timestamp() * 1000),
@@ -117,7 +119,10 @@ def _make_due(loop: Loop, wheel: Wheel, kafka: dict[str, str], rows: int) -> Non
 
 
 class Wheel:
-    """Deliveries, written as by decide runs. `offset`: the next original offset of every partition, without the stride."""
+    """Deliveries, written as by decide runs. `offset`: the next original offset of every partition, without the stride.
+
+    `stride`: how much faster offsets rise in each partition than in the one before; 0: in all alike.
+    """
 
     def __init__(self, spark: SparkSession, schema: str) -> None:
         self._spark = spark
@@ -125,6 +130,7 @@ class Wheel:
         self._columns = {column.name: column.dataType.simpleString() for column in spark.table(self._table).schema}
         self._runs = 0
         self.offset = 0
+        self.stride = 0
 
     def empty(self) -> None:
         """Deletes all deliveries, so that each size is measured with its own only."""
@@ -168,7 +174,7 @@ class Wheel:
 
     def _append(self, rows: int, since: datetime, due_after_ms: str, is_duplicate: str = "id % 100 = 0") -> None:
         at = f"timestamp '{since:%Y-%m-%d %H:%M:%S.%f}'"
-        offset = f"(id div {_PARTITIONS}) * (1 + {_STRIDE} * (id % {_PARTITIONS}))"
+        offset = f"(id div {_PARTITIONS}) * (1 + {self.stride} * (id % {_PARTITIONS}))"
         message_id = f"concat('billing:{_TOPIC}/', id % {_PARTITIONS}, '/', {offset})"
         self._runs += 1
         given = {
