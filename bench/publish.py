@@ -67,7 +67,7 @@ def _publish(loop: Loop, cluster: Cluster, name: str, rows: int, due: datetime) 
     sent = 0
     while sent < rows:
         what = Due(due, upto, now)
-        sent += loop.leadership.publisher.run(what, loop.clock.now, loop.leadership.publisher.waiting(what)).delivered
+        sent += loop.leadership.bulk_lane.run(what, loop.clock.now, loop.leadership.bulk_lane.waiting(what)).delivered
     took = time.perf_counter() - began
     # deleted, so that later runs don't read these rows
     loop.spark.sql(f"delete from {loop.schema}.deliveries where original_topic = '{name}'")

@@ -46,7 +46,7 @@ def no_log_into_a_closed_stream() -> Iterator[None]:
 
 
 class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Assigns all tests of a folder in _SHARING to one worker, and other tests file by file."""
+    """Assigns all tests whose path begins with the same entry of _SHARING to one worker, and other tests file by file."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]

@@ -1,4 +1,5 @@
--- Was anything lost, sent early, or sent twice? `sent before they were due` and `sent twice` must be 0. While the loop runs, the other two count
+-- Is anything undecided, was anything sent early, does a delivery have two `delivered` results? These must be 0. A record that was sent again after a
+-- crash, because its first result was never appended, is not seen here. While the loop runs, the other two count
 -- what is still to be decided or acknowledged: they must fall to 0.
 with
 
@@ -53,7 +54,7 @@ counted as (
     union all
 
     select
-        'dead without a dead letter',
+        'dead letters not acknowledged yet',
         count(*)
     from {{ ref('messages') }}
     where state = 'dead_letter_pending'

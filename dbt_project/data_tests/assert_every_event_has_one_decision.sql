@@ -1,5 +1,5 @@
--- assert_every_event_has_one_decision: fails if a rule dropped or doubled an event. The decide step checks its own inputs; this checks all that were
--- ever decided. Events after the last decided batch are left out.
+-- assert_every_event_has_one_decision: fails if the decide step dropped or doubled an event. The decide step checks its own inputs; this checks all
+-- that were ever decided. Events after the last decided batch are left out.
 with
 
 events as (

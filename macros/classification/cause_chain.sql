@@ -3,8 +3,8 @@
     Python's tracebacks, of which the innermost comes first. Never empty: an error without a class has an element, too.
 
     A stack trace is text that anybody may have written, up to 64 kB. So that no text makes a match slow, each expression is anchored to a line, and
-    reads nothing outside its line, or its part of a traceback, twice. In a traceback the first line that is not indented names the error. At most 64
-    errors of a stack trace are read, as array_distinct compares each with each. -#}
+    reads no text outside its line (or part of a traceback) a second time. In a traceback the first line that is not indented names the error. At most
+    64 errors of a stack trace are read, as array_distinct compares each with each. -#}
 {% macro cause_chain(wrapper, error_class, message, stack) -%}
     {%- set class_and_message = "struct(left(regexp_extract(line, '^[^:]+', 0), 256) as error_class, "
         ~ "nullif(left(regexp_extract(line, ':[ ]?(.*)', 1), 1024), '') as message)" -%}

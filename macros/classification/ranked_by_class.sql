@@ -1,4 +1,4 @@
-{#- A query for rules for error classes, with the columns to sort them by in front: the narrower scope first, as with routes; in a scope the class
+{#- A query for the rules of a seed that have an error class, their sort keys first: the narrower scope first, as with routes; in a scope the class
     itself, a regular expression (the longer first), an ancestor (the nearest first), any. The first one that matches counts.
 
     rules, ancestors: relations; the rules have error_class, topic and consumer_group. columns (a list of names): the rules' other columns that are

@@ -1,5 +1,6 @@
-{#- The headers that a dead letter gets, after the message's own: those of its header profile, which say why it died; then the name of the profile, by
-    which the headers are recognised and removed if the record comes back as a report. Null for a retry. -#}
+{#- The headers that a dead letter gets, after the message's own: those of its header profile, which say why it died; `redrive-payload`, if its
+    payload was dropped; and the name of the profile, by which the headers are recognised and removed if the record comes back as a report. Null for a
+    retry or redrive. -#}
 {% macro dead_letter_headers() -%}
     case
         when kind = 'dead_letter' then concat(

@@ -1,5 +1,6 @@
 {#- The profile `spring`: the headers of Spring Kafka's DeadLetterPublishingRecoverer, numbers big-endian. Both headers for classes name the error
-    itself, as the listener's wrapper is not kept. The timestamp's type is unknown, and left out; without a timestamp it is NoTimestampType. -#}
+    itself, as the listener's wrapper is not kept. The timestamp's type is written only if there is no timestamp (NoTimestampType): else it is
+    unknown. -#}
 {% macro dead_letter_headers_spring() -%}
     array_compact(array(
         {{ header('kafka_dlt-exception-fqcn', 'error_class') }},

@@ -1,7 +1,7 @@
 {#- Two results that depend on the deliveries that lie at the coordinates that the inputs name.
 
-    The bounds of due times: a report without a pointer may answer such a delivery, so its due time widens the range, and the conditions on hours
-    (`due_at_hours`, `prior_due_hours`).
+    The bounds of due times: a report without a pointer may answer such a delivery, so the due time of that delivery widens the range, and the
+    conditions on hours (`due_at_hours`, `prior_due_hours`).
 
     `upto`, the last batch that this run may decide: the one before the first batch that has an input about a message of an earlier batch of the run.
     A decision depends on the message's earlier decisions, which a decide run reads from the wheel. With inputs of two batches about one message in a

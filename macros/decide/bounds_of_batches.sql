@@ -1,5 +1,5 @@
-{#- The batches that this run decides: those after `watermark` up to `upto`. The loop passes both; else they are read from the tables, which Iceberg
-    answers from metadata. Each append is committed before the next begins, so everything up to `upto` is complete. -#}
+{#- The batches that this run decides: those after `watermark` up to `upto`. The loop passes both; otherwise they are read from the tables, for
+    which Iceberg needs only metadata. Each append is committed before the next begins, so everything up to `upto` is complete. -#}
 {% macro bounds_of_batches() %}
     {%- set query -%}
         with
@@ -27,7 +27,7 @@
                 {{ stop_unless(
                     'given_watermark is null or given_watermark = upto or decided <= given_watermark',
                     'coalesce(given_watermark, greatest(decided, (select coalesce(max(watermark), 0) from ' ~ ref('ticks') ~ ')))',
-                    "concat('batches up to ', decided, ' are decided already, not up to ', given_watermark, ' only: another decide run came first, or this one is repeated. Nothing was written.')",
+                    "concat('batches up to ', decided, ' are decided already, not just those up to ', given_watermark, ': another decide run came first, or this one is repeated. Nothing was written.')",
                 ) }} as watermark
             from ends
 

@@ -1,5 +1,5 @@
-{#- The range of due_at, in microseconds since 1970, of the dead letters that hold the payloads of what this run redrives. A dead letter that was
-    written again names the first one, which holds the payload and may be far older. -#}
+{#- The range of due_at, in microseconds since 1970, of the first dead letters of those that this run redrives and that were
+    written again: only the first one has the payload, and it may be far older. -#}
 {% macro bounds_of_payloads() %}
     {%- set query -%}
         with

@@ -1,5 +1,5 @@
 {#- The text of a condition on topic, partition and offset, in brackets: within spans of offsets, as literals; `false` if there are none. More spans
-    than var max_bounded_spans would make a statement long: then each topic has one span; with more topics than max_bounded_topics, all have one.
+    than var max_bounded_spans would make a statement long: then each topic has one span; with more topics than max_bounded_topics, all share one.
 
     spans: an array of struct<topic, partition, first, last>. prefix (not SQL): what the names of the three columns begin with. -#}
 {% macro condition_of_spans(spans, prefix='') -%}

@@ -1,5 +1,5 @@
-{#- What the loop runs beside the models of the decide step, with slots, as texts with a line `;` between them: the queries of decide_bounds, and the
-    append of what the model `deliveries` selects, which the loop has made a temporary view.
+{#- The statements that the loop runs in addition to the models of the decide step, with their slots, separated by lines `;`: the queries of
+    decide_bounds, and the append of what the model `deliveries` selects, which the loop has made a temporary view.
 
     appended: the name of that view. -#}
 {% macro decide_statements(appended) -%}

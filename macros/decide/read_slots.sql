@@ -18,7 +18,7 @@
         {%- endif -%}
     {%- endfor -%}
     {%- if var('upto') is none and slots.upto != wanted.upto -%}
-        {%- do log('batches up to ' ~ slots.upto ~ ' are decided; run dbt again for those up to ' ~ wanted.upto ~ ', which concern the same messages', info=true) -%}
+        {%- do log('this run decides the batches up to ' ~ slots.upto ~ '; run dbt again for the rest, up to ' ~ wanted.upto ~ ', which are about the same messages', info=true) -%}
     {%- endif -%}
     {{ return(slots) }}
 {% endmacro %}

@@ -1,4 +1,5 @@
-{#- The columns of the delivery that an input answers which later steps need, as one struct. `kind` is `dead_letter` also if it was adopted or parked.
+{#- The columns that later steps need of the delivery that an input answers, as one struct. `kind` is `dead_letter` even if the message was adopted
+    or parked.
 
     delivery: alias of `deliveries` in the query. -#}
 {% macro answered_delivery(delivery) -%}

@@ -1,4 +1,5 @@
-{#- Bytes as they are, if they are at most `most`; of longer ones the first and the last half of `most`, on lines of their own. -#}
+{#- Bytes as they are, if they are at most `most`; of longer ones, the first and the last `most` / 2 bytes, with a line break between
+    them. -#}
 {% macro both_ends(bytes, most) -%}
     if(
         length({{ bytes }}) <= {{ most }},

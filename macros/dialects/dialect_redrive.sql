@@ -1,5 +1,5 @@
-{#- redrive's own dialect, for consumers without a framework that writes reports. Numbers are decimal text; times are epoch milliseconds or ISO 8601.
-    The last header of each name counts: consumers append headers, and a message that failed again has those of its retry in front.
+{#- redrive's own dialect, for consumers whose framework, if any, writes no reports. Numbers are decimal text; times are epoch milliseconds or ISO
+    8601. The last header of each name counts: consumers append headers, and a message that failed again has those of its retry in front.
 
     The dictionary: `owns` (prefixes of its headers), `numbers` (`decimal` or `big_endian`), `fields` (for each field the headers that may have it,
     the preferred first), `read_first` (the fields of which the first header counts, not the last). -#}

@@ -1,6 +1,6 @@
-{#- The dialect of Spring Kafka's DeadLetterPublishingRecoverer. Each hop appends its coordinates: the first are the original ones, the last those of
-    the record that failed now. Numbers are big-endian, of 4 and 8 bytes. The exception is nearly always the listener's wrapper, so the cause is
-    preferred if there is one. The time of failure is not stated. -#}
+{#- The dialect of Spring Kafka's DeadLetterPublishingRecoverer. Each failure appends its coordinates: the first are those of the original record, the
+    last those of the record that failed now. Numbers are big-endian, of 4 and 8 bytes. The exception is nearly always the listener's wrapper, so the
+    cause is preferred if there is one. The time of failure is not stated. -#}
 {% macro dialect_spring() %}
     {{ return({
         'owns': ['kafka_dlt-'],

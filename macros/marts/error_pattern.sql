@@ -1,6 +1,7 @@
 {#- What errors with the same cause have in common: the top frame of the stack; without a stack, the message without what differs each time. In a Java
-    stack, the frame is looked for after the `Caused by:` of the error's class; frames of Java's own library count only if there is no other. Python
-    prints the top frame last. Line numbers and the numbers of generated classes are removed, as they change with each release. -#}
+    stack, the frame is looked for after the `Caused by:` of the error's class; frames of the runtime's own library (Java's, Node's) count only if
+    there is no other. Python prints the top frame last. Line numbers and the numbers of generated classes are removed, as they change with each
+    release. -#}
 {% macro error_pattern(error_class, message, stack) -%}
     {%- set python -%} File "[^"\\n]*", line [0-9]+, in [^\\n]* {%- endset -%}
     {#- blanks, but not line breaks: else the search would start again at each of many empty lines, and go through all that follow -#}

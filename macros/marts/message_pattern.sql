@@ -1,6 +1,6 @@
 {#- The message of an error with quoted text, UUIDs, hexadecimal ids and numbers replaced by placeholders: one line of at most 200 characters. An
-    apostrophe inside a word doesn't begin a quotation. A quotation ends before the next opening quote: else, of many that are never closed, each
-    would be searched to the end of the text. -#}
+    apostrophe inside a word doesn't begin a quotation. A quotation contains no opening quote: otherwise the text
+    would be searched to its end from each of many unclosed quotes. -#}
 {% macro message_pattern(message) -%}
     {%- set before -%} (?<![\\p{L}\\p{N}]) {%- endset -%}
     {%- set after -%} (?![\\p{L}\\p{N}]) {%- endset -%}

@@ -1,5 +1,5 @@
-{#- A query for the progress of consumer groups, one row for each time that a group got further in a partition: the offset before which everything is
-    processed, and when that was recorded. -#}
+{#- A query for the progress of consumer groups, one row for each time that a group got further in a partition: the offset before which every record
+    was tried, and when that was recorded. -#}
 {% macro settled_places() -%}
     select
         batch,

@@ -1,6 +1,7 @@
 {#- The materialization of the ledgers and of the wheel: the table is created once, appended to, and never replaced.
 
-    - If the table doesn't exist, it is created from the columns in the model's YAML, unless the macro named by `refuse_creation` raises an error.
+    - If the table doesn't exist, it is created, empty, from the columns in the model's YAML, unless the macro named by `refuse_creation` raises an
+      error.
     - A model with `appends: false` is written outside dbt: if the table exists, nothing is done.
     - `slots` names a macro that returns the values of the SQL's slots (see `slot`). If its `inputs` are 0, nothing is executed: an empty append to an
       Iceberg table is a commit, too, and a loop would make thousands.

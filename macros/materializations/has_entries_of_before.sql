@@ -1,5 +1,5 @@
-{#- Whether the SQLite file of the catalog has tables under `redrive`, the name of the catalog up to version 0.1.0. False for any other catalog, whose
-    tables are moved by hand: docs/tables.md. -#}
+{#- Whether the SQLite file of the catalog has tables under `redrive`, the name of the catalog up to table version 2. False for any other catalog,
+    whose tables are moved by hand: docs/tables.md. -#}
 {% macro has_entries_of_before() %}
     {%- set catalog = run_query('select current_catalog()').rows[0][0] -%}
     {%- set address = run_query('set spark.sql.catalog.' ~ catalog ~ '.uri').rows[0][1] -%}

@@ -4,10 +4,10 @@
     Distribution: `none` is for rows that come sorted; they are written in that order, in one pass. With `hash`, Iceberg gathers the rows by partition
     first, which costs an exchange and loses the order.
 
-    Row groups are small, so that little is read for one row, or for the few dead letters: a file of maintenance has up to 512 MB. The
+    Row groups are small, so that little is read for one row, or for the few dead letters: a file that maintenance writes has up to 512 MB. The
     read.split properties let one task read many row groups, as opening a file is cheap on a local disk.
 
-    Parquet dictionaries are small: most columns either have a handful of values, or ids, for which a dictionary is useless.
+    Parquet dictionaries are small: most columns have either a handful of values or ids, for which a dictionary is useless.
 
     row_group_mb: the largest size of a row group, as Parquet estimates it while it writes. -#}
 {% macro ledger_properties(distribution='hash', row_group_mb=8) %}

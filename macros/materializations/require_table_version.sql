@@ -8,7 +8,7 @@
     {%- if found.version < table_version() -%}
         {%- do exceptions.raise_compiler_error(
             'the tables of this home have version ' ~ found.version ~ ', this project has version ' ~ table_version()
-            ~ ': `redrive run` or `redrive tick` changes them, and must come first') -%}
+            ~ ': `redrive run` or `redrive tick` migrates them; run one of them first') -%}
     {%- elif found.version > table_version() -%}
         {%- do exceptions.raise_compiler_error(
             'the tables of this home have version ' ~ found.version ~ ', this project knows versions up to ' ~ table_version()

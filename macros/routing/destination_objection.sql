@@ -1,7 +1,8 @@
 {#- The reason for which nothing may be sent to a destination; null if it is allowed. Its name must be legal; no source may read it, or what is sent
     would come back as a report; and it must not be an internal topic.
 
-    destination: null if none was found. has_no_origin: the original topic is unknown. source_topics: an array of the patterns of all sources. -#}
+    destination: null if none was found. has_no_origin: the original topic is unknown. source_topics: an array of the topics of all sources: names, or
+    regular expressions that begin with ^. -#}
 {% macro destination_objection(destination, has_no_origin, source_topics) -%}
     case
         when {{ destination }} is null and {{ has_no_origin }} then 'no_original_topic'

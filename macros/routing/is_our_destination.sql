@@ -1,7 +1,7 @@
-{#- Whether a topic is one of redrive's own retry or dead letter topics: one that a template makes of a topic that the source speaks for. A topic that
-    the source lists by name is an original topic, even if a template matches it.
+{#- Whether a topic is one of redrive's own retry or dead letter topics: one that a template makes of a topic that the source speaks for,
+    or that a template without {topic} names. A topic that the source lists by name is an original topic, even if a template matches it.
 
-    speaks_for: the source's patterns, separated by blanks. templates: `topic_templates` of `rules`. -#}
+    speaks_for: the source's entries, separated by blanks. templates: `topic_templates` of `rules`. -#}
 {% macro is_our_destination(topic, consumer_group, speaks_for, templates) -%}
     (
         not array_contains(split(trim({{ speaks_for }}), ' +'), {{ topic }})

@@ -1,4 +1,4 @@
-{#- Whether a pattern of the seeds matches a topic: a name, a regular expression that begins with ^, or * for any. -#}
+{#- Whether an entry of the seeds matches a topic: a name, a regular expression that begins with ^, or * for any. -#}
 {% macro topic_matches(topic, pattern) -%}
     case
         when {{ pattern }} = '*' then true

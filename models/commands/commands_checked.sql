@@ -73,23 +73,23 @@ select
     coalesce(lists.listed, 0) as listed,
     case
         when closings.command is null then 'no record closes it'
-        when not closings.is_readable then 'the closing record can not be read'
-        when not coalesce(lists.is_readable, true) then 'a part of the list can not be read'
+        when not closings.is_readable then 'the closing record cannot be read'
+        when not coalesce(lists.is_readable, true) then 'a part of the list cannot be read'
         when closings.what is null or closings.what not in {{ command_kinds() }} then 'what it asks for is missing or unknown'
-        when coalesce(closings.reason, '') = '' then 'it says no reason'
+        when coalesce(closings.reason, '') = '' then 'it gives no reason'
         when coalesce(closings.who, '') = '' then 'it does not say who'
         when closings.what in {{ command_kinds('about_commands') }} and closings.of_command is null
             then 'it does not say which command it is about'
-        when closings.count is null then 'it does not say how many messages, 1,000,000 at most'
+        when closings.count is null then 'the number of messages is missing or above 1,000,000'
         when closings.count <> coalesce(lists.listed, 0) or lists.parts <> lists.different_parts or lists.last_part <> lists.parts - 1
-            then 'the list is not as long as it should be'
+            then 'the list is incomplete, or a part came twice'
         when closings.what not in {{ command_kinds('about_commands') }} and closings.count = 0 then 'the list is empty'
-        when closings.count > 0 and not coalesce(closings.digest_of_all = lists.digest, false) then 'the list is not the one that was closed'
-        when closings.rate_stated is not null and closings.rate is null then 'the rate can not be read'
-        when closings.at_stated is not null and closings.start_at is null then 'the time of the start can not be read'
-        when closings.canary_stated is not null and closings.canary is null then 'the number of canaries can not be read'
-        when closings.assume_after_stated is not null and closings.assume_after_ms is null then 'how long to wait for canaries can not be read'
-        when closings.to_stated is not null and closings.destination is null then 'the destination is not a legal name of a topic'
+        when closings.count > 0 and not coalesce(closings.digest_of_all = lists.digest, false) then 'the list does not match the digest in the closing record'
+        when closings.rate_stated is not null and closings.rate is null then 'the rate is 0 or cannot be read'
+        when closings.at_stated is not null and closings.start_at is null then 'the time of the start cannot be read'
+        when closings.canary_stated is not null and closings.canary is null then 'the number of canaries is 0 or cannot be read'
+        when closings.assume_after_stated is not null and closings.assume_after_ms is null then 'how long to wait for canaries cannot be read'
+        when closings.to_stated is not null and closings.destination is null then 'the destination is not a legal topic name'
     end as problem
 from commands
 left join closings

@@ -1,4 +1,4 @@
--- operator_commands: every command that operators gave, complete or not: the audit log. Only complete ones are executed.
+-- operator_commands: every command that operators gave, complete or not. It is the audit log. Only complete ones are executed.
 with
 
 records as (
@@ -50,7 +50,7 @@ judged as (
         ---------- which
         cast(null as string) as command,
         'invalid' as status,
-        'its key is no id of a command' as problem,
+        'its key is not the id of a command' as problem,
 
         ---------- what, who and why
         what,

@@ -65,6 +65,7 @@ extracted as (
 decoded as (
 
     -- bytes from reports become values only after a check of form and range; a value that fails it is null, and its field is in `problems`
+    -- (but not fields of the error or of the pointer)
     select
         *,
         struct(
@@ -155,8 +156,8 @@ reports as (
             {%- endfor %}
         )) as problems,
         stated_at,
-        -- The delay and max_elapsed count from this time: for a report that is decided anew, recorded_at. The producer's clock is not believed,
-        -- except for adopted dead letters, which wait for nothing.
+        -- The delay and max_elapsed count from this time: for a report that is decided anew, recorded_at. The record's timestamp
+        -- counts only if the broker set it, or for adopted dead letters, which wait for nothing.
         case
             when is_reread then recorded_at
             else coalesce(stated_at, case when stamped_by_broker or adopts then record_timestamp end, recorded_at)

@@ -10,7 +10,7 @@ ticks as (
 
 last_tick as (
 
-    select map_keys(max_by(coalesce(circuit_breakers, map()), batch)) as breaker_keys
+    select max_by(coalesce(circuit_breakers, map()), batch) as breakers
     from {{ ref('ticks') }}
 
 ),
@@ -35,6 +35,17 @@ last_seen as (
 
 ),
 
+openings as (
+
+    -- the loop keeps a closed circuit breaker in `ticks` until everything that it held is released
+    select
+        last_seen.*,
+        try_element_at(last_tick.breakers, last_seen.breaker_key).opened_at <=> last_seen.opened_at as is_kept
+    from last_seen
+    cross join last_tick
+
+),
+
 held as (
 
     select
@@ -49,25 +60,23 @@ held as (
 circuit_breakers as (
 
     select
-        last_seen.breaker_key,
+        openings.breaker_key,
         case
-            when last_seen.breaker.closed_at is null and last_seen.breaker.probe is not null then 'half_open'
-            when last_seen.breaker.closed_at is null then 'open'
-            -- the loop keeps a closed circuit breaker in `ticks` until everything that it held is released
-            when array_contains(last_tick.breaker_keys, last_seen.breaker_key) then 'closing'
+            when openings.breaker.closed_at is null and openings.breaker.probe is not null then 'half_open'
+            when openings.breaker.closed_at is null then 'open'
+            when openings.is_kept then 'closing'
             else 'closed'
         end as state,
-        last_seen.opened_at,
-        last_seen.breaker.closed_at,
-        last_seen.breaker.error_class as reason,
-        last_seen.breaker.probes,
-        last_seen.breaker.probe.delivery_id as probe_under_way,
-        last_seen.breaker.next_probe as next_probe_at,
-        case when array_contains(last_tick.breaker_keys, last_seen.breaker_key) then coalesce(held.held, 0) else 0 end as held,
-        case when array_contains(last_tick.breaker_keys, last_seen.breaker_key) then held.oldest_failed_at end as oldest_failed_at
-    from last_seen
-    cross join last_tick
-    left join held on last_seen.breaker_key = held.breaker_key
+        openings.opened_at,
+        openings.breaker.closed_at,
+        openings.breaker.error_class as reason,
+        openings.breaker.probes,
+        openings.breaker.probe.delivery_id as probe_under_way,
+        case when openings.breaker.closed_at is null and openings.breaker.probe is null then openings.breaker.next_probe end as next_probe_at,
+        case when openings.is_kept then coalesce(held.held, 0) else 0 end as held,
+        case when openings.is_kept then held.oldest_failed_at end as oldest_failed_at
+    from openings
+    left join held on openings.breaker_key = held.breaker_key
 
 )
 

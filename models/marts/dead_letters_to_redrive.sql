@@ -27,7 +27,9 @@ commanded as (
     select distinct messages.delivery_id
     from {{ ref('commanded_messages') }} as messages
     left join stopped on messages.command = stopped.command
-    where messages.state = 'refused' or (messages.state in ('listed', 'issued') and stopped.command is null)
+    where
+        (messages.what = 'redrive' and messages.state = 'refused')
+        or (messages.state in ('listed', 'issued') and stopped.command is null)
 
 ),
 

@@ -35,7 +35,8 @@ counted as (
 
 later_commands as (
 
-    -- what later commands (pause, resume, stop) ask of a command; a resume of a command that isn't paused lets the rest follow its canaries
+    -- what later commands (pause, resume, stop) ask of a command; a resume of a command that isn't paused lets the rest follow
+    -- if canaries have failed
     select
         of_command as command,
         max(what = 'stop') as is_stopped,

@@ -1,4 +1,4 @@
--- settled_offsets: up to which offset each group has processed the retries that were sent to it, without reporting a failure since.
+-- settled_offsets: up to which offset each group has tried the retries that were sent to it; the failures among them are decided.
 with
 
 settled as (

@@ -1,4 +1,4 @@
--- error_rules_gathered: the error rules of the seed, and those of the error sets that it switches on. An empty condition, which means any, is null.
+-- error_rules_gathered: the error rules of the seed, and those of the error sets that it names. An empty condition, which means any, is null.
 with
 
 rules_and_sets as (

@@ -14,7 +14,12 @@ unreadable as (
 
     select min(problem) as problem
     from (
-        select concat('the policy ', policy, ' can not be read: ', not_understood, ' is not understood in ', definition) as problem
+        select
+            case
+                when not_understood = definition
+                    then concat('the policy ', policy, ' cannot be read: its form is unknown, or clauses are missing: ', definition)
+                else concat('the policy ', policy, ' cannot be read: ', not_understood, ' is not understood in ', definition)
+            end as problem
         from {{ ref('retry_policies_read') }}
         where not_understood is not null
         union all

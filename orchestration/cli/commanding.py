@@ -66,7 +66,10 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
     if choice.listed is not None:
         targets = kept(settings.home, choice.listed)[: choice.most]
     elif chosen.is_empty:
-        raise CommandError("no messages are selected: give ids, --topic, --class, --group, --since, --where, or --all")
+        raise CommandError(
+            "no messages are selected: give ids, --topic, --class, --group, --since, --where, --list or --all; "
+            "--state alone selects nothing"
+        )
     else:
         selection = dataclasses.replace(chosen.filters.selected(asked.dead_letters), ids=tuple(chosen.ids or ()))
         targets = select_deliveries(asked.dead_letters, request.what, selection, choice.most)
@@ -99,8 +102,10 @@ def carry_out(asked: Asking, request: CommandRequest, targets: Sequence[Target],
         typer.confirm(f"{request.what} these {len(targets)} messages? It can't be undone", abort=True, err=True)
     with progress_of(f"writing {request.what} of {len(targets)} messages") as advance:
         command = send(settings, request, targets, advance)
+    mart = "commanded_messages" if request.what == "note" else "redrives"
     tell.print(
-        f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from redrives"` shows its progress', highlight=False
+        f'{request.what} of {len(targets)} messages is given; `redrive sql "select * from {mart}"` shows its progress',
+        highlight=False,
     )
     print(command)
 

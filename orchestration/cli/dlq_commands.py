@@ -41,7 +41,7 @@ def add_to(dlq: typer.Typer) -> None:
     dlq.command("triage")(_triage)
     for what, does in (
         ("pause", "Pause a command: it issues nothing until it is resumed."),
-        ("resume", "Continue a command that was paused, or whose canaries failed or take too long."),
+        ("resume", "Continue a command that was paused, or whose canaries failed. While canaries are awaited, nothing changes."),
         ("stop", "End a command: messages that it has not issued yet stay as they are."),
     ):
         _add_about_command(dlq, what, does)

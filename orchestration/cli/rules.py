@@ -19,7 +19,14 @@ policy = typer.Typer(help="Ask about retry policies.", no_args_is_help=True)
 
 
 def check(
-    create: Annotated[bool, typer.Option("--create", help="Create missing topics.")] = False,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create",
+            help="Create missing topics that redrive writes to: the commands topic, and retry and dead letter topics of known groups. "
+            "Report topics are not created.",
+        ),
+    ] = False,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", help="Also check topics for this consumer group, which has committed no offsets yet; may be repeated."),

@@ -69,7 +69,7 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         ("last tick", f"{found.tick} at {found.at}"),
         ("did", " ".join(f"{name}={count}" for name, count in found.counts.items()) or "nothing"),
         ("took", " ".join(f"{step}={ms}ms" for step, ms in found.step_ms.items()) or "-"),
-        ("next due", found.next_due or "-"),
+        ("next look", found.next_due or "-"),
         ("timed lane", f"{found.in_lane} messages, the next at {found.lane_next_due}" if found.in_lane else "-"),
         ("floor", found.floor),
         ("decided", f"up to batch {found.watermark} of {found.batch}"),

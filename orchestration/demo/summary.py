@@ -38,7 +38,7 @@ def sum_up(loop: Loop, findings: Findings, tick_ms: list[int]) -> bool:
         screen.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
         print_rows(rows, "table", screen)
         if analysis == "what_went_wrong":
-            clean = clean and all(int(count) == 0 for what, count in rows.rows if what != "dead without a dead letter")
+            clean = clean and all(int(count) == 0 for what, count in rows.rows if what != "dead letters not acknowledged yet")
     screen.print(_lateness(loop, tick_ms))
     screen.print(
         f"\nIn the topics themselves: {findings.orders} orders, {findings.retries} retries, {findings.dead} dead letters; "

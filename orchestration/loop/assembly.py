@@ -48,7 +48,7 @@ class Steps:
     def use_rules(self) -> None:
         """Passes the loaded seeds on to the steps that use them."""
         self.take_in.intake.use(self.rules.seeds.rows["sources"])
-        self.publish.leadership.renew_publisher()
+        self.publish.leadership.renew_bulk_lane()
 
 
 def assembled(
@@ -68,12 +68,12 @@ def assembled(
     def json_topic(topic: str) -> JsonTopic:
         return JsonTopic(cluster, settings.kafka_properties, topic)
 
-    missing_topics = MissingTopics(TopicMaker(cluster, settings), lambda windows, now: originals_of(leadership.publisher, windows, now))
+    missing_topics = MissingTopics(TopicMaker(cluster, settings), lambda windows, now: originals_of(leadership.bulk_lane, windows, now))
     writer = DecisionFeedWriter(spark, schema, json_topic(settings.decisions_topic)) if settings.decisions_topic else None
     breaker_topics = ((settings.circuit_breakers_topic, record_of), (settings.gates_topic, gate_record_of))
     return Steps(
         rules=rules,
-        take_in=IntakeStep(intake, health, hand_over.lane.settle),
+        take_in=IntakeStep(intake, health, hand_over.lane.finish_send),
         dispatch=CommandDispatch(commands, intake, health),
         decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over),
         publish=Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over),

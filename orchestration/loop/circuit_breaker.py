@@ -54,9 +54,10 @@ class CircuitBreaker:
     """The circuit breaker of one key. A row of `ticks` keeps the fields up to `probe`; a start finds `waits_for` in the ledger `events`.
 
     floor: no delivery that it holds was due before this time. next_probe: when to look for a probe, while none is under way. waits_for: the
-    batch of the last probe or release orders: no further ones are written until it is decided; 0: none. picks_anew: true if the message
-    probed last is dead or could not be sent: the next probe is then the oldest delivery of all, held ones included; otherwise it is the
-    oldest that is due, normally the next retry of that message. next_release: when to order releases again, if the rules refused some;
+    batch of the last probe or release orders: no further ones are written until it is decided; 0: none. picks_anew: true if the
+    last probe could not be sent, or its message is not retried (dead, dropped, refused): the next probe is then the oldest delivery of all,
+    held ones included; otherwise the oldest that is due, normally the next retry of that message, and a held one only if nothing is due.
+    next_release: when to order releases again, if the rules refused some;
     refused: how many deliveries they refused.
     """
 

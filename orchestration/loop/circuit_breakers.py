@@ -24,7 +24,7 @@ from orchestration.loop.completeness import Completeness
 from orchestration.loop.consumer_progress import Consumers, Place
 from orchestration.loop.due import Due, Waiting
 from orchestration.loop.held import AGE, age, oldest_held, refused_by_rules
-from orchestration.loop.sending import PublishStep
+from orchestration.loop.sending import BulkLane
 from orchestration.loop.steps import StepReport
 from orchestration.tables import synthetic_events
 from orchestration.tables.ledgers import Ledgers
@@ -32,7 +32,8 @@ from orchestration.tables.rows import collected
 
 log = logging.getLogger(__name__)
 
-# The longest time since the last release that counts for the rate: without it, a loop that was down would release a flood.
+# The longest time since the last release that counts for the rate: without it, a release after a long tick would be a flood. After a start,
+# no time counts.
 _LONGEST_RELEASE = timedelta(seconds=10)
 
 # How long a circuit breaker orders no releases after the rules in force have refused them.
@@ -132,14 +133,14 @@ class CircuitBreakers:
 
     # ---------- what is due
 
-    def hold(self, publisher: PublishStep, what: Due, blocked: Waiting) -> tuple[int, int]:
+    def hold(self, bulk_lane: BulkLane, what: Due, blocked: Waiting) -> tuple[int, int]:
         """Closes the deliveries that are due under open circuit breakers as `held`, except the probe of each.
 
         Returns how many it closed, and how many probes it ordered. blocked: an upper bound of what is due there. Raises AppendError.
         """
         now = what.now
         self._candidates = {}
-        waiting = publisher.due(what, blocked).where(F.col("breaker_key").isin(*self.open)) if blocked.rows else None
+        waiting = bulk_lane.due(what, blocked).where(F.col("breaker_key").isin(*self.open)) if blocked.rows else None
         due: dict[str, Row] = {}
         if waiting is not None:
             oldest = F.min_by(F.struct("delivery_id", "due_at", *AGE), F.struct(*AGE)).alias("oldest")
@@ -242,7 +243,10 @@ class CircuitBreakers:
         event(log, logging.WARNING, "circuit_breaker_closed", circuit_breaker=key, reason=why)
 
     def release(self, now: datetime) -> int:
-        """Orders successors of what closed circuit breakers hold, at `release_per_second`; returns how many. Raises AppendError."""
+        """Orders successors of what closed circuit breakers hold: for each at `release_per_second`, at least one; returns how many.
+
+        Raises AppendError.
+        """
         closed = {
             key: breaker
             for key, breaker in self.breakers.items()

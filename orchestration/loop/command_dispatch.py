@@ -1,6 +1,7 @@
 """The step that executes operators' commands: it writes an order for each message, as an event.
 
-It runs before the decide step, so that nothing is sent between the check whether a message still waits and the decision about it.
+Between the check whether a message still waits and the decision about it, the message is not sent: its delivery is withdrawn from the timed
+lane before the check, and publish steps leave out what undecided inputs name (SendWindow.undecided).
 """
 
 from __future__ import annotations

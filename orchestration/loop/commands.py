@@ -54,9 +54,10 @@ ASSUME_AFTER = timedelta(minutes=5)
 class _Open:
     """A command whose list is not issued completely.
 
-    canary: how many messages are sent first; the rest follows when these have succeeded (passed), or when an operator resumes the command.
-    held: why the canaries hold the rest up. next_due: when the next message is due by the rate, at the earliest. page: the part of the list
-    that is in memory, from place page_from on.
+    first_batch, closed_batch: the batches of the command's first record, and of the one that completes it; its orders come later. canary:
+    how many messages are sent first; the rest follows when these have succeeded (passed), or when an operator resumes the command. held:
+    why the canaries hold the rest up. next_due: when the next message is due by the rate, at the earliest. page: the part of the list that
+    is in memory, from place page_from on.
     """
 
     command: str
@@ -186,7 +187,6 @@ class Commands:
         if row["closed_batch"] < since or command in self._executed:
             # a record that came after the command was taken up
             return
-        self._executed.add(command)
         if row["status"] != "complete":
             event(log, logging.WARNING, "command_rejected", command=command, reason=row["problem"])
             self._finished[command] = row["closed_batch"]
@@ -196,11 +196,13 @@ class Commands:
         elif self.issued.of(command) >= row["listed"]:
             self._finished[command] = row["closed_batch"]
         else:
+            self._open[command] = self._opened(row)
             event(
                 log, logging.INFO, "command_accepted",
                 command=command, what=row["what"], messages=row["listed"], who=row["who"], reason=row["reason"],
             )  # fmt: skip
-            self._open[command] = self._opened(row)
+        # last: a command whose query has failed is taken up when it is read again
+        self._executed.add(command)
 
     def _opened(self, row: Row) -> _Open:
         canary = row["canary"] if row["what"] == "redrive" else None
@@ -300,8 +302,9 @@ class Commands:
     def look(self, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
         """Reads the outcome of canaries. now: when the tick began; complete: the topics of which all reports by then are decided.
 
-        A canary has succeeded when its offset is settled; if its group commits no offsets, when no report came within `assume_after`. One
-        that failed again, or was not sent, holds the rest up until an operator resumes the command.
+        A canary has succeeded when its offset is settled, or its message was on its way already (`duplicate`); if its group commits no
+        offsets, when no report came within `assume_after`. One that failed again, was cancelled, or whose order was refused holds the rest
+        up until an operator resumes the command. One that is still to be sent is waited for.
         """
         for each in self._open.values():
             waits = each.canary is not None and not each.passed and each.held is None and self.issued.of(each.command) >= each.canary
@@ -313,7 +316,7 @@ class Commands:
         canaries = canaries_of(self.spark, self.schema, each.command, each.closed_batch, each.canary or 0)
         failed = [row["message_id"] for row in canaries if row["has_failed"]]
         if failed:
-            each.held = f"{len(failed)} of {each.canary} canaries failed: {failed[0]}"
+            each.held = f"{len(failed)} of {each.canary} canaries failed, for example {failed[0]}"
             event(
                 log, logging.WARNING, "command_held",
                 command=each.command, reason=each.held, hint="`resume` sends the rest all the same, `stop` ends the command",

@@ -111,7 +111,9 @@ class Consumers:
             self._awaited[place] = _Watched(sent, settled)
 
     def look(self, now: datetime, batch: int, *, complete: Completeness) -> dict[Place, int]:
-        """Asks the groups, if it is time. Returns the places of which more is settled than before, and up to which offset.
+        """Asks the groups, if it is time. Returns the places whose settled offset has changed, and that offset.
+
+        It is lower than before if the group was set back, or the topic was created again.
 
         now: when the tick began, before its intake; complete: the topics of which all reports that existed then are taken in and decided.
         batch: the last one. A group that can't be asked stops no other: it goes into `unanswered`, and the groups after it are asked with

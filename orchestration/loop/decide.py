@@ -67,7 +67,8 @@ class Decide:
 
     def _run_once(self, report: StepReport, upto: int) -> bool:
         """One decide run. Returns whether the next may follow."""
-        # a superseded loop must not decide: the guard of a decide run's append refuses batches that are decided, but no older generation
+        # a superseded loop must not decide, and only this check prevents it: the guard of the append refuses batches that are decided
+        # already, not an older generation
         by = self.undecided.stored.ledgers.superseded_by()
         if by is not None:
             report.superseded_by = by

@@ -19,11 +19,12 @@ _LISTED = 200
 class Waiting:
     """What the wheel holds of what a step is to send: an upper bound, as deliveries that are closed already are counted, too.
 
-    size, largest: bytes of all rows, and of the largest one, as they are sent, with the headers that are added.
+    size, largest: estimated bytes of all rows that are due, and of the largest one, with the headers that are added.
     next_due: the earliest due time after these rows; None if it is more than HORIZON (sending.py) later, or is not looked for.
     batches: those of the rows that are due. A file of the wheel holds few batches, but due times of most of an hour, so a condition on the
     batch skips more files than one on the due time.
-    payload_hours: the hours (epoch seconds) that hold the payloads of rows that are written again and have no payload themselves.
+    payload_hours: the hours (epoch seconds) of the due times of first dead letters: if Kafka refuses a dead letter, the next one is written
+    without a payload, which stays in the row of the first (`is_written_again` in `ready`).
     """
 
     rows: int

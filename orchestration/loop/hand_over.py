@@ -26,7 +26,7 @@ from publisher import PublisherSettings, Session, publish, refuse_superseded
 MOST_ROWS = 20_000
 MOST_BYTES = 64 * 1024 * 1024
 
-# How soon a look follows one that could not hand over everything.
+# The shortest time between two looks; one that could not hand over everything is followed by the next after this time.
 _AGAIN = timedelta(seconds=1)
 
 # The longest time between two publish steps while circuit breakers are open: each closes as `held` what has fallen due under them.
@@ -82,15 +82,15 @@ class HandOver:
 
     def _hand_over(self, what: Due) -> Waiting | None:
         """Hands over what is due. Returns what the wheel holds there; None if the lane has no room for all of it."""
-        publisher = self.leadership.publisher
+        bulk_lane = self.leadership.bulk_lane
         has = self.lane.ids()
-        waiting = publisher.waiting(what)
+        waiting = bulk_lane.waiting(what)
         # without `seen`, `waiting` also counts what the lane already has, so the limit is all that the lane may hold, not the room left
         rows, size = self.lane.room() if what.seen else (MOST_ROWS, MOST_BYTES)
         if waiting.rows > rows or waiting.size > size:
             return None
         if waiting.rows:
-            found: pa.Table = publisher.due(what, waiting).select(*HANDED.names).toArrow()
+            found: pa.Table = bulk_lane.due(what, waiting).select(*HANDED.names).toArrow()
             # by the ids from before the query: what was recorded since is still open in the query's result, and would be sent twice
             new = found.filter(pa.array([name not in has for name in found.column("delivery_id").to_pylist()], pa.bool_()))
             rows, size = self.lane.room()
@@ -147,8 +147,8 @@ class HandOver:
             return
         stored = self.leadership.stored
         named = stored.spark.sql(f"select delivery_id from {stored.schema}.named_deliveries where batch > {state.watermark:d}")
-        held = stored.spark.createDataFrame([(name,) for name in has], "delivery_id string")
-        self.withdraw(ids=[row["delivery_id"] for row in named.join(F.broadcast(held), "delivery_id", "left_semi").collect()])
+        in_lane = stored.spark.createDataFrame([(name,) for name in has], "delivery_id string")
+        self.withdraw(ids=[row["delivery_id"] for row in named.join(F.broadcast(in_lane), "delivery_id", "left_semi").collect()])
 
     def withdraw_all(self) -> None:
         """Takes back all that waits. What is being sent is left to its end."""
@@ -166,14 +166,14 @@ class HandOver:
     # ---------- called by the lane, in its threads
 
     def _send(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        publisher = self.leadership.publisher
-        if self._session is None or self._settings != publisher.settings:
+        bulk_lane = self.leadership.bulk_lane
+        if self._session is None or self._settings != bulk_lane.settings:
             if self._session is not None:
                 self._session.close()
-            self._settings = publisher.settings
+            self._settings = bulk_lane.settings
             # the slot after those of the bulk lane
-            self._session = Session(publisher.settings, publisher.slots, refuse_superseded, stays_open=True)
-        return list(publish([rows], publisher.settings, publisher.slots, self._now_ms, self._session))
+            self._session = Session(bulk_lane.settings, bulk_lane.slots, refuse_superseded, stays_open=True)
+        return list(publish([rows], bulk_lane.settings, bulk_lane.slots, self._now_ms, self._session))
 
     def _record(self, results: pa.Table, tried: list[int]) -> None:
         ledgers, spark = self.leadership.stored.ledgers, self.leadership.stored.spark

@@ -1,4 +1,6 @@
-"""What doesn't work at the moment, why, and when it is tried again: the one place for back-off after trouble.
+"""The parts of the loop, sources and destinations that don't work, why, and when each is tried again, after growing pauses.
+
+Single partitions, consumer groups and refused releases have pauses of their own: discovery.py, consumer_progress.py, circuit_breakers.py.
 
 The status file, the metrics, the log and Dagster's checks show its entries. Whether a step may run is decided by the part and by the time,
 never by the text of a reason.

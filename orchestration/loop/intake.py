@@ -31,7 +31,7 @@ from publisher import RejectedPropertiesError
 
 log = logging.getLogger(__name__)
 
-# How long a step reads record by record what Spark can't read, in seconds.
+# How long a step reads one source record by record, if Spark can't read it, in seconds. Each source has this time, and `intake_max_bytes`.
 _ONE_BY_ONE_SECONDS = 10.0
 
 
@@ -137,7 +137,7 @@ class Intake:
         return events + self._take_one_by_one([part for part in parts if part.partition in self._one_by_one], recorded_at)
 
     def _take_one_by_one(self, parts: list[Range], recorded_at: datetime) -> int:
-        """Reads parts of one source record by record, in one step that is bounded: the rest waits for the next one."""
+        """Reads parts of one source record by record, for a bounded time and up to a number of bytes: the rest waits for the next step."""
         deadline = time.monotonic() + _ONE_BY_ONE_SECONDS
         left = self.settings.intake_max_bytes
         taken: list[Range] = []

@@ -69,7 +69,8 @@ class IntakeStep:
         if not available and not self.intake.is_cut:
             return None
         try:
-            # after the ends were read: so every report before those ends answers a send that is recorded by now
+            # after the ends were read, not before: then, if a report before these ends answers a send, the result of that send is in the
+            # ledger before the report
             self.record_sends()
             events = self.intake.take(available, now)
         except ClusterError:

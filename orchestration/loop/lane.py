@@ -31,8 +31,8 @@ HANDED: pa.Schema = READY.append(pa.field(BREAKER_KEY, pa.string()))
 # before it, is sent again.
 _GATHERS = 0.3
 
-# If results have waited longer than this, in seconds, nothing more is sent until they are recorded. An append of results waits for the
-# appends of the loop's steps, which take a second or more each.
+# If there are results, and for longer than this, in seconds, none was recorded, nothing more is sent until they are. An append of results
+# waits for the appends of the loop's steps, which take a second or more each.
 _LONGEST_UNRECORDED = 3.0
 
 # The most rows that are sent at once: what is due next waits for them.
@@ -49,7 +49,10 @@ Record: TypeAlias = Callable[[pa.Table, list[int]], None]
 
 @dataclass
 class TimedLane:
-    """The lane of one loop. Its methods are called in the loop's thread; only `withdraw`, `settle` and `end` wait for Kafka.
+    """The lane of one loop: a thread that sends (`lane`), and one that records (`lane-results`).
+
+    The loop's thread calls its methods; `end` is also called by the thread that ends the process after a signal, at the same time. Only
+    `withdraw`, `finish_send` and `end` wait for Kafka.
 
     now_ms: the loop's clock, in epoch milliseconds. most_rows, most_bytes: what may be held.
     """
@@ -59,12 +62,12 @@ class TimedLane:
     now_ms: Callable[[], int]
     most_rows: int
     most_bytes: int
-    _held: list[pa.RecordBatch] = field(default_factory=list)
+    _waiting: list[pa.RecordBatch] = field(default_factory=list)
     """What waits for its time: batches that are sorted by due time."""
     _sending: pa.RecordBatch | None = None
     _unrecorded: list[pa.Table] = field(default_factory=list)
     _unrecorded_since: float = 0.0
-    """Since when the first of them waits, as a monotonic time."""
+    """Since when the first of them waits, or when the last append ended, if that was later: a monotonic time."""
     _attempt: tuple[int, list[int]] | None = None
     """A failed attempt to record: how many of `_unrecorded`, and the batches that were tried. The next attempt records exactly these."""
     _error: Exception | None = None
@@ -102,7 +105,7 @@ class TimedLane:
     def waiting(self) -> tuple[int, datetime | None]:
         """How many rows wait for their time, and when the next of them is due."""
         with self._changed:
-            return sum(rows.num_rows for rows in self._held), min(filter(None, map(earliest, self._held)), default=None)
+            return sum(rows.num_rows for rows in self._waiting), min(filter(None, map(earliest, self._waiting)), default=None)
 
     def room(self) -> tuple[int, int]:
         """How many more rows and bytes the lane takes; none while nothing can be sent or recorded."""
@@ -123,7 +126,7 @@ class TimedLane:
         return self._is_stopped or self._attempt is not None
 
     def _all(self) -> Iterator[Rows]:
-        yield from self._held
+        yield from self._waiting
         if self._sending is not None:
             yield self._sending
         yield from self._unrecorded
@@ -134,8 +137,8 @@ class TimedLane:
         """Takes rows (HANDED). The caller has made sure that the lane has none of them, and has room."""
         ordered = rows.select(HANDED.names).cast(HANDED).sort_by("due_at").combine_chunks()
         with self._changed:
-            self._held += [batch for batch in ordered.to_batches() if batch.num_rows]
-            if self._held and not self._threads:
+            self._waiting += [batch for batch in ordered.to_batches() if batch.num_rows]
+            if self._waiting and not self._threads:
                 self._start()
             self._changed.notify_all()
 
@@ -153,7 +156,7 @@ class TimedLane:
                 bool(breakers) or is_any(results, values) for results in self._unrecorded
             )
         if is_under_way:
-            self.settle()
+            self.finish_send()
         return taken
 
     def withdraw_all(self) -> int:
@@ -161,7 +164,7 @@ class TimedLane:
         with self._changed:
             return self._take_back(lambda rows: pa.repeat(pa.scalar(True), rows.num_rows))
 
-    def settle(self) -> None:
+    def finish_send(self) -> None:
         """Waits until the current send has ended, and records its results. Raises an error if recording fails."""
         with self._changed:
             current = self._sending
@@ -188,7 +191,7 @@ class TimedLane:
         """Ends the lane: nothing more is sent, and what was sent is recorded. Raises an error if recording fails."""
         with self._changed:
             self._ended = True
-            self._held = []
+            self._waiting = []
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
@@ -233,7 +236,7 @@ class TimedLane:
 
     def _until_due(self) -> float | None:
         """Seconds until the next row is due; 0: it is due; None: nothing is to be sent."""
-        first = min(filter(None, map(earliest, self._held)), default=None)
+        first = min(filter(None, map(earliest, self._waiting)), default=None)
         waits = bool(self._unrecorded) and time.monotonic() - self._unrecorded_since > _LONGEST_UNRECORDED
         if first is None or self._is_halted or waits:
             return None
@@ -242,10 +245,10 @@ class TimedLane:
     def _take_due(self) -> pa.RecordBatch:
         now = pa.scalar(self.now_ms() * 1000, pa.int64()).cast(_TIME)
         # sorted by due time: what is due is at the beginning
-        counts = [pc.sum(pc.less_equal(rows.column("due_at"), now)).as_py() for rows in self._held]
-        due = joined([rows.slice(0, count) for rows, count in zip(self._held, counts, strict=True)])
-        left = [due.slice(_AT_ONCE), *(rows.slice(count) for rows, count in zip(self._held, counts, strict=True))]
-        self._held = [compact(rows) for rows in left if rows.num_rows]
+        counts = [pc.sum(pc.less_equal(rows.column("due_at"), now)).as_py() for rows in self._waiting]
+        due = joined([rows.slice(0, count) for rows, count in zip(self._waiting, counts, strict=True)])
+        left = [due.slice(_AT_ONCE), *(rows.slice(count) for rows, count in zip(self._waiting, counts, strict=True))]
+        self._waiting = [compact(rows) for rows in left if rows.num_rows]
         return due.slice(0, _AT_ONCE)
 
     def _note(self, sent: pa.RecordBatch, results: list[pa.RecordBatch]) -> None:
@@ -266,9 +269,9 @@ class TimedLane:
 
     def _stop(self, topic: str | None, text: str, error: str, code: int, unsent: pa.RecordBatch | None) -> None:
         """Takes back what waits for a destination (None: everything), and notes why. unsent: the rows of this send without a result."""
-        back = self._held if unsent is None else [unsent, *self._held]
+        back = self._waiting if unsent is None else [unsent, *self._waiting]
         if topic is None:
-            self._is_stopped, self._held = True, []
+            self._is_stopped, self._waiting = True, []
         else:
             back = [rows.filter(pc.equal(rows.column("topic"), topic)) for rows in back]
             self._take_back(lambda rows: pc.equal(rows.column("topic"), topic))
@@ -277,9 +280,9 @@ class TimedLane:
             self._done = self._done.with_stop(LaneStop(topic, text, error, code, since))
 
     def _take_back(self, which: Callable[[pa.RecordBatch], pa.Array]) -> int:
-        left = [rows.filter(pc.invert(which(rows))) for rows in self._held]
-        taken: int = sum(rows.num_rows for rows in self._held) - sum(rows.num_rows for rows in left)
-        self._held = [rows for rows in left if rows.num_rows]
+        left = [rows.filter(pc.invert(which(rows))) for rows in self._waiting]
+        taken: int = sum(rows.num_rows for rows in self._waiting) - sum(rows.num_rows for rows in left)
+        self._waiting = [rows for rows in left if rows.num_rows]
         return taken
 
     # ---------- recording

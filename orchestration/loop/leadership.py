@@ -10,7 +10,7 @@ from orchestration.kafka.cluster import Cluster, ClusterError
 from orchestration.logs import event
 from orchestration.loop.health import KAFKA, SENDS, Health, Reason
 from orchestration.loop.rules_in_force import RulesInForce
-from orchestration.loop.sending import PublishStep
+from orchestration.loop.sending import BulkLane
 from orchestration.loop.steps import StepReport
 from orchestration.loop.stored import Stored
 from orchestration.rules.topic_patterns import is_source
@@ -25,7 +25,7 @@ _GLANCE_MS = 1_000
 
 @dataclass
 class Leadership:
-    """The generation of this loop in Kafka, and the publisher that sends with it.
+    """The generation of this loop in Kafka, and the bulk lane, which sends with it.
 
     stored: what the tables hold, and the generation that this loop takes; replaced when a start has to read the tables again. superseded:
     called with the generation that is in charge instead of this one; ends this loop.
@@ -38,7 +38,7 @@ class Leadership:
     superseded: Callable[[int], None]
     in_charge: bool = False
     stored: Stored = field(init=False)
-    publisher: PublishStep = field(init=False)
+    bulk_lane: BulkLane = field(init=False)
     _fence_topics: tuple[str, ...] = ()
 
     @property
@@ -46,9 +46,9 @@ class Leadership:
         """The generation of this loop."""
         return self.stored.ledgers.generation
 
-    def renew_publisher(self) -> None:
-        """Makes a new publisher with the current generation, fence topics and error kinds."""
-        self.publisher = PublishStep(
+    def renew_bulk_lane(self) -> None:
+        """Makes a new bulk lane with the current generation, fence topics and error kinds."""
+        self.bulk_lane = BulkLane(
             spark=self.stored.spark,
             schema=self.stored.schema,
             ledgers=self.stored.ledgers,
@@ -73,8 +73,8 @@ class Leadership:
         read.
         """
         self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.rules.seeds, name)))
-        self.renew_publisher()
-        take_charge(self.publisher.settings, self._fence_topics, max(self.stored.most_slots(), self.settings.slots + 1))
+        self.renew_bulk_lane()
+        take_charge(self.bulk_lane.settings, self._fence_topics, max(self.stored.most_slots(), self.settings.slots + 1))
         self.in_charge = True
 
     def take_first(self) -> None:
@@ -131,7 +131,7 @@ class Leadership:
     def _newest_in_kafka(self) -> int | None:
         """The generation in Kafka that has superseded this one; None if there is none, or if Kafka doesn't answer."""
         try:
-            refuse_superseded(replace(self.publisher.settings, metadata_timeout_ms=_GLANCE_MS))
+            refuse_superseded(replace(self.bulk_lane.settings, metadata_timeout_ms=_GLANCE_MS))
         except SupersededError as error:
             return error.by
         except SessionLostError as error:

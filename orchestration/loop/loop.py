@@ -64,7 +64,7 @@ class Loop:
         self.settings = settings
         self.stopping = threading.Event()
         self.sending = threading.Lock()
-        """Held while messages are sent, until their results are appended: if the process ends in between, they are sent again."""
+        """Held while the publish step sends, until the results are appended. The timed lane sends without it: see HandOver.end."""
         self.on_tick = on_tick
         self.health = Health(lambda: self.clock.now())
         self.superseded_by: int | None = None
@@ -90,13 +90,13 @@ class Loop:
         prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
         self.cluster = Cluster(self.settings.kafka_properties)
         self.leadership = Leadership(self.settings, self.cluster, self.rules, self.health, self._superseded)
-        standing = TakeOver(self._read, self.leadership, self._presence, self.stopping).run()
-        if standing is None:
+        position = TakeOver(self._read, self.leadership, self._presence, self.stopping).run()
+        if position is None:
             return
         self.leadership.log_state()
-        self.leadership.renew_publisher()
-        self.state = standing.caught_up()
-        self.steps = assembled(self.state, self.stored, standing.breakers, self.leadership, self.sending, self.stopping)
+        self.leadership.renew_bulk_lane()
+        self.state = position.caught_up()
+        self.steps = assembled(self.state, self.stored, position.breakers, self.leadership, self.sending, self.stopping)
         self._apply(self.steps.decision_feed.begin(self.state))
         self._started = True
         self._serving = Serving(self.settings, self.stored, self.state.watermark)
@@ -111,9 +111,9 @@ class Loop:
             self.rules.load()
 
     def _read(self) -> StartingPoint:
-        standing = read_starting_point(self.settings, self.spark, self.schema)
-        self.stored, self.ledgers, self.clock, self.state = standing.stored, standing.stored.ledgers, standing.stored.clock, standing.state
-        return standing
+        position = read_starting_point(self.settings, self.spark, self.schema)
+        self.stored, self.ledgers, self.clock, self.state = position.stored, position.stored.ledgers, position.stored.clock, position.state
+        return position
 
     def _send_first(self) -> None:
         """Sends what is due before anything is decided: the first decide run may take half a minute, and may kill the process each time.
@@ -267,7 +267,7 @@ class Loop:
         return idle
 
     def _pause(self) -> float:
-        """Seconds to sleep: until the next due time, but at most `poll_seconds`, after which Kafka is asked for new records."""
+        """Seconds to sleep: until the next look into the wheel, but at most `poll_seconds`, after which Kafka is asked for new records."""
         pause, next_due = self.settings.poll_seconds, self.state.window.next_due
         if next_due is not None:
             pause = min(pause, (next_due - self.clock.now()).total_seconds())

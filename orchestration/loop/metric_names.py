@@ -45,14 +45,21 @@ FAILURES = Metric(
     "Decisions about failures, by original topic, error, and whether the message is retried (will_retry true) or has ended (false).",
     ("topic", "error_class", "error_kind", "will_retry"),
 )  # fmt: skip
-SENDS = Metric("redrive_sends_total", "counter", "Sends that have a result, by destination.", ("topic", "kind", "outcome"))
+SENDS = Metric(
+    "redrive_sends_total",
+    "counter",
+    "Results by destination: sends that were delivered, failed, or are of unknown outcome, and deliveries that were held instead.",
+    ("topic", "kind", "outcome"),
+)
 LATENESS = Metric(
     "redrive_send_lateness_seconds", "histogram", "Time of the send minus due time, of delivered messages.", ("kind",),
     (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )  # fmt: skip
 PUBLISH_FAILURES = Metric("redrive_publish_failures_total", "counter", "Sends that failed, or whose outcome is unknown.", ("error",))
 WAITING = Metric("redrive_waiting_messages", "gauge", "Deliveries that are open, due or not, by original topic.", ("topic", "kind"))
-IN_LANE = Metric("redrive_lane_messages", "gauge", "Messages that the timed lane has, and sends at their time.")
+IN_LANE = Metric(
+    "redrive_lane_messages", "gauge", "Messages that wait in the timed lane for their time, without those that are being sent."
+)
 OPEN = Metric(
     "redrive_open_dead_letters", "gauge", "Dead letters not redriven or discarded, by original topic and owner.", ("topic", "owner")
 )  # fmt: skip

@@ -57,7 +57,7 @@ from orchestration.tables.spark import in_short
 
 log = logging.getLogger(__name__)
 
-# Counting takes a small part of the loop's time: after a query of one second, the next one comes at least twenty seconds later.
+# How long after the beginning of a query the next one comes, as a multiple of the time that the query took.
 _SHARE = 20
 
 # Reasons for which a message that failed before is sent anew, and decisions that report no failure: tests/unit/test_decision_reasons.py
@@ -65,7 +65,8 @@ _SHARE = 20
 _SENT_ANEW = ("dead_letter_failed", "release", "probe", "send_now")
 _NO_FAILURE = ("duplicate", "note", "redrive", "cancelled", "discarded", "restored", "noted", "purged", "adopted")
 
-# What was decided and sent is counted again after this many seconds at the latest, however long the query takes.
+# What was decided and sent may be counted again this many seconds after the last count began, however long that took; after an error,
+# `metrics_waiting_seconds` later.
 _ROWS_AT_LEAST_EVERY = 10
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from orchestration.kafka.topics import TopicMaker
 from orchestration.loop.due import Due, Window
 from orchestration.loop.health import Reason
-from orchestration.loop.sending import PublishStep, Stop
+from orchestration.loop.sending import BulkLane, Stop
 from orchestration.loop.window import SendWindow
 from orchestration.tables.rows import collected
 
@@ -48,13 +48,13 @@ class MissingTopics:
         return objections
 
 
-def originals_of(publisher: PublishStep, windows: Sequence[Window], now: datetime) -> dict[str, list[str]]:
+def originals_of(bulk_lane: BulkLane, windows: Sequence[Window], now: datetime) -> dict[str, list[str]]:
     """The original topics of the messages that wait in these windows, by destination. One query for all."""
     what = Due.within(windows, now)
-    waiting = publisher.due(what, publisher.waiting(what)).groupBy("topic")
+    waiting = bulk_lane.due(what, bulk_lane.waiting(what)).groupBy("topic")
     rows = collected(waiting.agg(F.slice(F.array_sort(F.collect_set("original_topic")), 1, _ORIGINALS).alias("originals")))
     return {row["topic"]: row["originals"] for row in rows}
 
 
 def _reason(stop: Stop, objection: str | None) -> Reason:
-    return Reason(stop.reason if objection is None else f"{stop.reason}; it is not made: {objection}", stop.error)
+    return Reason(stop.reason if objection is None else f"{stop.reason}; the loop does not create it: {objection}", stop.error)

@@ -31,9 +31,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Publish:
-    """Sends what is due.
+    """The publish step: hands over to the timed lane, has the bulk lane send what is due, and keeps the floors.
 
-    sending: held while messages are sent, until their results are appended: if the process ends in between, they are sent again.
+
+    sending: held while this step sends, until the results are appended: if the process ends in between, the messages are sent again. The
+    timed lane sends without it: before the process ends, HandOver.end must have returned.
     unrecorded: results that could not be appended. Until they are, nothing is sent: without them, deliveries would be sent twice.
     """
 
@@ -121,7 +123,7 @@ class Publish:
     def record_late(self) -> None:
         """Appends the results that could not be appended before. Raises AppendError."""
         if self.unrecorded is not None:
-            self.leadership.publisher.record(self.unrecorded, self.clock.now)
+            self.leadership.bulk_lane.record(self.unrecorded, self.clock.now)
             self.unrecorded = None
 
     def _record_late(self, report: StepReport) -> None:
@@ -147,7 +149,7 @@ class Publish:
             self._lane_stopped(report, done.stops, now)
 
     def _lane_stopped(self, report: StepReport, stops: Iterable[LaneStop], now: datetime) -> None:
-        """After destinations, or Kafka as a whole, took nothing of the timed lane."""
+        """Handles destinations that accepted nothing from the timed lane; topic None: Kafka as a whole accepted nothing."""
         self.hand_over.forget()
         stopped = [Stop(stop.topic, stop.reason, stop.error, stop.code == SUPERSEDED_CODE, stop.code in MISSING_TOPIC) for stop in stops]
         reasons = self._reasons(report, stopped)
@@ -176,8 +178,8 @@ class Publish:
                 undecided_after=report.state.undecided_after,
                 in_lane=self.hand_over.in_lane(),
             )
-            blocked = self.leadership.publisher.waiting(what, breakers=open_keys)
-            held, asked = self.breakers.hold(self.leadership.publisher, what, blocked)
+            blocked = self.leadership.bulk_lane.waiting(what, breakers=open_keys)
+            held, asked = self.breakers.hold(self.leadership.bulk_lane, what, blocked)
         report.count("held", held)
         if asked:
             report.change(window=report.state.window.awaiting(asked, now))
@@ -196,13 +198,13 @@ class Publish:
             undecided_after=state.undecided_after,
             in_lane=self.hand_over.in_lane(),
         )
-        waiting = self.leadership.publisher.waiting(what)
+        waiting = self.leadership.bulk_lane.waiting(what)
         window = replace(state.window, next_due=waiting.next_due or now + HORIZON)
         report.change(window=window)
         if waiting.rows == 0:
             report.change(window=window.without_unknown_before(now).moved(self.hand_over.open_since(now)))
             return True
-        published = self.leadership.publisher.run(what, self.clock.now, waiting)
+        published = self.leadership.bulk_lane.run(what, self.clock.now, waiting)
         self._count(report, published, now)
         stops = self._stops_of(report, published)
         if not published.stops:
@@ -258,10 +260,10 @@ class Publish:
         if not windows:
             return
         what = Due.within(windows, now, report.state.undecided_after, self.hand_over.in_lane())
-        waiting = self.leadership.publisher.waiting(what)
+        waiting = self.leadership.bulk_lane.waiting(what)
         upto, stops = what.upto, dict[str, Reason]()
         if waiting.rows:
-            published = self.leadership.publisher.run(what, self.clock.now, waiting)
+            published = self.leadership.bulk_lane.run(what, self.clock.now, waiting)
             self._count(report, published, now)
             found = self._stops_of(report, published)
             self._postpone(report, published)

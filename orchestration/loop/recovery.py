@@ -8,7 +8,7 @@ from orchestration.loop.health import LEDGERS, Reason
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.loop.undecided import Undecided
-from orchestration.tables.ledgers import AppendError
+from orchestration.tables.ledgers import AppendError, TakenOverError
 from orchestration.tables.spark import in_short, is_gone
 
 
@@ -31,7 +31,7 @@ class Recovery:
         if is_gone(failure):
             raise failure
         report.unsure = True
-        report.failed(LEDGERS, Reason(f"a step failed, and is tried again: {in_short(failure)}"))
+        report.failed(LEDGERS, Reason(f"a step failed; nothing is done until the tables are read again: {in_short(failure)}"))
         return report.result()
 
     def find_undecided(self, state: LoopState) -> StepResult:
@@ -54,6 +54,9 @@ class Recovery:
             for ledger in stored.ledgers.in_doubt:
                 stored.seal(ledger, report.state)
             report.unsure = False
+        except TakenOverError as error:
+            report.unsure = True
+            report.superseded_by = error.by
         except Exception as reason:
             if is_gone(reason):
                 raise

@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 def log_first_sends(tick: Tick) -> None:
-    """Logs what a start has done before its first decisions, if anything."""
-    if tick.did_something:
+    """Logs what a start has sent before its first decisions, if anything was due."""
+    if any(tick.counts.get(name) for name in ("delivered", "failed", "unknown", "held")):
         event(log, logging.INFO, "due_deliveries_sent", **_rows(tick))
 
 
@@ -52,16 +52,18 @@ def what_it_waits_for(window: SendWindow, health: Health, waiting: Callable[[], 
         reasons.append(f"the tables can't be read: {in_short(error)}")
     else:
         if still:
-            reasons.append(
-                f"{still} deliveries are open, held or not issued" + (f", the next at {text(window.next_due)}" if window.next_due else "")
-            )
+            again = f"; the loop looks again at {text(window.next_due)}" if window.next_due else ""
+            reasons.append(f"{still} deliveries are open, held or not issued{again}")
     return "; ".join(reasons) or "nothing, but it has not been idle for long enough"
 
 
 def status_of(
     phase: str, state: LoopState, tick: Tick, batch: int, health: Health, clock: LoopClock, lane: tuple[int, datetime | None]
 ) -> Status:
-    """The status of the loop. phase: `running` or `stopped`. batch: the last one that was appended. lane: as TimedLane.waiting."""
+    """The status of the loop. phase: `running` or `stopped`. batch: the last number of an append, even of one that failed.
+
+    lane: as TimedLane.waiting.
+    """
     entries = health.entries(state.window.paused)
     return Status(
         state=phase,
@@ -93,7 +95,10 @@ def turn_of(
     commands: Mapping[Labels, tuple[int, int]],
     in_lane: int,
 ) -> Turn:
-    """The input of the metrics. began: when the tick began. batch: the last one that was appended. commands: as Commands.progress."""
+    """The input of the metrics. began: when the tick began. batch: the last one that is final (Ledgers.certain).
+
+    commands: as Commands.progress.
+    """
     return Turn(
         generation=state.generation,
         watermark=state.watermark,

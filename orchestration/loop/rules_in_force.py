@@ -85,7 +85,10 @@ class RulesInForce:
         if seeds.digest == self.seeds.digest and not self.is_stale:
             report.recovered(SEEDS)
             return report.result()
-        event(log, logging.INFO, "seeds_changed", directory=self.settings.seeds)
+        if seeds.digest != self.seeds.digest:
+            event(log, logging.INFO, "seeds_changed", directory=self.settings.seeds)
+        else:
+            event(log, logging.INFO, "rules_loaded_again", directory=self.settings.seeds)
         self.seeds, self.is_stale = seeds, True
         try:
             self.load()

@@ -123,9 +123,8 @@ class ResultsLostError(AppendError):
 
 
 @dataclass(frozen=True)
-class PublishStep:
-    """Sends what is due. Bounded: a step sends about max_rows and max_bytes, and the next one goes on. Only what is
-    due in one millisecond is never divided."""
+class BulkLane:
+    """The bulk lane: sends what is due by a Spark job, about max_rows rows and max_bytes bytes at once, but all of a millisecond."""
 
     spark: SparkSession
     schema: str
@@ -201,7 +200,7 @@ class PublishStep:
     def record(self, unrecorded: Unrecorded, clock: Callable[[], datetime]) -> None:
         """Appends results of sends, if they are not in the ledger yet.
 
-        Raises UnrecordedError if they are still to be appended, ResultsLostError if they never can be.
+        Raises UnrecordedError if they are still to be appended, ResultsLostError if they never can be, TakenOverError if they must not be.
         """
         try:
             self.ledgers.append_once("publish_results", unrecorded.rows, clock(), unrecorded.tried)
@@ -235,8 +234,8 @@ class PublishStep:
             named = self.spark.sql(f"select delivery_id from {self.schema}.named_deliveries where batch > {what.undecided_after:d}")
             ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
         if what.in_lane:
-            held = self.spark.createDataFrame([(name,) for name in what.in_lane], "delivery_id string")
-            ready = ready.join(F.broadcast(held), "delivery_id", "left_anti")
+            in_lane = self.spark.createDataFrame([(name,) for name in what.in_lane], "delivery_id string")
+            ready = ready.join(F.broadcast(in_lane), "delivery_id", "left_anti")
         return _wanted(ready, what)
 
     def _cut(self, what: Due, waiting: Waiting) -> datetime:
@@ -244,11 +243,11 @@ class PublishStep:
         due = self.due(what, waiting).groupBy("due_at").agg(F.count(F.lit(1)).alias("rows"), F.sum(_size()).alias("size")).orderBy("due_at")
         rows = size = 0
         cut: datetime | None = None
-        for slot in iterated(due):
-            rows, size = rows + slot["rows"], size + slot["size"]
+        for moment in iterated(due):
+            rows, size = rows + moment["rows"], size + moment["size"]
             if cut is not None and (rows > self.max_rows or size > self.max_bytes):
                 return cut
-            cut = slot["due_at"]
+            cut = moment["due_at"]
         return what.upto
 
     def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation) -> DataFrame:

@@ -41,9 +41,7 @@ class Settle:
                 released = self._look(report, now, complete)
         except Exception as error:
             return report.result(error)
-        finally:
-            report.change(awaited=tuple(self.consumers.state()))
-        report.change(awaited_batch=self.consumers.looked)
+        report.change(awaited=tuple(self.consumers.state()), awaited_batch=self.consumers.looked)
         report.count("circuit_breakers", self.breakers.changes)
         self.breakers.changes = 0
         if released:

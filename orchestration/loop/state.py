@@ -33,7 +33,7 @@ class LoopState:
     feed_batch: the last batch whose decisions are in the decision feed; None where there is no feed.
     breakers: by key; a row keeps what CircuitBreaker says.
     awaited, awaited_batch: the places whose sends aren't settled yet, and the last batch whose sends were added to them.
-    settled: the places of which this tick saw that more is settled, and up to which offset.
+    settled: the places whose settled offset has changed in this tick, and that offset.
     counts, step_ms: what this tick did, and how long its steps took.
     """
 

@@ -39,22 +39,23 @@ class TakeOver:
 
         In between the older loop may append the results of its last sends, which would be sent again here otherwise.
 
-        If Kafka gives no answer, the tables are taken all the same, and Kafka before the first send. `ticks` is the first ledger, so that
-        the older loop can read there which loop has refused it. What it appends to the others in between does no harm: their ends are read
-        again. Returns the position from which this loop goes on; None if it was stopped, or another loop is in charge.
+        If Kafka gives no answer, the tables are taken all the same; the loop then takes the generation in Kafka before its first send. The
+        row in `ticks` comes first, so that an older loop whose append is refused can read there which loop is in charge. What it appends to
+        the others in between does no harm: their ends are read again. Returns the position from which this loop goes on; None if it was
+        stopped, or another loop is in charge.
         """
         for pause in (*_PAUSES, None):
-            standing = self._read()
+            position = self._read()
             self.leadership.in_charge = False
             if not self.stopping.is_set():
                 self.leadership.take_first()
             if self.stopping.is_set():
                 return None
-            if self.leadership.in_charge and self._wait_for_last_rows(standing):
-                before, standing = self.leadership.generation, self._read()
+            if self.leadership.in_charge and self._wait_for_last_rows(position):
+                before, position = self.leadership.generation, self._read()
                 self.leadership.in_charge = self.leadership.generation == before
             try:
-                standing.stored.append(standing.state.of_kind("start"))
+                position.stored.append(position.state.of_kind("start"))
                 break
             except AppendError:
                 # another loop has written in the meantime, or is starting just now
@@ -63,26 +64,27 @@ class TakeOver:
             time.sleep(pause)
         self.presence.show(self.leadership.generation)
         for ledger in ("events", "publish_results"):
-            self._append_start(standing, ledger)
-        return standing
+            if not self._append_start(position, ledger):
+                return None
+        return position
 
     def _read(self) -> StartingPoint:
-        standing = self.read()
-        self.leadership.stored = standing.stored
-        return standing
+        position = self.read()
+        self.leadership.stored = position.stored
+        return position
 
-    def _wait_for_last_rows(self, standing: StartingPoint) -> bool:
+    def _wait_for_last_rows(self, position: StartingPoint) -> bool:
         """Waits until the loop before, which can't send any more, has appended its results; returns whether it may have appended any.
 
         Doesn't wait if that loop has ended already. The wait is bounded, as that loop may be frozen, or was killed on another machine.
         """
-        last = standing.last
+        last = position.last
         if last is None or last["kind"] == "end" or self.presence.has_ended(last["generation"]):
             return False
         before = last["generation"]
         event(log, logging.INFO, "older_loop_awaited", generation=before, at_most_s=_LAST_ROWS)
         deadline = time.monotonic() + _LAST_ROWS
-        ledgers = standing.stored.ledgers
+        ledgers = position.stored.ledgers
         while not (self.presence.has_ended(before) or ledgers.has_ended(before) or self.stopping.is_set()):
             if time.monotonic() >= deadline:
                 event(log, logging.WARNING, "older_loop_timed_out", generation=before)
@@ -90,17 +92,20 @@ class TakeOver:
             time.sleep(_LAST_ROWS_POLL)
         return True
 
-    def _append_start(self, standing: StartingPoint, ledger: str) -> None:
-        """Takes over in a ledger: an older loop may still append there until then."""
+    def _append_start(self, position: StartingPoint, ledger: str) -> bool:
+        """Takes over in a ledger: an older loop may still append there until then. Returns whether this loop is still in charge."""
         for pause in (*_PAUSES, None):
             try:
-                standing.stored.seal(ledger, standing.state)
-                return
-            except TakenOverError:
-                raise
+                position.stored.seal(ledger, position.state)
+                break
+            except TakenOverError as error:
+                # another start has come between this one's row in `ticks` and this one
+                self.leadership.superseded(error.by)
+                return False
             except AppendError:
                 if pause is None:
                     raise
             time.sleep(pause)
             # the older loop has appended once more: read what it has appended
-            standing.stored.ledgers.read_end()
+            position.stored.ledgers.read_end()
+        return True

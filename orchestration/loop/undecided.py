@@ -1,4 +1,5 @@
-"""Finds what has no decision yet: at a start, after an append that failed, and where a decide run left inputs for the next one."""
+"""Finds what has no decision yet: at a start, after an append that failed or came late, after failed sends of the timed lane, and where a
+decide run left inputs."""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ class PausedDestination(Pause):
 class SendWindow:
     """Where publishing stands.
 
-    floor: no open delivery was due before, except those to paused destinations, which have floors of their own. These two are in
-    `ticks`; the rest is in memory, and a start finds it in the tables. undecided: how many inputs have no decision, the first of them
-    recorded at undecided_since. next_due: when to look into the wheel again; None: at once.
+    floor: no open delivery was due before, except those to paused destinations. paused: these destinations, each with a floor of its own.
+    Only `floor` and `paused` are kept in `ticks`; the rest is in memory, and a start finds it in the tables. undecided: how many inputs
+    have no decision, the first of them recorded at undecided_since. next_due: when to look into the wheel again; None: at once.
     """
 
     floor: datetime

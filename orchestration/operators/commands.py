@@ -86,7 +86,7 @@ def check_request(settings: Settings, seeds: Seeds, request: CommandRequest) -> 
     if request.canary is not None and request.canary < 1:
         raise CommandError("--canary must be 1 or more")
     if request.of is not None and not re.fullmatch(r"[0-9a-f-]{36}", request.of):
-        raise CommandError(f"{request.of!r} is no id of a command: `select command, state from redrives` shows them")
+        raise CommandError(f"{request.of!r} is not the id of a command: `select command, state from redrives` shows them")
     if request.to in (None, "retry", "original"):
         return
     assert request.to is not None

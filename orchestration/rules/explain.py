@@ -62,6 +62,8 @@ def _send_text(row: Mapping[str, Any]) -> str:
         return f"sent to {row['topic']}/{row['partition']}/{row['offset']}, {row['lateness_ms']} ms after it was due"
     if row["outcome"] == "unknown":
         return f"sent to {row['topic']}, with an unknown outcome: sent again after {_time(row['not_before'])}"
+    if row["outcome"] == "held":
+        return f"not sent to {row['topic']}: held by {row['error_message']}"
     return f"not sent to {row['topic']}: {row['outcome']}: {row['error_class']}: {row['error_message']} ({row['error_kind']})"
 
 

@@ -76,7 +76,7 @@ def test_a_shift_records_its_ticks(deployment: Deployment) -> None:
     # no topic for its dead letter: the destination is paused, which fails no run
     deployment.kafka.topics("nocopy.orders", "nocopy.reports")
     deployment.kafka.fails("nocopy.orders", b"k", b"v", error="KeyError")
-    run = deployment.run("shift", {"ops": {"turn": {"config": {"minutes": 0.5}}}})
+    run = deployment.run("shift", {"ops": {"turn": {"config": {"minutes": 2}}}})
     assert sum(tick["rows"] for tick in deployment.materialized(run, "events")) == 2
     assert sum(tick["rows"] for tick in deployment.materialized(run, "deliveries")) == 2
     assert [tick["delivered"] for tick in deployment.materialized(run, "publish_results")] == [1]
@@ -202,7 +202,16 @@ def test_a_run_with_a_wrong_secret_tells_nothing_of_it(
     assert [place for place, text in said.items() if leaks(text)] == []
 
 
-def test_each_check_fails_when_its_promise_is_broken(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusual_rate_of_dead_letters_is_told(deployment: Deployment) -> None:
+    for number in range(10):
+        deployment.kafka.fails("dagster.orders", b"rate", b"%d" % number, error="KeyError")
+    deployment.run("tick")
+    passed, severity, found = _outcome(deployment, checks.dead_letters_come_at_their_usual_rate)
+    assert (passed, severity) == (False, "WARN")
+    assert "dagster.orders: " in found["which"]
+
+
+def test_checks_fail_when_their_promises_are_broken(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     _append(deployment, "events", kind="report", batch=1)
     passed, severity, found = _outcome(deployment, checks.nothing_is_lost)
     assert (passed, severity) == (False, "ERROR")

@@ -65,11 +65,11 @@ class Looks:
 
 
 @pytest.mark.long
-def test_all_scopes_are_looked_at_at_once_and_asked_for_in_one_append(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_circuit_breakers_are_looked_at_at_once_and_asked_for_in_one_append(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [f"gated-{name}" for name in "abcdef"]
     waiting = retries(home, topics, 3)
     looks = Looks(type(home.spark.range(0)), monkeypatch)
-    # closed, and all is due: the oldest of each goes out, the others are held
+    # open, and all is due: the oldest of each goes out, the others are held
     breakers, publish = breakers_of(home, topics, closed=False), step(home)
     what = Due(min(row["due_at"] for row in waiting), home.now, home.now)
     before = home.batch
@@ -85,7 +85,7 @@ def test_all_scopes_are_looked_at_at_once_and_asked_for_in_one_append(home: Home
     assert home.batch == before + 1
     assert looks.count < len(topics)
     assert asked(decided(home, breakers)) == [("retry", topic, 0) for topic in topics]
-    # open: some of each, by the rate
+    # closed: some of each are released, by the rate
     breakers, looks.count = breakers_of(home, topics, closed=True), 0
     before = home.batch
     assert breakers.release(home.now) == 6

@@ -79,7 +79,7 @@ def test_causes_are_read_from_headers_and_stacks(home: Home) -> None:
     assert [[tuple(cause) for cause in causes] for causes in read] == [case[4] for case in cases]
 
 
-def test_a_hostile_stack_is_read_in_time_and_in_bounds(home: Home) -> None:
+def test_what_is_read_of_a_hostile_stack_is_bounded(home: Home) -> None:
     chain = home.compiled("{{ cause_chain('wrapper', 'error_class', 'message', 'stack') }}")
     stacks = [
         "Caused by: " * 6_000,
@@ -160,4 +160,5 @@ def test_the_time_for_hostile_texts_grows_with_their_length_not_with_its_square(
         frame.unpersist()
         return min(taken)
 
-    assert seconds(128_000) / seconds(32_000) < 8
+    # whatever else this machine does makes some rounds slower; a time that grows with the square is too long in each
+    assert min(seconds(128_000) / seconds(32_000) for _ in range(3)) < 8

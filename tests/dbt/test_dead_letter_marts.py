@@ -223,6 +223,7 @@ def test_hostile_bytes_break_no_mart(home: Home) -> None:
     assert len({(other["relation"], other["related_id"]) for other in related}) == len(related)
     assert message not in {other["related_id"] for other in related}
     assert ("key", rows[4]["message_id"]) in {(other["relation"], other["related_id"]) for other in related}
+    assert all(home.read(mart) for mart in ("messages", "attempts", "stranded_messages", "message_history", "dead_letter_groups"))
 
 
 def bytes_(value: bytearray | None) -> bytes | None:

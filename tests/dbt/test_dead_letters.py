@@ -1,4 +1,4 @@
-"""Dead letters: what each header profile writes, byte for byte; where they go by class; and what a privacy lets be kept and shown."""
+"""Dead letters: what each header profile writes, byte for byte, what is parked, what is written again, and where they go by class."""
 
 from __future__ import annotations
 
@@ -302,6 +302,3 @@ def test_the_topic_of_a_class_is_ours(home: Home) -> None:
     """A failure there, of which no delivery is known, is an orphan; never a first failure."""
     rows = decided(home, *(report(topic, 960) for topic in ("by-class.socket", "oversized", "dead.letters", "by-class.thing")))
     assert [row["decision"] for row in rows] == ["orphan", "orphan", "orphan", "retry"]
-
-
-# ---------- privacy

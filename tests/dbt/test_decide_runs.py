@@ -32,7 +32,7 @@ def test_no_batch_is_decided_twice_whatever_the_rules_are_by_then(home: Home, se
     policies = seeds / "retry_policies.csv"
     policies.write_text(policies.read_text().replace("initial=1s, factor=2, max=60s", "initial=2h, factor=2, max=9h"))
     home.load_rules()
-    already = f"batches up to {home.batch} are decided already, not up to {before} only"
+    already = f"batches up to {home.batch} are decided already, not just those up to {before}"
     with pytest.raises(DbtError, match=already):
         home.decide(watermark=before, upto=home.batch)
     with pytest.raises(DecideError, match=already):

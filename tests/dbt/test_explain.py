@@ -135,8 +135,12 @@ def test_check_names_the_file_the_line_and_the_clause(settings: Settings, tmp_pa
 @pytest.mark.parametrize(
     ("written", "instead", "said"),
     [
-        (b"factor=2", b"faktor=2", "the policy default can not be read: faktor=2 is not understood"),
-        (b"policy,definition\n", b"policy,definition\nunused,often\n", "the policy unused can not be read: often is not understood"),
+        (b"factor=2", b"faktor=2", "the policy default cannot be read: faktor=2 is not understood"),
+        (
+            b"policy,definition\n",
+            b"policy,definition\nunused,often\n",
+            "the policy unused cannot be read: its form is unknown, or clauses are missing: often",
+        ),
         (
             b'jitter=0.3)"',
             b'jitter=0.3, on_exhausted=drop)"',

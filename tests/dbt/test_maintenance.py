@@ -270,6 +270,7 @@ def test_appends_go_on_while_another_process_maintains(home: Home, running: subp
     while running.poll() is None:
         home.append_tick(home.batch)
         appended += home.append_reports(report("appended-meanwhile", len(appended), failed_at=home.now))
+    assert len(appended) > 1, "the maintenance was over before anything was appended beside it"
     assert running.stdout
     done = {line["table"]: line for line in map(json.loads, running.stdout)}
     assert running.returncode == 0

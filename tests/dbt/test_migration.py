@@ -153,11 +153,19 @@ def test_a_second_start_changes_nothing_and_one_that_ended_halfway_is_gone_on_wi
             migrate_tables(settings, before, "redrive")
     assert "gate" in _columns(before, "deliveries")
     assert unreadable_tables(settings, before, "redrive") is not None
-    for _ in range(2):
-        migrate_tables(settings, before, "redrive")
-        assert "breaker_key" in _columns(before, "deliveries")
-        (row,) = collected(before.table("redrive.ticks"))
-        assert LoopState.from_row(row).breakers["billing:blocked"].is_open
+    migrate_tables(settings, before, "redrive")
+    assert "breaker_key" in _columns(before, "deliveries")
+    (row,) = collected(before.table("redrive.ticks"))
+    assert LoopState.from_row(row).breakers["billing:blocked"].is_open
+
+    def versions() -> dict[str, list[str]]:
+        log = "select file from redrive.{}.metadata_log_entries"
+        tables = ("ticks", "events", "publish_results", "deliveries")
+        return {table: [row["file"] for row in before.sql(log.format(table)).collect()] for table in tables}
+
+    after_one = versions()
+    migrate_tables(settings, before, "redrive")
+    assert versions() == after_one
 
 
 def test_a_start_goes_on_from_the_state_that_version_2_has_left(home: Home, settings: Settings) -> None:

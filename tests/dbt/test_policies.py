@@ -110,8 +110,7 @@ def test_the_first_clause_that_cannot_be_read_is_named(home: Home) -> None:
 
 
 def test_what_the_sql_refuses_is_explained_clause_by_clause() -> None:
-    # of 0 attempts only the SQL knows what they mean
-    unexplained = [text for text in NOT_UNDERSTOOD if not list(objections(text)) and "attempts=0" not in text]
+    unexplained = [text for text in NOT_UNDERSTOOD if not list(objections(text))]
     assert unexplained == []
 
 

@@ -16,7 +16,7 @@ from tests.dbt.test_dead_letters import decided, pairs, ready
 SECRETS = ("s3cret-message", "s3cret-stack", "s3cret-key", "s3cret-value", "s3cret-header", "s3cret-name")
 
 
-VIEWS = ("decisions", "decision_feed", "attempts", "dead_letters", "stranded_messages", "message_history", "messages")
+VIEWS = ("decisions", "decision_feed", "announcements", "attempts", "dead_letters", "stranded_messages", "message_history", "messages")
 
 
 def personal(topic: str, offset: int, error: str) -> Report:
@@ -88,12 +88,20 @@ def test_what_is_not_private_is_shown(kept: dict[str, tuple[Row, Row]], shown: d
     assert {view: told([row for row in rows if row["message_id"] in messages]) for view, rows in shown.items()} == {
         "decisions": set(SECRETS),
         "decision_feed": {"s3cret-message"},
+        "announcements": {"s3cret-message"},
         "attempts": {"s3cret-message"},
         "dead_letters": set(SECRETS),
         "stranded_messages": set(SECRETS),
         "message_history": {"s3cret-message"},
         "messages": set(),
     }
+
+
+def test_what_is_private_is_in_no_group(home: Home, kept: dict[str, tuple[Row, Row]]) -> None:
+    assert kept
+    of_private = [row for row in home.read("dead_letter_groups") if {"hidden-things", "dropped-things"} & {*row["topics"]}]
+    assert of_private
+    assert told(of_private) == set()
 
 
 @pytest.mark.parametrize("view", ["dead_letters", "stranded_messages"])

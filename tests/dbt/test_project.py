@@ -90,6 +90,8 @@ def test_a_view_that_breaks_its_contract_stops_the_run(home: Home, tmp_path: Pat
 
 def test_the_unit_tests_beside_the_models_pass(home: Home, declared: dict[str, dict[str, Any]]) -> None:
     assert declared
+    manifest = json.loads((home.path / "dbt" / "manifest.json").read_text(encoding="utf-8"))
+    assert len(manifest["unit_tests"]) > 20, "dbt succeeds if there is nothing to do"
     home.run("test", "test_type:unit")
 
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from orchestration.loop.due import Due, Waiting, Window
-from orchestration.loop.sending import PublishStep
+from orchestration.loop.sending import BulkLane
 from orchestration.tables.ledgers import Ledgers
 from publisher import READY, PublisherSettings
 from publisher.ready import complete
 from tests.dbt.harness import Home, Result, order, pointer, report
 
 
-def step(home: Home, kafka: dict[str, str] | None = None, max_bytes: int = 1_000_000) -> PublishStep:
+def step(home: Home, kafka: dict[str, str] | None = None, max_bytes: int = 1_000_000) -> BulkLane:
     settings = PublisherSettings(kafka=kafka or {}, error_kinds={}, transactional_prefix="", instance="", generation=1)
-    return PublishStep(home.spark, home.schema, Ledgers(home.spark, home.schema), settings, slots=1, max_rows=1000, max_bytes=max_bytes)
+    return BulkLane(home.spark, home.schema, Ledgers(home.spark, home.schema), settings, slots=1, max_rows=1000, max_bytes=max_bytes)
 
 
 def weight(record: dict[str, Any]) -> int:

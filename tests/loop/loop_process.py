@@ -43,8 +43,11 @@ POINTS = (
     "before the results' append",
     "before the ticks row",
 )
-"""What any loop with something to do comes by. Where a command is carried out: `after the orders' append`; with a timed lane also `after a
-hand-over` and, where what it has is cancelled, `after a withdrawal`."""
+"""The points that every loop passes that takes in, decides and sends something.
+
+Others: `after the orders' append`, where a command is carried out; with a timed lane, `after a hand-over`, and `after a withdrawal`, where
+what the lane has is taken back.
+"""
 
 
 def family(root: int) -> list[int]:
@@ -90,24 +93,32 @@ def main(argument: str) -> None:
     _arrange(told.get("die"), die, settings.home / "unrecorded")
     # how long it waits for a loop that it takes over from
     orchestration.loop.takeover._LAST_ROWS = told.get("last_rows", orchestration.loop.takeover._LAST_ROWS)
-    if told.get("wall"):
-        _set_wall_clock(told["wall"])
+    set_clock = _set_wall_clock(told.get("wall", []))
     loop = Loop(settings)
     signal.signal(signal.SIGTERM, lambda *_: loop.stopping.set())
     loop.start()
+    set_clock()
     loop.run(until_idle=True)
     sys.exit(SUPERSEDED_EXIT if loop.superseded_by is not None else 0)
 
 
-def _set_wall_clock(steps: list[tuple[float, float]]) -> None:
-    """A wall clock that is set: from so many seconds after the start on, it is so many seconds wrong."""
-    began = time.monotonic()
+def _set_wall_clock(steps: list[tuple[float, float]]) -> Callable[[], None]:
+    """A wall clock that is set: from so many seconds after the call of what is returned on, it is so many seconds wrong."""
+    began: list[float] = []
+    told: set[float] = set()
 
     def wall() -> datetime:
-        wrong = [by for since, by in steps if time.monotonic() - began >= since]
-        return wall_clock() + timedelta(seconds=wrong[-1] if wrong else 0)
+        wrong = [(since, by) for since, by in steps if began and time.monotonic() - began[0] >= since]
+        if not wrong:
+            return wall_clock()
+        since, by = wrong[-1]
+        if since not in told:
+            told.add(since)
+            print(f"the wall clock is set: it is wrong by {by:g} s", file=sys.stderr)
+        return wall_clock() + timedelta(seconds=by)
 
     _put(orchestration.loop.starting_point, "LoopClock", partial(LoopClock, wall=wall))
+    return lambda: began.append(time.monotonic())
 
 
 def _put(owner: object, name: str, instead: object) -> None:
@@ -116,7 +127,7 @@ def _put(owner: object, name: str, instead: object) -> None:
 
 
 def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> None:
-    """Puts death where it belongs: after, or in place of, a step of the loop that had something to do."""
+    """Makes the process kill itself after, or in place of, what `point` names. None: nowhere."""
     match point:
         case None:
             return

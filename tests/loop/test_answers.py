@@ -46,6 +46,18 @@ def environment(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
     return {**os.environ, **ours}
 
 
+WRONG = {
+    "sql|select no_such_column from messages",
+    "sql|delete from messages",
+    "explain|nobody:knows/0/1",
+    "policy|try|exponential(faktor=2)",
+    "dlq|list|--topic|^(",
+    "dlq|list|--topic|answered.orders|--where|no condition (",
+    "dlq|show|nobody:knows/0/1",
+}
+"""The commands that end with an error. `check` says what it finds."""
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -84,6 +96,8 @@ def test_a_loop_answers_as_an_engine_of_ones_own_does(
     monkeypatch.setattr(asking, "subject_of", pytest.fail)
     by_the_loop = CliRunner().invoke(app, words)
     assert said(by_the_loop) == said(by_own_engine)
+    if command != "check":
+        assert (by_own_engine.exit_code == 0) == (command not in WRONG), by_own_engine.stderr or by_own_engine.exception
     assert "starts Spark" not in by_the_loop.stderr
 
 
@@ -108,10 +122,15 @@ def test_a_command_that_is_answered_loads_no_engine(dead: Record, environment: d
     assert "answered.orders" in done.stdout
 
 
-def test_an_export_is_read_by_an_engine_of_its_own(dead: Record, environment: dict[str, str], tmp_path: Path) -> None:
+def test_an_export_is_read_by_an_engine_of_its_own(
+    dead: Record, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_has_engine", lambda: False)
+    monkeypatch.setattr(asking, "_answer_of", pytest.fail)
     done = CliRunner().invoke(app, ["dlq", "export", "--topic", dead.topic, "--to", str(tmp_path / "dead.jsonl")])
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "dead.jsonl").read_text().count("\n") == 1
+    assert "payloads are not read through a running loop: this command starts Spark" in " ".join(done.stderr.split())
 
 
 def test_more_than_the_loop_reads_is_declined(dead: Record, redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,9 +57,13 @@ def test_transactions_commit_and_abort(kafka: dict[str, str], create_topic: Call
 
 
 def test_a_topic_is_not_made_by_writing_to_it(kafka: dict[str, str], topic_prefix: str) -> None:
-    admin = AdminClient({**kafka})
-    admin.list_topics(f"{topic_prefix}typo", timeout=10)
-    assert f"{topic_prefix}typo" not in admin.list_topics(timeout=10).topics
+    topic = f"{topic_prefix}typo"
+    problems: list[object] = []
+    producer = Producer({**kafka, "message.timeout.ms": 3000})
+    producer.produce(topic, b"v", on_delivery=lambda problem, _: problems.append(problem))
+    producer.flush(20)
+    assert [problem is None for problem in problems] == [False]
+    assert topic not in AdminClient({**kafka}).list_topics(timeout=10).topics
 
 
 @pytest.fixture

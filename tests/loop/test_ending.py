@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.loop.harness import write_seeds
-from tests.loop.loop_process import family
 
 # nobody listens there
 NO_BROKER = "127.0.0.1:1"
@@ -49,28 +50,42 @@ class Run:
 
     def ended(self) -> str:
         """Waits for its end, and that of whatever it started; what it said."""
-        started = [process for process in family(self.process.pid) if process != self.process.pid]
         self.process.wait(300)
         deadline = time.monotonic() + 60
-        while any(_lives(process) for process in started):
-            assert time.monotonic() < deadline, f"{started} are left"
+        while left := _with_seeds(self.home.parent / "seeds"):
+            assert time.monotonic() < deadline, f"{left} are left"
             time.sleep(0.1)
         return self.said.read_text()
 
 
-def _lives(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+def _with_seeds(seeds: Path) -> list[int]:
+    """The processes whose environment names these seeds: a run, and all that it has started. A zombie has no environment."""
+    mark, found = f"REDRIVE_SEEDS={seeds}".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.fixture
+def run_of(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Callable[..., Run]]:
+    """Starts `redrive run` with options. What still runs after the test is killed."""
+
+    def start(*options: str) -> Run:
+        return Run(tmp_path, pytestconfig.rootpath, *options)
+
+    yield start
+    for process in _with_seeds(tmp_path / "seeds"):
+        os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_a_run_ends_in_good_order_wherever_it_is_told_to(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_a_run_ends_in_good_order_wherever_it_is_told_to(tmp_path: Path, pytestconfig: pytest.Config, run_of: Callable[..., Run]) -> None:
     write_seeds(tmp_path / "seeds", pytestconfig.rootpath)
     # turning, as a terminal or `kill -- -N` tells it: whatever it has started is told, too
-    run = Run(tmp_path, pytestconfig.rootpath)
+    run = run_of()
     run.until("part_failed part=kafka ")
     os.killpg(run.process.pid, signal.SIGTERM)
     said = run.ended()
@@ -82,7 +97,7 @@ def test_a_run_ends_in_good_order_wherever_it_is_told_to(tmp_path: Path, pytestc
     # starting: Spark is under way
     spark_log = run.home / "logs" / "spark.log"
     before = spark_log.stat().st_size
-    run = Run(tmp_path, pytestconfig.rootpath)
+    run = run_of()
     deadline = time.monotonic() + 300
     while spark_log.stat().st_size == before:
         assert time.monotonic() < deadline
@@ -95,7 +110,7 @@ def test_a_run_ends_in_good_order_wherever_it_is_told_to(tmp_path: Path, pytestc
     assert not re.search("Traceback|Warning:", said), said
 
     # told nothing
-    run = Run(tmp_path, pytestconfig.rootpath, "--until-idle", "--at-most", "1")
+    run = run_of("--until-idle", "--at-most", "1")
     said = run.ended()
     assert run.process.returncode == 1, said
     assert 'time_limit_reached seconds=1 waits_for="' in said

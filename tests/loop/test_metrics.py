@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 from prometheus_client.parser import text_string_to_metric_families
 
+from orchestration.loop.metric_names import METRICS
 from tests.loop.harness import Redrive
 
 
@@ -22,10 +23,12 @@ class Scrape:
         self.address = f"http://127.0.0.1:{port}/metrics"
 
     def __call__(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that have these labels; 0 where there is none."""
+        """The sum of a metric's samples that have these labels; 0 if none has them."""
+        assert name in {f"{metric.name}{end}" for metric in METRICS for end in ("", "_count", "_sum", "_bucket")}, f"{name}: no such metric"
         with urllib.request.urlopen(self.address, timeout=30) as answer:
             families = list(text_string_to_metric_families(answer.read().decode()))
         samples = [sample for family in families for sample in family.samples if sample.name == name]
+        assert samples or labels, f"{name}: no sample"
         return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
 
 

@@ -1,4 +1,4 @@
-"""A failure that is reported twice, in one tick, in the next, or a day later, is charged once."""
+"""A failure that is reported again, at once, after its decision, after its retry was sent, or after its message died, is counted once."""
 
 from __future__ import annotations
 

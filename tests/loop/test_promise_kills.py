@@ -353,6 +353,7 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
         # it does not end by itself: a `dbt build` may take minutes, in which nothing fails
         loop = processes.start(idle_for=3600)
         until(lambda: len(processes.retries()) >= 5, "the loop sends")
+        succeeded = 0
         for round_, command in enumerate(("run", "build", "run")):
             processes.fail_some(f"beside {round_}", 5)
             dbt = [
@@ -367,6 +368,8 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
             # where the loop came first with what both decide, it is refused, and nothing else
             refused = "Found conflicting files" in ended.stdout and "ERROR=1 " in ended.stdout
             assert ended.returncode == 0 or refused, ended.stdout[-3000:]
+            succeeded += ended.returncode == 0
+        assert succeeded, "each dbt was refused: none wrote anything beside the loop"
         until(lambda: len(processes.dead()) >= 20, "all are dead")
         loop.send_signal(signal.SIGTERM)
         said = processes.ended(loop)
@@ -381,10 +384,11 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
 def test_a_clock_that_is_set_back_and_forth_sends_nothing_early_and_burns_no_attempt(processes: Processes) -> None:
     with processes.failing_consumer():
         processes.fail_some("message", 5)
-        # an hour back as soon as the loop has started, then an hour ahead, then right again
-        loop = processes.start(wall=[(45, -3600), (60, 3600), (75, 0)])
+        # an hour back as soon as the loop has started, an hour ahead after 4 s, right again after 8
+        loop = processes.start(wall=[(0, -3600), (4, 3600), (8, 0)])
         said = processes.ended(loop)
         assert loop.returncode == 0, said[-3000:]
+    assert said.count("the wall clock is set") == 3
     assert len(processes.dead()) == 5
     sent = deliveries([*processes.retries(), *processes.dead()])
     assert set(sent.values()) == {1}

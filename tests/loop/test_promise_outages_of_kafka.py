@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from orchestration.demo.broker import Broker
 from orchestration.loop.health import KAFKA
-from orchestration.loop.sending import PublishStep
+from orchestration.loop.sending import BulkLane
 from tests.log_events import logged
 from tests.loop.harness import Redrive, deliveries
 
@@ -164,7 +164,7 @@ def test_a_broker_that_fails_while_messages_are_sent_charges_nobody(
     redrive: Redrive, broker: Broker, monkeypatch: pytest.MonkeyPatch, what: str, number: signal.Signals, seconds: int
 ) -> None:
     redrive.domain(what)
-    send = PublishStep._send
+    send = BulkLane._send
     failed: list[int] = []
 
     def mend() -> None:
@@ -175,7 +175,7 @@ def test_a_broker_that_fails_while_messages_are_sent_charges_nobody(
 
     mending = Timer(seconds, mend)
 
-    def send_to_a_failing_broker(self: PublishStep, *arguments: Any) -> DataFrame:
+    def send_to_a_failing_broker(self: BulkLane, *arguments: Any) -> DataFrame:
         if not failed:
             assert broker.pid is not None
             failed.append(broker.pid)
@@ -185,7 +185,7 @@ def test_a_broker_that_fails_while_messages_are_sent_charges_nobody(
 
     for key in range(20):
         redrive.fails(f"{what}.orders", str(key).encode(), b"v")
-    monkeypatch.setattr(PublishStep, "_send", send_to_a_failing_broker)
+    monkeypatch.setattr(BulkLane, "_send", send_to_a_failing_broker)
     try:
         redrive.until(lambda: redrive.loop.tick() and failed, "something is due")
     finally:

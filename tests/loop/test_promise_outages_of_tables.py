@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from orchestration.loop.health import LEDGERS
 from orchestration.loop.intake import Intake
 from orchestration.loop.loop import Loop
-from orchestration.loop.sending import PublishStep
+from orchestration.loop.sending import BulkLane
 from orchestration.loop.stored import Stored
 from orchestration.tables.decide_statements import DecideError, DecideRunner
 from orchestration.tables.ledgers import AppendError, Ledgers
@@ -52,10 +52,10 @@ def test_what_was_sent_while_tables_cannot_be_written_is_not_sent_again(
     redrive: Redrive, monkeypatch: pytest.MonkeyPatch, what: str, fail: Callable[[Path], Callable[[], None]], seconds: int
 ) -> None:
     redrive.domain(what)
-    send = PublishStep._send
+    send = BulkLane._send
     mending: list[Timer] = []
 
-    def send_and_fail(self: PublishStep, *arguments: Any) -> DataFrame:
+    def send_and_fail(self: BulkLane, *arguments: Any) -> DataFrame:
         results = send(self, *arguments)
         if not mending:
             mending.append(Timer(seconds, fail(redrive.loop.settings.home)))
@@ -66,7 +66,7 @@ def test_what_was_sent_while_tables_cannot_be_written_is_not_sent_again(
     redrive.fails(f"{what}.orders", b"before", b"v")
     redrive.retries(what, 1)
     redrive.settle()
-    monkeypatch.setattr(PublishStep, "_send", send_and_fail)
+    monkeypatch.setattr(BulkLane, "_send", send_and_fail)
     for number in range(3):
         redrive.fails(f"{what}.orders", f"k{number}".encode(), b"v")
     redrive.retries(what, 4)
@@ -182,10 +182,12 @@ def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, 
     monkeypatch.setattr(Intake, "take", taken_and_failed)
     monkeypatch.setattr(Stored, "row", no_row)
     monkeypatch.setattr(DecideRunner, "run", decided_and_failed)
-    redrive.fails("halfway.orders", b"k", b"v")
-    redrive.retries("halfway", 1)
-    redrive.until(lambda: LEDGERS not in redrive.loop.health, "the tables are read and written again")
-    routes.write_text(before)
+    try:
+        redrive.fails("halfway.orders", b"k", b"v")
+        redrive.retries("halfway", 1)
+        redrive.until(lambda: LEDGERS not in redrive.loop.health, "the tables are read and written again")
+    finally:
+        routes.write_text(before)
     assert sorted(failed) == ["decide", "row", "take"]
     assert set(deliveries(redrive.read("halfway.orders-billing-retry")).values()) == {1}
     assert len(redrive.sql("select 1 from events where topic = 'halfway.reports'")) == 1

@@ -1,4 +1,4 @@
-"""One record that its topic can't take among a hundred: it alone is charged, the others are delivered."""
+"""One record in a hundred is too large for its topic: it alone becomes a dead letter, the others are delivered."""
 
 from __future__ import annotations
 

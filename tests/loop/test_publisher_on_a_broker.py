@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -72,7 +72,7 @@ def test_a_newer_loop_takes_over_and_the_older_sends_nothing_more(create_topic: 
         take_charge(older, [source], slots=1)
     assert raised.value.by == 8
     assert outcomes(send([{"topic": topic}], newer)) == {"d0": "delivered"}
-    # and again, after a week
+    # the loop in charge may take charge again
     assert take_charge(newer, [source, other], slots=1) is True
 
 
@@ -152,7 +152,7 @@ def test_deleting_one_topic_does_not_lose_the_number(
 
 
 @pytest.mark.parametrize("transactions", [True, False])
-def test_a_record_that_the_broker_names_is_charged_alone(
+def test_a_record_that_the_broker_names_fails_alone(
     create_topic: Create, settings: Callable[..., PublisherSettings], transactions: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # compaction needs keys: the broker refuses the batch, and says for which records
@@ -197,7 +197,9 @@ def test_without_transactions_a_newer_loop_takes_over_before_the_next_load(
         take_charge(older, [source], slots=1)
 
 
-def test_a_dead_letter_without_its_payload_fits_to_the_byte(create_topic: Create, settings: Callable[..., PublisherSettings]) -> None:
+def test_a_dead_letter_fits_to_the_byte_with_and_without_its_payload(
+    create_topic: Create, settings: Callable[..., PublisherSettings]
+) -> None:
     headers = [("own", b"o" * 30), ("dlq-reason", b"r" * 300), ("redrive-message-id", b"m"), ("redrive-original-topic", b"orders")]
     lighter = [("own", b"o" * 30), ("redrive-message-id", b"m"), ("redrive-original-topic", b"orders")]
     bare = [("redrive-message-id", b"m"), ("redrive-original-topic", b"orders"), ("redrive-payload", b"omitted")]
@@ -210,6 +212,14 @@ def test_a_dead_letter_without_its_payload_fits_to_the_byte(create_topic: Create
     assert [(row["outcome"], row["omitted"]) for row in results] == [
         ("delivered", omitted) for omitted in (None, "headers", "payload", "payload")
     ]
+    # nor is the size that is computed too large: the brokers refuse a record of this size where a byte less is allowed
+    problems: list[KafkaError | None] = []
+    less = create_topic("less", **{"max.message.bytes": str(exact_size(b"key", b"v" * 900, headers) - 1)})
+    producer = Producer({**settings(7).kafka})
+    own: Any = headers
+    producer.produce(less, b"v" * 900, b"key", headers=own, on_delivery=lambda problem, _: problems.append(problem))
+    producer.flush(30)
+    assert [problem and problem.code() for problem in problems] == [KafkaError.MSG_SIZE_TOO_LARGE]
     # With compression nothing is known beforehand: the brokers refuse, and less is sent each time.
     value = random.Random(1).randbytes(3_000)
     (result,) = send([{**row, "topic": topics[3], "value": value}], settings(7, kafka={"compression.type": "zstd"}))

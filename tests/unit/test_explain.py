@@ -51,6 +51,22 @@ def test_the_first_column_says_when_it_happened() -> None:
     ]
 
 
+def test_a_send_is_told_by_its_outcome() -> None:
+    def told(outcome: str, **changes: Any) -> str:
+        nothing = dict.fromkeys(("partition", "offset", "lateness_ms", "not_before", "error_class", "error_message", "error_kind"))
+        row = {**decided(), **nothing, "what": "sent", "topic": "orders-retry", "outcome": outcome, **changes}
+        ((_, what),) = in_words([row])
+        return what
+
+    assert told("delivered", partition=0, offset=7, lateness_ms=12) == "sent to orders-retry/0/7, 12 ms after it was due"
+    held = told("held", error_message="circuit breaker billing:orders")
+    assert held == "not sent to orders-retry: held by circuit breaker billing:orders"
+    refused = {"error_class": "MSG_SIZE_TOO_LARGE", "error_message": "Message size too large", "error_kind": "poison"}
+    assert told("failed", **refused) == "not sent to orders-retry: failed: MSG_SIZE_TOO_LARGE: Message size too large (poison)"
+    unknown = told("unknown", not_before=FAILED)
+    assert unknown == "sent to orders-retry, with an unknown outcome: sent again after 2026-03-01 12:00:00.250"
+
+
 def test_what_is_sent_anew_has_not_failed_again() -> None:
     later = DECIDED + timedelta(minutes=1)
     lines = [at for at, _ in in_words([decided(), decided(at=later, reason="release")])]

@@ -47,7 +47,7 @@ def test_each_row_is_sent_at_its_time_the_earliest_first(world: World) -> None:
 def test_what_is_due_at_once_is_sent_at_once_by_due_time(world: World) -> None:
     world.at(10)
     for number in (3, 1, 2):
-        world.lane._held += rows(f"r{number}", due=NOW + number * SECOND).to_batches()
+        world.lane._waiting += rows(f"r{number}", due=NOW + number * SECOND).to_batches()
     world.lane.hand_over(rows("r0", due=NOW))
     world.until(lambda: world.sent == [["r0", "r1", "r2", "r3"]])
 
@@ -79,7 +79,7 @@ def test_what_was_done_is_told_once(world: World) -> None:
     world.at(2)
     world.lane.hand_over(rows("a", "b", "c", "d"))
     world.until(lambda: len(world.recorded) == 4)
-    world.lane.settle()
+    world.lane.finish_send()
     assert world.lane.oldest() == NOW
     done = world.lane.take_done()
     assert (done.delivered, done.failed, done.unknown, done.lateness) == (2, 1, 1, (2_000, 2_000))
@@ -208,7 +208,7 @@ def test_an_error_in_the_lane_stops_it_until_the_loop_knows_and_does_not_end_it(
         world.at(0)
         world.until(lambda: not world.lane.ids())
         assert (world.lane.oldest(), world.lane.room()) == (NOW, (0, 0))
-        world.lane.settle()
+        world.lane.finish_send()
         (stop,) = world.lane.take_done().stops
         assert (stop.topic, stop.error, stop.since) == (None, error, NOW)
     world.lane.send = sends
@@ -227,7 +227,7 @@ def test_a_withdrawal_waits_for_one_send_though_others_follow_at_once(world: Wor
         time.sleep(0.02)
         # there is always something due
         with world.lane._changed:
-            world.lane._held += rows(f"{batch.column('delivery_id')[0]}x").to_batches()
+            world.lane._waiting += rows(f"{batch.column('delivery_id')[0]}x").to_batches()
         return send(batch)
 
     world.lane.send = slow

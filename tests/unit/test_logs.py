@@ -97,11 +97,12 @@ def test_a_tick_has_a_field_for_each_number(caplog: pytest.LogCaptureFixture) ->
         log_tick(7, tick)
         log_tick(8, Tick(counts={"events": 1}))
         log_first_sends(tick)
-        log_first_sends(Tick(counts={"events": 0}))
+        log_first_sends(Tick(counts={"events": 5, "held": 1}))
     assert [record.getMessage() for record in caplog.records] == [
         "tick_completed tick=7 events=5 decisions=5 intake_ms=210 publish_ms=0 late_p50_ms=120 late_p99_ms=610",
         "tick_completed tick=8 events=1",
-        "due_deliveries_sent events=5 decisions=5",
+        # a start that has only read reports has sent nothing
+        "due_deliveries_sent events=5 held=1",
     ]
 
 

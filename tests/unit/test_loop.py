@@ -20,7 +20,7 @@ from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepResult, Tick, reduce
 from orchestration.loop.undecided import Undecided
 from orchestration.tables.decide_statements import DecideError
-from orchestration.tables.ledgers import AppendError
+from orchestration.tables.ledgers import AppendError, TakenOverError
 from tests.unit.loop_kit.steps import StoppedClock, state_at
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -82,6 +82,16 @@ def test_a_ledger_that_may_still_get_an_append_is_sealed_before_anything_else_is
 
     monkeypatch.setattr(stored, "seal", lands_first)
     assert health_after(recovery, AppendError("connection reset")).unsure, "what landed meanwhile has not been read"
+
+
+def test_a_loop_that_was_superseded_while_its_tables_failed_ends() -> None:
+    def taken_over(*_: object) -> None:
+        raise TakenOverError(8, "generation 8 has taken over")
+
+    ledgers = SimpleNamespace(read_end=lambda: 0, in_doubt=["events"])
+    stored = SimpleNamespace(ledgers=ledgers, last_row=lambda: None, raised=lambda state, _: state, seal=taken_over)
+    result = Recovery(cast(Any, SimpleNamespace(stored=stored, find=lambda _: None))).after(state_at(NOW), AppendError("connection reset"))
+    assert (result.superseded_by, result.unsure) == (8, True)
 
 
 @dataclass

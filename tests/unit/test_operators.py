@@ -69,7 +69,7 @@ def test_times_have_units_and_zones() -> None:
             for to in ("redrive.commands", "_schemas", "told", "b.redrive.x")
         ),
         (CommandRequest("redrive", "why", "ada", canary=0), "--canary must be 1 or more"),
-        (CommandRequest("pause", "why", "ada", of="'; drop table events"), "is no id of a command"),
+        (CommandRequest("pause", "why", "ada", of="'; drop table events"), "is not the id of a command"),
     ],
 )
 def test_what_nothing_could_come_of_is_refused(settings: Settings, seeds: Seeds, asked: CommandRequest, complaint: str) -> None:
@@ -128,6 +128,38 @@ def test_how_far_a_command_is(changes: dict[str, Any], issued: int, state: str) 
     # nothing of Spark is asked
     commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": issued}), 100, {"c": command, "d": command})  # type: ignore[arg-type]
     assert commands.progress(NOW) == {("redrive", state): (40, issued * 2)}
+
+
+def test_a_command_whose_reading_failed_is_taken_up_when_it_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # a loop before this one has issued 20 of its 50 messages
+    commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": 20}), 100)  # type: ignore[arg-type]
+    row = {
+        **dict.fromkeys(("of_command", "destination", "start_at", "canary", "assume_after_ms", "problem", "who", "reason")),
+        "command": "c",
+        "status": "complete",
+        "what": "redrive",
+        "listed": 50,
+        "rate_per_second": 2.0,
+        "first_batch": 7,
+        "closed_batch": 7,
+    }
+    failures = [OSError("the table can't be read")]
+
+    def next_due(*_: object) -> datetime:
+        if failures:
+            raise failures.pop()
+        return NOW
+
+    monkeypatch.setattr(Commands, "_next_due", next_due)
+    with pytest.raises(OSError, match="can't be read"):
+        commands._take_up(row, 0)  # type: ignore[arg-type]
+    with caplog.at_level("INFO"):
+        for _ in range(2):
+            commands._take_up(row, 0)  # type: ignore[arg-type]
+    assert commands.progress(NOW) == {("redrive", "running"): (50, 20)}
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["command_accepted"]
 
 
 def opened(rate: float | None) -> _Open:

@@ -16,7 +16,7 @@ from orchestration.loop.loop import Loop
 from orchestration.loop.starting_point import StartingPoint
 from orchestration.loop.takeover import TakeOver
 from orchestration.settings import load_settings
-from orchestration.tables.ledgers import AppendError
+from orchestration.tables.ledgers import AppendError, TakenOverError
 from publisher import SupersededError
 from publisher.errors import Concerns, ErrorKind, Trouble
 from tests.log_events import logged
@@ -73,7 +73,13 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Takes over; what was done in which order, who is in charge in Kafka, and the loop."""
 
     def taken(
-        *, kind: str = "tick", ended: bool = False, says_its_end_after: int | None = None, refuses: int = 0, kafka: Exception | None = None
+        *,
+        kind: str = "tick",
+        ended: bool = False,
+        says_its_end_after: int | None = None,
+        refuses: int = 0,
+        kafka: Exception | None = None,
+        overtaken_in: str | None = None,
     ) -> tuple[list[str], Leadership, Loop]:
         done: list[str] = []
         ledgers = Ledgers(done, says_its_end_after, refuses)
@@ -82,10 +88,16 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
         nothing = cast(Any, None)
         charge = Leadership(loop.settings, nothing, nothing, loop.health, loop._superseded)
         loop.ledgers = cast(Any, ledgers)
+
+        def seal(ledger: str, _: object) -> None:
+            if ledger == overtaken_in:
+                raise TakenOverError(ledgers.generation + 1, "another start was quicker")
+            done.append(f"{ledger} {ledgers.generation}")
+
         stored = SimpleNamespace(
             ledgers=ledgers,
             append=lambda state: ledgers.append("ticks"),
-            seal=lambda ledger, state: done.append(f"{ledger} {ledgers.generation}"),
+            seal=seal,
         )
 
         def read() -> StartingPoint:
@@ -103,7 +115,8 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(charge, "fence", fence)
         monkeypatch.setattr(takeover, "_LAST_ROWS", 0.5)
         monkeypatch.setattr(takeover, "_LAST_ROWS_POLL", 0.01)
-        TakeOver(read, charge, cast(Any, Presence(ended)), loop.stopping).run()
+        position = TakeOver(read, charge, cast(Any, Presence(ended)), loop.stopping).run()
+        assert (position is None) == loop.stopping.is_set()
         return done, charge, loop
 
     return taken
@@ -164,3 +177,13 @@ def test_a_start_beside_another_start_leaves_it_to_the_tables_who_is_first(take_
     assert loop.superseded_by is None
     assert not charge.in_charge
     assert not logged(caplog, "unknown_generation_found")
+
+
+@pytest.mark.parametrize(("ledger", "done"), [("events", []), ("publish_results", ["events 5"])])
+def test_a_start_that_another_one_overtakes_between_its_rows_is_superseded(
+    take_over: Any, caplog: pytest.LogCaptureFixture, ledger: str, done: list[str]
+) -> None:
+    found, _, loop = take_over(ended=True, overtaken_in=ledger)
+    assert found == ["read", "kafka 5", "ticks 5", *done]
+    assert loop.superseded_by == 6
+    assert len(logged(caplog, "loop_superseded")) == 1

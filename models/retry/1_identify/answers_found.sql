@@ -32,7 +32,7 @@ deliveries as (
 
 pointers as (
 
-    -- up to two candidates for each input. The first: the delivery that the input names, by a report's headers, or as an order or a failed send.
+    -- candidates for each input, of two kinds. The first: the delivery that the input names, by a report's headers, or as an order or a failed send.
     -- The second: the delivery that publish_results has at the named coordinates, because frameworks may drop headers
     select
         inputs.*,

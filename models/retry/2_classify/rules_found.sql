@@ -1,5 +1,5 @@
--- rules_found: the routes and error rules that may apply to each failure. Failures with the same scope and error classes are compared with the rules
--- once. The failures are those of this run, or, for `redrive classify`, those of the view that the var `judge` names.
+-- rules_found: the routes and error rules that may apply to each input. Inputs with the same scope and error classes are compared with the rules
+-- once. The inputs are those of this run, or, for `redrive classify`, those of the view that the var `judge` names.
 {%- set messages_identified = ref('messages_identified') %}
 
 with
@@ -59,8 +59,8 @@ in_scope as (
 
 sorted as (
 
-    -- A rule is tried on each cause that is no transparent wrapper. Two kinds of rules are tried once, as each cause gives the same answer: one
-    -- without conditions on the first cause, wrapper or not; one that asks for a code or a header alone on the outermost cause that is no wrapper.
+    -- A rule is tried on each cause that is no transparent wrapper. Two kinds of rules are tried once, as each cause gives the same answer: a
+    -- rule without conditions, on the first cause, wrapper or not; a rule for a code or a header alone, on the outermost cause that is no wrapper.
     select
         failures,
         rules_hash,

@@ -1,4 +1,4 @@
--- delays_computed: how long each failure waits if it is tried again, which is decided later.
+-- delays_computed: how long the message of each input waits, if a retry is decided later.
 with
 
 failures as (

@@ -1,4 +1,4 @@
--- policies_chosen: the route of each failure: its destinations, and the policy by which it waits.
+-- policies_chosen: the route of each input: its destinations, and the policy by which its message waits.
 with
 
 failures as (

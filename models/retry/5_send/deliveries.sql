@@ -1,4 +1,5 @@
--- deliveries: every decision, with its reason: the wheel. The view `ready` shows what may be sent. Unless each input has just one, none is written.
+-- deliveries: every decision, with its reason (the wheel). The view `ready` shows what may be sent. If an input doesn't have exactly one decision,
+-- nothing is written.
 {{ config(
     materialized='append_only',
     refuse_creation='refuse_to_replace_the_wheel',
@@ -27,7 +28,7 @@ select
     {{ stop_unless(
         'decisions_of_this_input = 1',
         'input_id',
-        "concat('the decide step made ', coalesce(decisions_of_this_input, 0), ' decisions for input ', input_id, ', not one: nothing was written. This is a bug in a rule; reports are kept and wait.')",
+        "concat('the decide step made ', coalesce(decisions_of_this_input, 0), ' decisions for input ', input_id, ', not one: nothing was written. This is a bug in the models of redrive; reports are kept and wait.')",
     ) }} as input_id,
     batch,
     {{ slot('decide_run') }} as decide_run,
@@ -51,7 +52,7 @@ select
     {{ stop_unless(
         'decision is not null',
         'decision',
-        "concat('no rule decides about input ', input_id, ' (', coalesce(reason, 'no reason'), '): nothing was written. This is a bug in a rule; reports are kept and wait.')",
+        "concat('no decision was made about input ', input_id, ' (', coalesce(reason, 'no reason'), '): nothing was written. This is a bug in the models of redrive; reports are kept and wait.')",
     ) }} as decision,
     reason,
     kind,
@@ -87,7 +88,7 @@ select
     {{ stop_unless(
         slot('given_rules_hash', 'null') ~ ' is null or coalesce(rules_hash = ' ~ slot('given_rules_hash', 'null') ~ ', false)',
         'rules_hash',
-        "'the rules changed since the loop loaded them (did a dbt build load others?): nothing was written, the decide step is tried again'",
+        "'the rules changed since the loop loaded them (did a dbt build load others?): nothing was written; the decide step is tried again'",
     ) }} as rules_hash,
 
     ---------- the payload: only where something is sent, or may be later. A retry carries the message as it came, whatever its privacy

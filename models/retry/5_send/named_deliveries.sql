@@ -1,5 +1,5 @@
 -- named_deliveries: the delivery that an event names: an order by its delivery_id, a report by its pointer. While the event is undecided, the loop
--- does not send that delivery: the decision may cancel it, replace it, or show that it was sent. A reader restricts batch.
+-- does not send that delivery: the decision may cancel it, replace it, or show that it was sent. Readers must restrict batch.
 {{ config(materialized='view', contract={'enforced': true}) }}
 
 with

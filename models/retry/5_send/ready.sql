@@ -1,7 +1,7 @@
 -- ready: the deliveries that may be sent once they are due. The publisher gets the columns that publisher/contract.py lists; the others are for the
 -- loop.
--- The view reads no clock. A reader restricts due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so that only
--- the hours of the wheel that are due are read; and for rows that are written again, payload_due and payload_hour.
+-- The view reads no clock. Readers must restrict due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so that
+-- only the hours of the wheel that are due are read; and, for rows that are written again, also payload_due and payload_hour.
 {{ config(materialized='view', contract={'enforced': true}) }}
 
 with

@@ -58,7 +58,7 @@ def held(place: int = -1) -> Round:
 
 
 def asks(kind: str, place: int = -1, times: int = 1) -> Round:
-    """The loop asks for a delivery that a circuit breaker held."""
+    """An order about what was decided, of the loop (probe, release) or of an operator (redrive, discard, ...)."""
     return lambda decisions: [order(kind, decisions[place])] * times
 
 

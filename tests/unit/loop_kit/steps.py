@@ -40,11 +40,11 @@ def state_at(floor: datetime, paused: Mapping[str, PausedDestination] | None = N
     return LoopState(**{**row, **fields}, window=SendWindow(floor, paused or {}))
 
 
-def publish_step(publisher: Any, now: datetime) -> Publish:
-    """A publish step that sends with a publisher of the test."""
+def publish_step(bulk_lane: Any, now: datetime) -> Publish:
+    """A publish step with a bulk lane of the test."""
     nothing = cast(Any, None)
     clock = cast(Any, StoppedClock(now))
-    charge = cast(Any, SimpleNamespace(in_charge=True, publisher=publisher))
+    charge = cast(Any, SimpleNamespace(in_charge=True, bulk_lane=bulk_lane))
     topic_maker = cast(Any, SimpleNamespace(settings=SimpleNamespace(create_topics=False)))
     health = Health(lambda: now)
     hand_over = HandOver(charge, clock, timedelta())
