@@ -75,7 +75,7 @@ class _Failing:
         self._consumer.subscribe([_RETRIES])
         self._next = 0
         self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._consume)
+        self._thread = threading.Thread(target=self._consume, daemon=True)
         self.forget()
         self._thread.start()
 

@@ -81,7 +81,10 @@ class SafeConsole(Console):
 
 
 def console(width_of_a_pipe: int | None = _UNBOUNDED) -> Console:
-    """Standard output, for people. In a pipe or a file nothing is cut or folded, as its reader needs whole ids."""
+    """Standard output, for people. In a pipe or a file nothing is cut or folded, as its reader needs whole ids.
+
+    width_of_a_pipe: another width there; None: 80 columns, or COLUMNS.
+    """
     return SafeConsole(width=None if sys.stdout.isatty() else width_of_a_pipe, highlight=False)
 
 

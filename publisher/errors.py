@@ -29,7 +29,7 @@ class ContractError(Exception):
 
 class Concerns(StrEnum):
     """What an error concerns. record: one record, which is found by splitting and then fails. topic: each record of the topic fails.
-    connection: no record fails, and nothing more is sent to the destination for a while."""
+    connection: nothing more is sent to the destination for a while, and no record fails but those with `publish_charge` = `all`."""
 
     RECORD = "record"
     TOPIC = "topic"

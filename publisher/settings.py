@@ -42,9 +42,9 @@ class PublisherSettings:
     the last of them, a third for the commit. The broker's transaction.max.timeout.ms (15 minutes) bounds it. Without transactions it
     bounds the same phases, and how long a row of unknown outcome is not sent again.
     metadata_timeout_ms: how long to wait for the description of the destinations before Kafka counts as unreachable.
-    metadata_max_age_ms: how long a process remembers the partitions and the size limit of a destination (librdkafka's own default).
-    max_splits: aborted transactions that a task may use to find records that brokers refuse, and to send dead letters with less in them.
-    One bad record among 50,000 takes 17. After that the rest stays unsent, and its destination is left alone for a while.
+    metadata_max_age_ms: how long a process remembers the partitions and the size limit of a destination; no property of the client.
+    max_splits: how often a task may divide rows to find a record that brokers refuse, or send a dead letter again with less in it. One bad
+    record among 50,000 takes 16 divisions. After that the rest stays unsent, and its destination is paused.
     """
 
     kafka: Mapping[str, str] = field(repr=False)

@@ -1,4 +1,4 @@
-{#- Whether the SQLite file of the catalog has tables under `redrive`, the name of the catalog up to table version 2. False for any other catalog,
+{#- Whether the SQLite file of the catalog has tables under `redrive`, the name of the catalog up to version 0.1.0. False for any other catalog,
     whose tables are moved by hand: docs/tables.md. -#}
 {% macro has_entries_of_before() %}
     {%- set catalog = run_query('select current_catalog()').rows[0][0] -%}

@@ -8,7 +8,7 @@
         {%- else -%}
             {%- if has_entries_of_before() -%}
                 {%- do exceptions.raise_compiler_error(
-                    "the tables of this home are still in the catalog `redrive`: `redrive run` or `redrive tick` moves them; run one of them first") -%}
+                    "the tables of this home have the names of version 0.1.0: `redrive run` or `redrive tick` moves them; run one of them first") -%}
             {%- endif -%}
             {%- set rules = api.Relation.create(schema=target.schema, identifier='retry_policies') -%}
             {%- if flags.WHICH in ('run', 'test') and load_relation(rules) is none -%}

@@ -136,7 +136,7 @@ class Answers:
         if question.method not in _METHODS.get(question.subject, ()):
             return Declined(f"the running loop doesn't answer {question.method!r} of {question.subject!r}")
         if not self._room.acquire(blocking=False):
-            return Declined(f"the running loop is asked {_MOST_AT_ONCE} other questions")
+            return Declined(f"the running loop has {_MOST_AT_ONCE} other questions to answer")
         try:
             return self._wait_for(question, connection)
         except RuntimeError:
@@ -156,7 +156,7 @@ class Answers:
                 while not wait((answer,), _LOOKS_EVERY).done:
                     # repeated, as the question may start another job after one was cancelled
                     self._cancel(group)
-                return Declined(f"the running loop gives a question {self._seconds:g} s")
+                return Declined(f"the running loop did not answer within {self._seconds:g} s")
         return answer.result()
 
     def _ask(self, question: Question, group: str) -> Answer:

@@ -64,6 +64,8 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
         return
     choice = chosen.choice
     if choice.listed is not None:
+        if not chosen.is_empty:
+            raise CommandError("--list names the messages: give no ids, no --all, and no other option that selects messages with it")
         targets = kept(settings.home, choice.listed)[: choice.most]
     elif chosen.is_empty:
         raise CommandError(
@@ -78,7 +80,8 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
         tell.print(f"no message matches{'' if state == 'all' else f' in state {state} (--state)'}: nothing is done")
         raise typer.Exit(1)
     if (missing := set(chosen.ids or ()) - {one.message_id for one in targets}) and not (choice.listed or choice.most):
-        tell.print(f"{len(missing)} of these ids are left out, because the other options exclude them: {escape(first_of(sorted(missing)))}")
+        why = "no such message, in another state than the command or --state selects, or excluded by another option"
+        tell.print(f"{len(missing)} of these ids are left out ({why}): {escape(first_of(sorted(missing)))}")
     carry_out(asked, request, targets, dry_run=choice.dry_run, asks=asks)
 
 

@@ -28,7 +28,7 @@ def remember(home: Path, rows: Rows) -> None:
             place = rows.columns.index(name)
             shown = [row[place] for row in rows.rows if row[place] and row[place].isprintable()]
             known[name] = list(dict.fromkeys([*shown, *known.get(name, ())]))[:_REMEMBERED_EACH]
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
         file = remembered_in(home)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
@@ -39,5 +39,5 @@ def recall(home: Path) -> dict[str, list[str]]:
     try:
         known = json.loads(remembered_in(home).read_text(encoding="utf-8"))
         return {name: [text for text in known[name] if isinstance(text, str)] for name in _REMEMBERED if name in known}
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RuntimeError):
         return {}

@@ -14,7 +14,7 @@ from orchestration.cli.options import ANY_STATE, OPEN, Filters, Home, Limit, Mes
 from orchestration.cli.screen import asking, pairs, print_found, tell
 from orchestration.output import console, printable
 
-dlq = typer.Typer(help="Find and understand dead letters.", no_args_is_help=True)
+dlq = typer.Typer(help="Find dead letters; redrive, discard or purge them; pause, resume or stop such commands.", no_args_is_help=True)
 
 
 @dlq.command("list")
@@ -31,7 +31,8 @@ def dlq_list(
     settings = settings_of(home=home)
     dead = asking(settings).dead_letters
     rows = dead.find(filters.selected(dead), limit)
-    print_found(settings, rows, output, dead_letter_table, "no dead letter is like that")
+    nothing = "no dead letter matches" if filters.state == "all" else f"no dead letter in state {filters.state} (--state) matches"
+    print_found(settings, rows, output, dead_letter_table, nothing)
 
 
 @dlq.command("show")
@@ -91,7 +92,7 @@ def dlq_groups(
     settings = settings_of(home=home)
     dead = asking(settings).dead_letters
     rows = dead.groups(filters.selected(dead), limit)
-    print_found(settings, rows, output, group_table, "no dead letter is like that")
+    print_found(settings, rows, output, group_table, "no dead letter matches")
 
 
 @dlq.command("stats")
@@ -125,14 +126,16 @@ def dlq_export(
     """Write dead letters to a file, with payloads and headers."""
     from orchestration.operators.export import export
 
-    dead = asking(settings_of(home=home)).own_dead_letters("payloads are not read through a running loop")
+    dead = asking(settings_of(home=home)).own_dead_letters("an export may be too large for a running loop to send")
     count = export(dead, filters.selected(dead), to)
     tell.print(f"{count} dead letters written to {escape(str(to))}")
 
 
 def _write_payload(value: bytearray | None, to: Path) -> None:
     if value is None:
-        raise typer.BadParameter("the value is null: there is nothing to write", param_hint="--payload")
+        raise typer.BadParameter(
+            "there is no value to write: it is null, privacy hides or drops it, or it was purged", param_hint="--payload"
+        )
     if str(to) == "-":
         sys.stdout.buffer.write(bytes(value))
         sys.stdout.flush()

@@ -67,7 +67,7 @@ def _redrive(
     choice: Choice = CHOICE,
     home: Home = None,
 ) -> None:
-    """Send dead letters again: decided anew by the rules in force, with all attempts, under the same message id."""
+    """Send dead letters again, to the retry topic of the route that applies now. Each keeps its id; its attempts count from 1 again."""
     from orchestration.operators.commands import CommandRequest, parse_assume_after, parse_at, parse_rate
 
     request = CommandRequest(
@@ -113,7 +113,10 @@ def _purge(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     home: Home = None,
 ) -> None:
-    """Remove the payloads of discarded dead letters: they can't be sent again. The copies in Kafka are left."""
+    """Hide the payloads of discarded dead letters, which can then not be sent again; `redrive maintain` removes the bytes.
+
+    Copies in Kafka are left, and those in snapshots until they expire.
+    """
     from orchestration.operators.commands import CommandRequest
 
     send_command(home, CommandRequest("purge", reason, who_asks(who), ticket), Chosen(ids, filters, choice), asks=not yes)

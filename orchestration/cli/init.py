@@ -12,7 +12,7 @@ from orchestration.cli.screen import tell
 
 
 def init(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Created if it doesn't exist.")]) -> None:
-    """Write rules, settings and a dbt project to edit into a directory. Existing files are not overwritten."""
+    """Write rules, settings and a dbt project to edit into a directory. If one of the files exists, only the link `installed` is made."""
     from orchestration.starter.directory import make_directory
 
     made = make_directory(directory.expanduser())

@@ -81,15 +81,26 @@ Topic = Annotated[
 ]
 _Class = Annotated[
     str | None,
-    typer.Option("--class", help="Error class, with or without its package; or ^...", autocompletion=_remembered("error_class")),
+    typer.Option(
+        "--class",
+        help="Error class, with or without its package; ^ begins a regular expression.",
+        autocompletion=_remembered("error_class"),
+    ),
 ]
-_Group = Annotated[str | None, typer.Option("--group", help="The consumer group; or ^...", autocompletion=_remembered("consumer_group"))]
+_Group = Annotated[
+    str | None,
+    typer.Option("--group", help="The consumer group; ^ begins a regular expression.", autocompletion=_remembered("consumer_group")),
+]
 _Fingerprint = Annotated[
     str | None, typer.Option("--fingerprint", help="As `dlq groups` shows it.", autocompletion=_remembered("fingerprint"))
 ]
 _State = Annotated[
     Literal["open", "redriven", "recovered", "discarded", "refused", "all"],
-    typer.Option("--state", help="What was done about it."),
+    typer.Option(
+        "--state",
+        help="open: neither redriven nor discarded since it died; redriven: sent again; recovered: sent again and processed; discarded; "
+        "refused: the rules allow no destination.",
+    ),
 ]
 
 
@@ -159,10 +170,14 @@ class Choice:
     """Which of the selected messages a command is about, and whether it is sent or only shown."""
 
     everything: Annotated[bool, typer.Option("--all", help="All messages: needed if no other option selects.")] = False
-    most: Annotated[int | None, typer.Option("--max", min=1, help="Only this many, the oldest.")] = None
-    listed: Annotated[str | None, typer.Option("--list", help="Exactly the list that a dry run has shown.", autocompletion=_kept_lists)] = (
-        None
-    )
+    most: Annotated[
+        int | None,
+        typer.Option("--max", min=1, help="Only this many: the dead letters that were due first, or the waiting messages due next."),
+    ] = None
+    listed: Annotated[
+        str | None,
+        typer.Option("--list", help="Exactly the list that a dry run has shown; no other option selects then.", autocompletion=_kept_lists),
+    ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and keep the list for --list. Do nothing.")] = False
 
 

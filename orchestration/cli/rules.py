@@ -88,7 +88,7 @@ def classify(
     for place, (name, text) in enumerate(verdict.causes):
         table.add_row("causes" if place == 0 else "", escape(f"{name or '-'}{': ' + text if text else ''}"))
     for rule in verdict.passed_over:
-        table.add_row("not by", escape(rule))
+        table.add_row("passed over", escape(f"{rule}: its message, code or header doesn't match"))
     console().print(table)
 
 

@@ -72,12 +72,12 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         ("next look", found.next_due or "-"),
         ("timed lane", f"{found.in_lane} messages, the next at {found.lane_next_due}" if found.in_lane else "-"),
         ("floor", found.floor),
-        ("decided", f"up to batch {found.watermark} of {found.batch}"),
+        ("watermark", f"batch {found.watermark}: all inputs up to it are decided (the last batch is {found.batch})"),
     ):
         table.add_row(name, str(value))
     for what, why in found.trouble.items():
         table.add_row(f"[red]{escape(what)}[/red]", escape(why))
-    console(None).print(table)
+    console().print(table)
 
 
 def demo(

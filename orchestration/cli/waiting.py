@@ -29,13 +29,13 @@ waiting = typer.Typer(help="List, send or cancel waiting messages.", no_args_is_
 @waiting.command("list")
 @with_bundles
 def waiting_list(filters: WaitingFilters = WAITING, output: Output = "table", limit: Limit = 50, home: Home = None) -> None:
-    """List messages whose retry or dead letter is still to be sent, the next one due first."""
+    """List messages whose retry or dead letter is still to be sent, the next one due first, held ones last."""
     from orchestration.operators.rendering import waiting_table
 
     settings = settings_of(home=home)
     dead = asking(settings).dead_letters
     rows = dead.waiting(filters.filters.selected(dead), limit)
-    print_found(settings, rows, output, waiting_table, "no message like that waits")
+    print_found(settings, rows, output, waiting_table, "no waiting message matches")
 
 
 def _add_command(name: str, what: str, does: str) -> None:
@@ -57,5 +57,5 @@ def _add_command(name: str, what: str, does: str) -> None:
     waiting.command(name, help=does)(with_bundles(say))
 
 
-_add_command("send-now", "send_now", "Send waiting messages now, unchanged.")
+_add_command("send-now", "send_now", "Send retries now, unchanged: of messages in state `waiting`, not of held ones.")
 _add_command("cancel", "cancel", "Cancel waiting messages: they end, and nothing more is sent.")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from pydantic import Field
 
 from orchestration.dagster.graph import WRITTEN_BY_A_TICK, Graph
 from orchestration.dagster.resource import Redrive, forwarded, our_errors
@@ -19,8 +20,7 @@ LOOP = "loop"
 class TickConfig(dg.Config):
     """The config of one tick."""
 
-    take_over: bool = False
-    """Run it even if another loop is running: that loop then stops."""
+    take_over: bool = Field(default=False, description="Run even if another loop is running: that loop then stops.")
 
 
 def rules_asset(graph: Graph) -> dg.AssetsDefinition:

@@ -13,8 +13,8 @@ from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
 from orchestration.status import read_status
 
-# A dead letter is due at once, and tried again after 60 s at most. If it is still pending after this time, Kafka refuses it, or no loop
-# runs.
+# A dead letter is due at once. A paused destination is tried again after 60 s at most; a dead letter that Kafka refused, after the delay of
+# its publish_policy, which grows up to a day. If one is still pending after this time, one of the two has happened, or no loop runs.
 PENDING_WARNS = timedelta(minutes=5)
 PENDING_FAILS = timedelta(hours=1)
 
@@ -165,7 +165,7 @@ def no_dead_message_is_without_its_copy(redrive: Redrive) -> dg.AssetCheckResult
 
 @dg.asset_check(
     asset="gaps",
-    description=f"No report was removed by retention before it was read, in the last {GAPS_FAIL_FOR.days} days.",
+    description=f"In the last {GAPS_FAIL_FOR.days} days no report was lost unread: retention removed none, no partition was cut short.",
 )
 def no_report_was_missed(redrive: Redrive) -> dg.AssetCheckResult:
     since = wall_clock() - GAPS_FAIL_FOR

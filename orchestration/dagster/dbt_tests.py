@@ -45,7 +45,9 @@ def _asset_of(test: Mapping[str, Any], known: set[str]) -> str:
     for name in names:
         if name in known:
             return name
-    raise LookupError(f"dbt's test {test['name']} is of {', '.join(names) or 'nothing'}: none of them is an asset")
+    raise LookupError(
+        f"no asset for dbt's test {test['name']}: it reads {', '.join(names) or 'no model'}; let it read one with a table or view"
+    )
 
 
 def _description(test: Mapping[str, Any]) -> str:

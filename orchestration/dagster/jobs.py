@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from orchestration.operators.lists import Target
 
 # How long a shift runs the loop by default.
-SHIFT_MINUTES = 14.0
+SHIFT_MINUTES = 13.0
 
 tick = dg.define_asset_job(
     "tick",
     selection=dg.AssetSelection.assets(*WRITTEN_BY_A_TICK).without_checks(),
-    description="Runs one tick of the loop: intake, decide, publish.",
+    description="Runs one tick of the loop, with all its steps: rules, intake, commands, decide, publish, settle, feeds.",
 )
 
 report = dg.define_asset_job(

@@ -18,6 +18,8 @@ def watermark_of(redrive: Redrive) -> int:
 
 
 def undecided(redrive: Redrive) -> int:
+    """How many inputs have no decision. Without starts: that of a loop that ended at once stays undecided, and no message waits for it."""
+
     watermark = watermark_of(redrive)
     (row,) = redrive.sql(
         f"""

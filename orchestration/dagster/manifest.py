@@ -82,6 +82,7 @@ def _parsed(settings: Settings) -> Iterator[tuple[str, bytes]]:
             if path.is_file():
                 yield path.relative_to(settings.dbt_directory).as_posix(), path.read_bytes()
     for path in sorted(settings.seeds.glob("*")):
-        yield str(path), path.read_bytes()
+        if path.is_file():
+            yield str(path), path.read_bytes()
     for name in ("REDRIVE_SCHEMA", "REDRIVE_TARGET"):
         yield name, os.environ.get(name, "").encode()

@@ -214,8 +214,8 @@ def _step(span: timedelta) -> str:
 def page(found: Report) -> str:
     """The report as markdown. Names come from reports, so they are escaped: any markup in them is shown as text."""
     waiting = f" {found.pending} more are decided, and wait for their dead letter to be acknowledged." if found.pending else ""
-    title = f"{found.open} dead letters are open" if found.open else "No dead letter is open"
-    counted = f"{found.at:%Y-%m-%d %H:%M} UTC. {found.dead} messages are dead, {found.died} died ever.{waiting}"
+    title = f"Open dead letters: {found.open}"
+    counted = f"{found.at:%Y-%m-%d %H:%M} UTC. Messages that are dead: {found.dead}; that have ever died: {found.died}.{waiting}"
     parts = [f"### {title}", f"{counted}{_unusual(found.unusual)}"]
     if found.groups:
         parts.append(_groups(found))
@@ -240,8 +240,8 @@ def _about_retries(retries: Retries) -> str:
     """A paragraph: how many retries were sent in the last 24 hours, how late, and how many messages recovered."""
     if not retries.sent and not retries.recovered:
         return "**Retries:** none was sent in the last 24 hours."
-    late = f", {_span(retries.late_p50_ms)} late in the median, {_span(retries.late_p99_ms)} at p99" if retries.sent else ""
-    took = f", {_span(retries.recovery_p50_ms)} after their first failure in the median" if retries.recovered else ""
+    late = f", with a median lateness of {_span(retries.late_p50_ms)} (p99: {_span(retries.late_p99_ms)})" if retries.sent else ""
+    took = f", half of them within {_span(retries.recovery_p50_ms)} of their first failure" if retries.recovered else ""
     return (
         f"**Retries:** {retries.sent} were sent in the last 24 hours{late}. {retries.recovered} messages recovered{took}; this is "
         "known only for groups that commit offsets."
@@ -262,7 +262,8 @@ def _span(milliseconds: int | None) -> str:
 def _unusual(hours: Sequence[Unusual]) -> str:
     """A line for each unusual hour; nothing where there is none."""
     return "".join(
-        f"\n\n**Unusual:** {hour.died} of {_text(hour.topic)} died in the hour from {hour.hour:%Y-%m-%d %H:%M}; {hour.usual:g} is usual."
+        f"\n\n**Unusual:** {hour.died} messages of {_text(hour.topic)} died in the hour from {hour.hour:%Y-%m-%d %H:%M}; "
+        f"{hour.usual:g} is usual."
         for hour in hours
     )
 
@@ -281,7 +282,7 @@ def plots(found: Report) -> bytes:
             lambda axes: _bars(axes, "open, by error class", found.by_class),
             lambda axes: _bars(axes, "open, by dead letter topic", found.by_topic),
             lambda axes: _bars(axes, "open, by age", found.by_age),
-            lambda axes: _over_time(axes, f"open: died, by {found.step} (UTC)", found.over_time, found.step),
+            lambda axes: _over_time(axes, f"open, by {found.step} of death (UTC)", found.over_time, found.step),
         ]
     if found.retries.by_hour:
         drawn.append(lambda axes: _over_time(axes, "sent again, by hour (UTC)", found.retries.by_hour, "hour", color="#2f6690"))
@@ -335,4 +336,4 @@ def _short(name: str) -> str:
 
 def _text(name: str) -> str:
     """A name in a cell of a table: nothing in it is markdown or HTML."""
-    return re.sub(r"([^\w\s])", lambda match: f"&#{ord(match[1])};", one_line(name))
+    return re.sub(r"([^\w\s]|_)", lambda match: f"&#{ord(match[1])};", one_line(name))

@@ -30,7 +30,7 @@ class BusyError(Exception):
 
 
 class NothingYetError(Exception):
-    """No loop has run with this home, so there are no tables."""
+    """The tables can't be used: no loop has made them yet, or they have another table version. The message says what to do."""
 
 
 class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]

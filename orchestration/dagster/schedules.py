@@ -13,8 +13,9 @@ _IN_PROGRESS = (
     dg.DagsterRunStatus.CANCELING,
 )
 
-# A shift runs the loop for SHIFT_MINUTES after Spark has started, which may take a minute.
-_SHIFT_INTERVAL = round(SHIFT_MINUTES) + 1
+# A shift runs the loop for SHIFT_MINUTES after Spark has started. Two minutes are left for the start and the end: a shift that is still
+# running when the next is to begin costs a whole interval. It must divide 60.
+_SHIFT_INTERVAL = round(SHIFT_MINUTES) + 2
 
 
 @dg.schedule(
@@ -23,7 +24,7 @@ _SHIFT_INTERVAL = round(SHIFT_MINUTES) + 1
     cron_schedule=f"*/{_SHIFT_INTERVAL} * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description=f"A shift of {SHIFT_MINUTES:g} minutes, every {_SHIFT_INTERVAL} minutes. Skipped while the one before is running.",
+    description=f"A shift of {SHIFT_MINUTES:g} minutes, every {_SHIFT_INTERVAL} minutes. Skipped if the one before has not ended.",
 )
 def shifts(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
     if context.instance.get_runs(dg.RunsFilter(job_name=shift.name, statuses=_IN_PROGRESS), limit=1):

@@ -7,7 +7,8 @@ and stay in the cache directory; everything else lives in the broker's own direc
     <directory>/broker.log     output of the process (warnings and errors)
     <directory>/data/          topics and metadata; deleting it resets the broker
 
-kill -9 of the broker, or of the Python process that started it, ends the broker without a shutdown. After either, a start on the same
+kill -9 of the broker ends it without a shutdown. If the Python process that started it is killed, the broker is shut down, or killed if
+that takes longer than 10 s. After either, a start on the same
 directory works, and finds everything that was acknowledged before.
 
 Whether a process is alive is never read from a file, but from locks, which the kernel releases when a process ends:

@@ -23,7 +23,9 @@ from orchestration.output import console, errors
 from orchestration.settings import Settings, load_settings
 
 _ORDERS = 240
-_SETTLE_SECONDS = 60
+# No orders are written in the last seconds of the run, so that most retries are sent before it ends.
+_SECONDS_WITHOUT_ORDERS = 60
+
 # The setting settle_seconds for the demo: short, as the demo's consumer reports failures at once.
 _RECOVERED_AFTER_SECONDS = 3
 # The longest time, in seconds, that the demo waits for processed messages to count as recovered.
@@ -110,7 +112,7 @@ def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[st
         for _ in range(rounds):
             orders.extend(produce_orders(kafka, _ORDERS // rounds))
             progress.written = len(orders)
-            if stop.wait(max(0.0, progress.seconds - _SETTLE_SECONDS) / rounds):
+            if stop.wait(max(0.0, progress.seconds - _SECONDS_WITHOUT_ORDERS) / rounds):
                 return
 
     def guarded(what: Any, *arguments: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.kafka import clients
@@ -98,8 +98,9 @@ def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tupl
             record = consumer.poll(10)
             if record is None:
                 raise KafkaException("the topics could not be read back within 10 s")
-            if record.error():
-                open_partitions -= 1
+            if (problem := record.error()) is not None:
+                # any other error is passed over: if no record follows it, the poll above fails
+                open_partitions -= problem.code() == KafkaError._PARTITION_EOF
                 continue
             pairs: Any = record.headers() or []
             headers = {name: value.decode() for name, value in pairs if name.startswith("redrive-") and value is not None}

@@ -42,5 +42,8 @@ def keeper(kafka: Mapping[str, str], group: str, **own: Any) -> Consumer:
 
 
 def producer(kafka: Mapping[str, str], patience: int, own: Mapping[str, Any]) -> Producer:
-    """An idempotent producer: no record twice, and all in their order. A record that has no answer after `patience` seconds has failed."""
+    """An idempotent producer: its own retries neither duplicate nor reorder records.
+
+    A record without an answer after `patience` seconds is reported as failed, although Kafka may have written it.
+    """
     return make_client(Producer, {**kafka, "enable.idempotence": True, "message.timeout.ms": patience * 1000, **own}, kafka)

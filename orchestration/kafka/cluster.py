@@ -94,8 +94,8 @@ class Range:
 class Cluster:
     """A Kafka cluster. It uses one admin client, and one client for each consumer group.
 
-    Every method raises ClusterError when Kafka gives no answer. The constructor raises SettingsError for properties that a client doesn't
-    take.
+    Methods raise ClusterError when Kafka gives no answer, but `max_message_bytes` leaves out the topics concerned, and `create` returns the
+    error of each topic. The constructor raises SettingsError for properties that a client doesn't take.
     """
 
     def __init__(self, kafka: Mapping[str, str], timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
@@ -171,7 +171,7 @@ class Cluster:
                 request_timeout=self._timeout,
             )
         except KafkaException as error:
-            raise self._unanswered("say where its partitions end", error) from None
+            raise self._unanswered("return the offsets of its partitions", error) from None
         for where, partition in wanted.items():
             try:
                 offset = futures[where].result().offset
@@ -182,7 +182,7 @@ class Cluster:
                 if offset >= 0:
                     found[partition] = offset
         if not found:
-            raise self._unanswered("say where its partitions end", reason) from None
+            raise self._unanswered("return the offsets of its partitions", reason) from None
         return found
 
     def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:

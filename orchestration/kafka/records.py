@@ -46,7 +46,7 @@ class UnreadError(Exception):
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one range, in rows of RECORDS. end: the next offset; has_odd_ones: whether there is one that Spark can't read."""
+    """Records of one range, in rows of RECORDS. end: the next offset; has_odd_ones: whether there may be one that Spark can't read."""
 
     rows: list[tuple[Any, ...]]
     end: int

@@ -54,7 +54,7 @@ class TopicMaker:
         if self.settings.is_internal(name):
             return "it is an internal topic"
         if self.made >= _MOST_MADE:
-            return f"this loop has made {_MOST_MADE} topics already; `redrive check --create` makes more"
+            return f"this loop has created {_MOST_MADE} topics since its start, the most that it may; `redrive check --create` creates more"
         return None
 
     def make(self, name: str, originals: Iterable[str]) -> str | None:
@@ -64,7 +64,7 @@ class TopicMaker:
         try:
             found = self.cluster.describe(originals)
             if not found:
-                return "none of the topics is there that its messages come from: how many partitions it needs is not known"
+                return "none of the topics that its messages come from exists, so the number of partitions that it needs is not known"
             new = new_topic(name, found.values(), self.cluster.max_message_bytes(found), self.settings.create_topics_replication)
             objection = self.cluster.create([new])[name]
         except ClusterError as error:

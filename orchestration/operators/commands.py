@@ -57,7 +57,7 @@ def parse_rate(text: str) -> float:
     parsed = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)/([smh])", text.strip())
     rate = float(parsed[1]) / _PER[parsed[2]] if parsed else 0.0
     if rate < 1e-6:
-        raise CommandError(f"--rate {text!r} is no rate: 50/s, 10/m, 1/h")
+        raise CommandError(f"--rate {text!r} is not a rate; examples: 50/s, 10/m, 1/h")
     return rate
 
 
@@ -66,7 +66,7 @@ def parse_assume_after(text: str) -> timedelta:
     try:
         return parse_duration(text)
     except ValueError:
-        raise CommandError(f"--assume-after {text!r} is no time: 90s, 5m, 2h") from None
+        raise CommandError(f"--assume-after {text!r} is not a duration; examples: 90s, 5m, 2h") from None
 
 
 def parse_at(text: str) -> datetime:
@@ -74,7 +74,7 @@ def parse_at(text: str) -> datetime:
     try:
         return parse_moment(text)
     except (ValueError, OverflowError):
-        raise CommandError(f"--at {text!r} is no time: 2026-03-01T12:00") from None
+        raise CommandError(f"--at {text!r} is not a time; example: 2026-03-01T12:00") from None
 
 
 def check_request(settings: Settings, seeds: Seeds, request: CommandRequest) -> None:

@@ -124,7 +124,9 @@ class DeadLetters:
         """Messages whose retry or dead letter is still to be sent, the next one due first."""
         columns = "message_id, state, next_due, attempts, max_attempts, original_topic, consumer_group, error_class, error_kind, reason"
         where = f"state in ('waiting', 'held', 'dead_letter_pending') and {selection.condition(since_column='last_failed_at')}"
-        return query(self._spark, self._schema, f"select {columns} from messages where {where} order by next_due, message_id", limit)
+        return query(
+            self._spark, self._schema, f"select {columns} from messages where {where} order by next_due nulls last, message_id", limit
+        )
 
     def get(self, message_id: str) -> dict[str, Any]:
         """A dead or refused message, with all columns. If it is neither, raises DlqError with its state."""
@@ -133,7 +135,7 @@ class DeadLetters:
             return rows[0]
         messages = self._rows("messages", message_id)
         if messages:
-            raise DlqError(f"{message_id!r} is no dead letter: its state is {messages[0]['state']}. `redrive explain` shows its history")
+            raise DlqError(f"{message_id!r} is not a dead letter: its state is {messages[0]['state']}. `redrive explain` shows its history")
         raise DlqError(f"no message is called {message_id!r}: `redrive dlq list` shows what is dead")
 
     def history_of(self, message_id: str) -> list[dict[str, Any]]:
@@ -145,7 +147,7 @@ class DeadLetters:
         return as_dicts(self.frame(statement))
 
     def frame(self, statement: str) -> DataFrame:
-        """A statement, not from a user, with the tables under their own names."""
+        """The rows of a statement, which names tables without the schema. It is not checked: never one that a user wrote."""
         self._spark.sql(f"use {self._schema}")
         return self._spark.sql(statement)
 

@@ -41,7 +41,7 @@ _OBJECTIONS = {
     "destination_is_internal": "refused: an internal topic",
 }
 
-_IDS_ALONE = "not known here: a kept list has ids alone"
+_IDS_ALONE = "decided when it is sent: a kept list has no topics"
 
 _AGES = {"up to an hour": 1, "up to a day": 24, "up to a week": 168, "older": None}
 

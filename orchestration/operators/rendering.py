@@ -95,7 +95,7 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if row["decision"] == "refused"
         else "died": f"{moment(row['dead_at'])}, after {attempts}, the first at {moment(row['first_failed_at'])}",
         "lies at": parked or (lies and lies + without),
-        # unknown for a report that could not be placed
+        # an adopted dead letter that doesn't say where it came from has its own coordinates here
         "came from": None if came == lies else came + stated,
         "purged": row["purged_at"] and f"{moment(row['purged_at'])}: key, value, headers, message and stack",
         "note": row["note"],

@@ -71,7 +71,7 @@ def parse_since(text: str, now: datetime) -> datetime:
             return now - timedelta(**{_UNITS[spoken[2]]: int(spoken[1])})
         return parse_moment(text)
     except (ValueError, OverflowError):
-        raise DlqError(f"--since {text!r} is no time: 90s, 30m, 2h, 7d, 4w, or 2026-03-01T12:00") from None
+        raise DlqError(f"--since {text!r} is not a time; examples: 90s, 30m, 2h, 7d, 4w, 2026-03-01T12:00") from None
 
 
 def matches(column: str, wanted: str | None, also_after: str = "") -> str | None:
@@ -105,7 +105,7 @@ def check_condition(spark: SparkSession, where: str) -> str:
         parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(where)
     except PySparkException as error:
         reason = str(error).split("== SQL")[0].split("\n\nJVM")[0].strip()
-        raise DlqError(f"--where {where!r} is no condition: {reason}") from error
+        raise DlqError(f"--where {where!r} is not a condition: {reason}") from error
     for node in _nodes(parsed):
         kind = node.getClass().getSimpleName()
         if "Subquery" in kind or kind in ("Exists", "ListQuery"):
@@ -136,5 +136,5 @@ def check_pattern(spark: SparkSession, option: str, wanted: str | None) -> str |
         except (Py4JJavaError, PySparkException) as error:
             thrown = java_exception(error)
             where = f" at character {thrown.getIndex() + 1}" if thrown.getIndex() >= 0 else ""
-            raise DlqError(f"{option} {wanted!r} is no regular expression: {thrown.getDescription()}{where}") from None
+            raise DlqError(f"{option} {wanted!r} is not a regular expression: {thrown.getDescription()}{where}") from None
     return wanted

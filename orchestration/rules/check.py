@@ -36,9 +36,10 @@ class Finding:
 
 
 def run_checks(asking: Asking, *, create: bool, groups: Collection[str] = ()) -> list[Finding]:
-    """Checks seeds, brokers, topics and catalog, in this order. A check that depends on a failed one is left out.
+    """Checks seeds, brokers, topics, catalog, equal rules and policies. A check that depends on a failed one is left out.
 
-    groups: further consumer groups that read the topics that sources speak for, beside those that Kafka and the seed `sources` name.
+    create: missing topics are created. groups: further consumer groups that read the topics that sources speak for, beside those that Kafka
+    and the seed `sources` name.
     """
     settings, rulebook = asking.settings, asking.rulebook
     findings: list[Finding] = []

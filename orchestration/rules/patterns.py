@@ -13,6 +13,7 @@ automaton of the expression:
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -95,9 +96,12 @@ class _Automaton:
 def objection(pattern: str, *, ignore_case: bool = False) -> str | None:
     """What is wrong with a regular expression of the seeds; None for one that can be used on any text."""
     try:
-        parsed = _parser.parse(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        return f"is no regular expression: {error}"
+        with warnings.catch_warnings():
+            # sets that Python and Java read differently, such as [a&&b]
+            warnings.simplefilter("error", FutureWarning)
+            parsed = _parser.parse(pattern)
+    except (re.error, RecursionError, OverflowError, FutureWarning) as error:
+        return f"is not a regular expression: {error}. It must be valid in Python's `re` and in Java: \\p{{L}} and (?<name>...) are not"
     if len(pattern) > _MOST_CHARACTERS:
         return f"has {len(pattern)} characters; {_MOST_CHARACTERS} are the most"
     try:

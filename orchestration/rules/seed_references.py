@@ -25,7 +25,8 @@ def _doubles(directory: Path, rows: Rows) -> Iterator[str]:
         for row in rows[name]:
             key = tuple(row[column] for column in keys)
             if key in seen:
-                yield f"{directory / name}.csv:{row.line}: {' and '.join(keys)} {' / '.join(key)} stand on line {seen[key]} already"
+                same = f"has the same {', '.join(keys)} as line {seen[key]} ({' / '.join(key)})"
+                yield f"{directory / name}.csv:{row.line}: {same}: remove one of the two"
             seen.setdefault(key, row.line)
 
 
@@ -59,9 +60,8 @@ def _privacies(directory: Path, rows: Rows) -> Iterator[str]:
     privacies = sorted([EVERYTHING, *(row["name"] for row in rows["privacy"])])
     for row in rows["routes"]:
         if row["privacy"] not in privacies:
-            yield (
-                f"{directory / 'routes.csv'}:{row.line}: privacy is {row['privacy']!r}: must be one of privacy.csv: {', '.join(privacies)}"
-            )
+            allowed = f"{EVERYTHING}, or a name in privacy.csv: {', '.join(privacies)}"
+            yield f"{directory / 'routes.csv'}:{row.line}: privacy is {row['privacy']!r}: must be {allowed}"
 
 
 def _destinations(directory: Path, rows: Rows) -> Iterator[str]:

@@ -80,6 +80,7 @@ def plan_topics(
     for row, column in templates:
         if "{kind}" in row[column]:
             unknown[row[column]] = "the kind of the error is part of the name: these topics are neither looked for nor made"
+    # a retry or dead letter topic that a pattern of `speaks_for` matches, too, is no original topic, and needs none of its own
     return Plan(tuple(need for need in needs.values() if need.original.name not in wanted), tuple(unknown.items()))
 
 

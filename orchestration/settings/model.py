@@ -68,8 +68,8 @@ class Settings(BaseSettings):
     """How far ahead the loop hands messages over to the timed lane, which sends each at its due time. 0: publish steps send what is due."""
 
     intake_max_rows: Count = 50_000
-    """The most records that one tick takes in, all sources together: bounds the memory and the length of a tick. Also the most orders that
-    one tick issues."""
+    """The most records that one tick takes in, all sources together: bounds the memory and the length of a tick. A tick issues at most as
+    many orders, and at most 10,000."""
     intake_max_bytes: Size = 64 * 1024 * 1024
     """Bytes taken in within one tick: an estimate, by the mean size of the records taken in before."""
     publish_max_rows: Count = 200_000
@@ -200,7 +200,7 @@ class Settings(BaseSettings):
     @classmethod
     def _is_a_directory(cls, path: Path) -> Path:
         if not path.is_dir():
-            raise ValueError(f"must be a directory with the seed files; {path} is none")
+            raise ValueError(f"must be a directory with the seed files; {path} is not a directory")
         return path
 
     @field_validator("home")

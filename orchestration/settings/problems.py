@@ -34,9 +34,13 @@ def problem_of(fields: Fields, detail: ErrorDetails, changes: Mapping[str, objec
     return f"{where}: {text}, not {str(detail['input'])!r}"
 
 
+# Options whose names differ from those of their settings.
+_OPTIONS = {"idle_for_seconds": "--idle-for"}
+
+
 def _origin(name: str, key: str | None, changes: Mapping[str, object]) -> str:
     if name in changes:
-        return f"option --{name.replace('_', '-')}"
+        return f"option {_OPTIONS.get(name, '--' + name.replace('_', '-'))}"
     variables = [
         variable
         for variable in os.environ

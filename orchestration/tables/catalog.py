@@ -135,10 +135,11 @@ def _rename(catalog: sqlite3.Connection, name: str) -> None:
 
 
 def refuse_beside_a_loop(settings: Settings) -> None:
-    """Raises CatalogError while another loop runs with this home: its tables must not be changed."""
+    """Raises CatalogError while another loop runs with this home, because its tables are about to be renamed or migrated."""
     status = read_status(settings.status_file)
     if status is not None and status.pid != os.getpid() and is_alive(status, settings.home):
         raise CatalogError(
             f"a loop is running with its state under {settings.home} (process {status.pid}, last tick at {status.at}), "
-            f"and its tables must be changed: stop it, and start again. If that process is no loop, remove {settings.status_file}"
+            f"and this version must migrate its tables first: stop that loop, then start this one again. If that process is no loop, "
+            f"remove {settings.status_file}"
         )

@@ -22,7 +22,8 @@ from orchestration.java import java_program
 # The first bytes of an archive. Java writes them last: an archive whose JVM was killed while it wrote has none.
 _MAGIC = b"\xa8\xab\x0b\xf0"
 
-# While a JVM may still be writing an archive, no other one begins: some writes of 170 MB at once would slow all down. In seconds.
+# For this long after a JVM has started with the option to write an archive at its end, no other one gets that option: some writes of 170 MB
+# at once would slow all down. A JVM that runs longer, such as the loop's, no longer counts: all other starts would go without. In seconds.
 _WRITES_FOR = 300
 
 # An archive that nobody has used for this long is removed, such as one of an earlier Java. In seconds.
@@ -39,7 +40,7 @@ class ClassArchive:
     def option(self) -> str | None:
         """The option for a JVM that starts: to use the archive or, if there is none, to write it at its end.
 
-        None while another JVM may be writing it, or if the directory can't be used.
+        None if another JVM has got the option to write it a short while ago, or if the directory can't be used.
         """
         with suppress(OSError):
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -32,13 +32,13 @@ _ONE_AT_A_TIME = threading.RLock()
 def variables_of(settings: Settings) -> dict[str, object]:
     """The vars in the dbt_project.yml of a directory made by `redrive init`. dbt runs in another directory, so they are passed to it.
 
-    Only the bounds, that is, what is a number in the installed project: lists and words belong to the SQL, and an older copy of them must
-    not hide what an upgrade has added.
+    Only what is a number in the installed project: lists and words belong to the SQL, and an older copy of them must not hide what an
+    upgrade has added.
     """
     if settings.project == settings.dbt_directory:
         return {}
-    bounds = {name for name, value in _vars_in(settings.dbt_directory).items() if isinstance(value, int)}
-    return {name: value for name, value in _vars_in(settings.project).items() if name in bounds}
+    numbers = {name for name, value in _vars_in(settings.dbt_directory).items() if isinstance(value, int)}
+    return {name: value for name, value in _vars_in(settings.project).items() if name in numbers}
 
 
 def _vars_in(project: Path) -> dict[str, object]:

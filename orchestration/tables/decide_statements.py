@@ -35,7 +35,7 @@ _INPUTS_SLOT = "inputs_of_this_run"
 
 
 class DecideError(Exception):
-    """A decide run failed; nothing was written, or what was written is committed. The message is Spark's, in one line."""
+    """A decide run failed. Its one append was committed as a whole or not at all; the error doesn't tell which. The message is Spark's."""
 
 
 def filled(statement: str, slots: Mapping[str, str]) -> str:

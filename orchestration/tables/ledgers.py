@@ -1,4 +1,6 @@
-"""Appends to the ledgers, strictly one after another. Each has its own batch number. Only the loop in charge may append.
+"""Appends to the ledgers, strictly one after another. Only the loop in charge may append.
+
+Each append has a batch number of its own, from one sequence for all ledgers.
 
 An append is refused if another process has written to the ledger since this loop did. For Iceberg it is an overwrite of the rows after this
 loop's last batch (there are none), validated from this loop's last snapshot: rows of another loop are a conflict.

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class MaintenanceError(Exception):
-    """There is nothing to maintain. The message says which tables are missing, and what makes them."""
+    """The tables can't be maintained: some are missing, or they have another table version. The message says what to do."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,10 @@ Format = Literal["table", "json", "jsonl", "csv"]
 
 
 class QueryError(Exception):
-    """The statement can't be run. The message is Spark's, shortened."""
+    """The statement can't be run: it is not one select, there are no tables to read, or Spark refuses it.
+
+    In the last case the message is Spark's, shortened.
+    """
 
     exit_code = 2
 
@@ -101,19 +104,20 @@ class Tables:
     def select(self, statement: str, limit: int) -> Rows:
         """Runs one select of a user. Raises QueryError for anything else, and for what Spark refuses."""
         text = statement.strip().rstrip(";")
-        if not re.match(r"(?is)^\s*(--[^\n]*\n\s*)*(select|with|show|describe|explain)\b", text) or ";" in _without_literals(text):
+        bare = _without_literals(text)
+        if not re.match(r"(?i)[\s(]*(select|with|show|describe|explain)\b", bare) or ";" in bare:
             raise QueryError("give one select statement (or with, show, describe, explain)")
         if objection := self.missing() or self.unreadable():
             raise QueryError(objection)
         spark = self._spark
         with _refusals():
-            parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()
+            parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(bare).toString()
         if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
             raise QueryError("give one select statement: this one would write")
         return query(spark, self._schema, text, limit)
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
-        """All rows of a statement, not from a user, with the tables under their own names."""
+        """All rows of a statement, which names tables without the schema. It is not checked: never one that a user wrote."""
         from orchestration.tables.rows import collected
 
         spark = self._spark
@@ -136,7 +140,7 @@ def list_tables(settings: Settings) -> Rows:
             # a model without described columns is ephemeral: it has no table or view
             found += [(node["name"], kind, " ".join(node["description"].split())) for node in nodes or () if node.get("columns")]
     order = {kind: place for place, kind in enumerate(("marts", "retry", "ledgers", "commands", "rules"))}
-    return Rows(("table", "of", "what"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
+    return Rows(("name", "group", "description"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
 
 
 def query(spark: SparkSession, schema: str, statement: str, limit: int) -> Rows:
@@ -198,7 +202,7 @@ def _cell(value: Any) -> str:
 def say_more(rows: Rows) -> None:
     """Prints a note to standard error if there are more rows than the limit."""
     if rows.more:
-        print(f"there are more than these {len(rows.rows)} rows: --limit", file=sys.stderr)
+        print(f"there are more than these {len(rows.rows)} rows; a higher --limit shows more", file=sys.stderr)
 
 
 def _plain(value: Any) -> Any:
@@ -227,7 +231,8 @@ def _shown(value: Any) -> str:
 
 
 def _without_literals(text: str) -> str:
-    return re.sub(r"'(?:[^'\\]|\\.|'')*'", "''", text)
+    """A statement with empty texts instead of its own, and without comments: what it says, not what it speaks of."""
+    return re.sub(r"""(?s)('|")(?:[^\\'"]|\\.|(?!\1)['"]|\1\1)*\1|--[^\n]*|/\*.*?\*/""", lambda found: "''" if found[1] else " ", text)
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -176,7 +176,7 @@ def _output_to(log: Path) -> Iterator[IO[bytes]]:
 
 
 def in_short(error: BaseException | str) -> str:
-    """An error of Spark's in one line: the error and its first cause, without the JVM's stack."""
+    """An error of Spark's in one line: up to three lines of it, and its root cause (the last "Caused by"), without the JVM's stack."""
     lines = [line.strip() for line in str(error).splitlines()]
     messages = [line for line in lines if line and not _STACK.match(line)]
     causes = [line for line in messages if line.startswith("Caused by: ")]

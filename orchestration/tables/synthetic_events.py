@@ -32,7 +32,7 @@ REPORTED = ("source", "topic", "key", "value", "headers", "record_timestamp", "s
 """The columns that a report which is decided anew has from the report itself."""
 
 BreakerOrder: TypeAlias = Literal["probe", "release"]
-"""To send the oldest of what a circuit breaker holds, to see whether it succeeds; to send what a closed circuit breaker held."""
+"""`probe`: to send the oldest delivery that a circuit breaker holds, to see whether it succeeds. `release`: what a closed one held."""
 
 # Not 0: earlier versions wrote both starts and gaps there, and tables have them still.
 _BREAKERS, _COMMANDS, _GAPS, _STARTS = 1, 2, 3, 4
@@ -64,7 +64,10 @@ class SyntheticEvent:
 
 
 def start(batch: int, instance: str) -> SyntheticEvent:
-    """The row by which a loop in charge makes sure that earlier appends to `events` are refused. instance: the name of the loop."""
+    """The row that a loop appends when it takes charge, or after an append of unknown outcome, which is refused from then on.
+
+    instance: the name of the installation.
+    """
     return SyntheticEvent(TOPIC_ID, _STARTS, batch, 0, "start", detail=instance)
 
 

@@ -124,17 +124,17 @@ def test_list_finds_what_its_options_select(call: Call, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("attempts >", "is no condition"),
-        ("1 = 1) or (1 = 1", "is no condition"),
-        ("true; drop table events", "is no condition"),
-        ("select 1", "is no condition"),
+        ("attempts >", "is not a condition"),
+        ("1 = 1) or (1 = 1", "is not a condition"),
+        ("true; drop table events", "is not a condition"),
+        ("select 1", "is not a condition"),
         ("exists (select 1 from events)", "without a select in it"),
         ("message_id in (select message_id from attempts)", "without a select in it"),
         ("(select max(batch) from events) > 0", "without a select in it"),
         ("java_method('java.lang.System', 'exit', 1) = ''", "does more than filter"),
         ("upper(`REFLECT`('java.lang.System', 'gc')) = ''", "does more than filter"),
         ("exists(array(1), x -> try_reflect('java.lang.System', 'gc') = '')", "does more than filter"),
-        ("/* " + "x", "is no condition"),
+        ("/* " + "x", "is not a condition"),
         ("no_such_column = 1", "no_such_column"),
         ("count(*) > 1", "aggregate"),
     ],
@@ -153,8 +153,8 @@ def test_list_is_a_table_and_says_when_there_is_more_or_nothing(call: Call, dead
     assert "NullPointerException: boo" in result.stdout
     assert "there are more than these 2 rows" in result.stderr
     result = call("dlq", "list", "--topic", "nowhere")
-    assert (result.exit_code, result.stdout, result.stderr.strip()) == (0, "", "no dead letter is like that")
-    with pytest.raises(DlqError, match="is no time"):
+    assert (result.exit_code, result.stdout, result.stderr.strip()) == (0, "", "no dead letter in state open (--state) matches")
+    with pytest.raises(DlqError, match="is not a time"):
         raise call("dlq", "list", "--since", "soon").exception or AssertionError
 
 
@@ -285,7 +285,7 @@ def test_waiting_lists_what_will_be_sent(call: Call) -> None:
     (row,) = rows(call("waiting", "list", "--topic", "dlq", "--where", "error_class = 'a.B'", "--format", "json"))
     assert (row["message_id"], row["state"]) == ("billing:dlq/0/99", "waiting")
     assert "billing:dlq/0/99" in call("waiting", "list", "--topic", "dlq").stdout
-    assert call("waiting", "list", "--topic", "nowhere").stderr.strip() == "no message like that waits"
+    assert call("waiting", "list", "--topic", "nowhere").stderr.strip() == "no waiting message matches"
 
 
 HOSTILE_ID = "billing:hostile-text/0/0"
@@ -371,7 +371,7 @@ def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, 
     assert "\n" not in said
     assert "at org.apache" not in said
     if arguments[0] != "sql":
-        assert "is no regular expression" in said
+        assert "is not a regular expression" in said
 
 
 def test_a_home_without_tables_says_how_they_are_made(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,7 @@ def test_a_list_that_was_kept_asks_nothing() -> None:
         raise AssertionError("Spark would be started")
 
     kept = [Target("m/1", "m/1#abc", 1)]
-    assert destinations(fail, kept, None) == {"not known here: a kept list has ids alone": 1}
+    assert destinations(fail, kept, None) == {"decided when it is sent: a kept list has no topics": 1}
     assert destinations(fail, kept, "elsewhere") == {"elsewhere": 1}
 
 

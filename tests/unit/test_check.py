@@ -37,7 +37,7 @@ def test_a_pattern_that_allows_any_topic_is_recognised(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["^orders", "^[a-z]", "^.*[.]orders$", "orders", "^[^_]", "^.{1,20}$"])
-def test_a_pattern_that_tells_topics_apart_does_not(pattern: str) -> None:
+def test_a_pattern_that_tells_topics_apart_is_not_taken_for_one(pattern: str) -> None:
     assert not speaks_for_all(pattern)
 
 

@@ -182,7 +182,7 @@ def test_each_of_dbt_s_tests_is_a_check(loaded: dg.Definitions, home: Path) -> N
 
 def test_a_test_of_nothing_that_is_an_asset_is_named(home: Path) -> None:
     manifest = load_manifest(load_settings(home=home, project=PROJECT))
-    with pytest.raises(LookupError, match="dbt's test assert_every_event_has_one_decision is of events, decisions: none of them"):
+    with pytest.raises(LookupError, match="assert_every_event_has_one_decision: it reads events, decisions; let it read one"):
         dbt_tests({"nodes": {"x": manifest["nodes"]["test.redrive.assert_every_event_has_one_decision"]}}, [dg.AssetKey("another")])
 
 

@@ -1,4 +1,4 @@
-"""What the pages and comments refer to exists: pages, their headings, files and folders of the repository."""
+"""What the pages and comments refer to exists: linked pages, their headings, and files of the repository; folders only where linked."""
 
 from __future__ import annotations
 

@@ -32,6 +32,8 @@ DOING = {
     # which a signal does not interrupt
     "a question to Kafka": f"{READY}\nAdminClient({{'bootstrap.servers': '127.0.0.1:1', 'log_level': 0}}).list_topics(timeout=1000)",
     "a send": f"with loop.sending:\n    {READY}\n    loop.stopping.wait()\n    time.sleep(1)\n    logging.info('sent')\ntime.sleep(1000)",
+    "a send of the timed lane": "from types import SimpleNamespace as S\ndef end():\n    time.sleep(1)\n    logging.info('recorded')\n"
+    f"loop.steps = S(publish=S(hand_over=S(end=end)))\n{READY}\ntime.sleep(1000)",
     "a send that hangs": f"with loop.sending:\n    {READY}\n    time.sleep(1000)",
     "nothing": f"{READY}\nloop.stopping.wait()\nloop.finish()",
 }
@@ -51,6 +53,7 @@ DOING = {
             0,
             ["stop_requested signal=SIGTERM", 'stop_delayed reason="the results of a send are being recorded"', "sent", "goodbye"],
         ),
+        ("a send of the timed lane", None, [signal.SIGTERM], 0, ["stop_requested signal=SIGTERM", "recorded", "goodbye"]),
         ("a send that hangs", None, [signal.SIGTERM, signal.SIGTERM], 128 + signal.SIGTERM, None),
         ("nothing", None, [signal.SIGTERM], 0, ["goodbye"]),
     ],

@@ -77,7 +77,7 @@ def test_a_failure_without_a_time_is_told_when_it_was_decided() -> None:
     assert next(in_words([decided(failed_at=None)]))[0] == "2026-03-01 12:00:03.250"
 
 
-def test_a_life_fits_into_120_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_fits_into_120_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     class Rulebook:
         def history_of(self, _: str) -> list[dict[str, Any]]:
             return [decided(error_message="Read timed out " * 30, topic="orders." * 30)]

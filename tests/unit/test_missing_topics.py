@@ -86,6 +86,6 @@ def test_what_is_never_made_is_not_asked_about() -> None:
 def test_one_whose_originals_are_gone_is_not_made_and_the_others_are() -> None:
     one = missing(Asked("known"))
     reasons = one.reasons(stops("unknown", "known"), WINDOW, NOW)
-    assert "it is not made: none of the topics is there" in reasons["unknown"].text
+    assert "the loop does not create it: none of the topics" in reasons["unknown"].text
     assert reasons["known"].text == "no such topic"
     assert one.topic_maker.made == 1

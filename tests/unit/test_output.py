@@ -137,12 +137,17 @@ def test_the_tables_of_dlq_are_safe(table: object, screen: SafeConsole) -> None:
 def test_what_is_told_of_one_message_is_safe(screen: SafeConsole) -> None:
     histories = [ROW | {"what": "decided", "command": None}, ROW | {"what": "decided"}]
     histories += [ROW | {"what": "sent", "outcome": outcome} for outcome in ("delivered", "unknown", HOSTILE)]
+    for lines in (facts(ROW), header_lines([{"key": HOSTILE, "value": HOSTILE.encode()}])):
+        assert all(is_safe(name) and is_safe(text) for name, text in lines)
+    for kind in ("json", "text", "bytes"):
+        assert all(is_safe(line) for line in payload_lines(HOSTILE.encode(), kind, None))
     for lines in (in_words(histories), facts(ROW), header_lines([{"key": HOSTILE, "value": HOSTILE.encode()}])):
         for name, text in lines:
             screen.print(name, Text(text))
     for kind in ("json", "text", "bytes"):
         for line in payload_lines(HOSTILE.encode(), kind, None):
             screen.print(line, markup=False)
+    assert "forged" in shown(screen)
     assert is_safe(shown(screen))
 
 

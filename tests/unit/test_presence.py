@@ -93,7 +93,7 @@ def test_a_loop_ends_in_this_process_too_and_the_next_one_tidies_up(tmp_path: Pa
 def test_what_starts_from_a_loop_does_not_hold_its_lock(tmp_path: Path) -> None:
     presence = Presence(tmp_path)
     presence.show(1)
-    child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    child = subprocess.Popen(["sleep", "1000"], start_new_session=True, close_fds=False)  # what is marked as inheritable goes over
     try:
         presence.end()
         assert Presence(tmp_path).has_ended(1)

@@ -11,7 +11,7 @@ import pytest
 
 from orchestration.output import console
 from orchestration.settings import load_settings
-from orchestration.tables.query import Rows, list_tables, print_rows
+from orchestration.tables.query import QueryError, Rows, Tables, list_tables, print_rows
 from tests.dbt.harness import PROJECT
 
 LONG = f"billing:{'orders.' * 80}eu/0/17"
@@ -61,9 +61,30 @@ def test_a_table_that_goes_into_a_pipe_shortens_nothing(capsys: pytest.CaptureFi
 
 
 def test_what_can_be_asked_is_listed_with_what_a_row_of_it_is() -> None:
-    found = {name: (of, what) for name, of, what in list_tables(load_settings(project=PROJECT)).rows}
+    found = {name: (group, described) for name, group, described in list_tables(load_settings(project=PROJECT)).rows}
     assert found["messages"] == ("marts", "The state of every message whose failure was ever reported. Grain: one row per message.")
     assert [found[name][0] for name in ("dead_letters", "events", "routes")] == ["marts", "ledgers", "rules"]
     # a step between two models, which is no table
     assert "last_decisions" not in found
     assert all("Grain:" in what or of == "rules" for of, what in found.values())
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_one"),
+    [
+        ("select 1;", True),
+        ("  (select 1) union (select 2)", True),
+        ("-- first; then\nselect 1", True),
+        ("/* a; b */ with a as (select 1) select * from a", True),
+        ("""select 'a;b', "c;d", 'it''s; e', 'f\\'; g'""", True),
+        ("select 1; select 2", False),
+        ("select '--'; delete from ticks", False),
+        ("""select "it's"; delete from ticks""", False),
+        ("delete from ticks", False),
+        ("", False),
+    ],
+)
+def test_one_select_is_known_by_what_it_says_not_by_its_texts(statement: str, is_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tables, "missing", lambda _: "it is one, and nothing is there to be read")
+    with pytest.raises(QueryError, match="it is one" if is_one else "give one select statement"):
+        Tables(load_settings()).select(statement, 10)

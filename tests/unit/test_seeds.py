@@ -50,7 +50,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
     [
         ("error_rules", "X,,,,retryable,*,*,*,", "kind is 'retryable': must be one of retriable, fatal, poison"),
         ("error_rules", "X Y,,,,fatal,*,*,*,", "error_class is 'X Y': must be a class's name"),
-        ("error_rules", "^X(,,,,fatal,*,*,*,", "error_class is '^X(': is no regular expression"),
+        ("error_rules", "^X(,,,,fatal,*,*,*,", "error_class is '^X(': is not a regular expression"),
         ("error_rules", "^(a+)+$,,,,fatal,*,*,*,", "error_class is '^(a+)+$': can take exponential time"),
         ("error_rules", "X,^(a+)+$,,,fatal,*,*,*,", "message is '^(a+)+$': can take exponential time"),
         ("error_rules", "X,,,h=^(a+)+$,fatal,*,*,*,", "header is 'h=^(a+)+$': can take exponential time"),
@@ -59,19 +59,19 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("privacy", "p,keep,keep,keep,^(a+)+$", "headers is '^(a+)+$': can take exponential time"),
         ("privacy", "p,keep,keep,keep,^(a|A)*b", "headers is '^(a|A)*b': can take exponential time"),
         ("sources", "s,failures,redrive,,^(a+)+$,earliest,true", "speaks_for is '^(a+)+$': can take exponential time"),
-        ("error_rules", "X,^(,,,fatal,*,*,*,", "message is '^(': is no regular expression"),
+        ("error_rules", "X,^(,,,fatal,*,*,*,", "message is '^(': is not a regular expression"),
         ("error_rules", "X,,,=503,fatal,*,*,*,", "header is '=503': must be name=value"),
-        ("error_rules", "X,,,status=^(,fatal,*,*,*,", "header is 'status=^(': is no regular expression"),
-        ("error_rules", "java.lang.NullPointerException,,,,fatal,*,*,*,", "error_class and message and code and header and kind"),
+        ("error_rules", "X,,,status=^(,fatal,*,*,*,", "header is 'status=^(': is not a regular expression"),
+        ("error_rules", "java.lang.NullPointerException,,,,fatal,*,*,*,", "has the same error_class, message, code, header, kind"),
         ("error_rules", "X,,,,fatal,*,*,NULL,", "consumer_group is 'NULL': dbt takes this word for an empty cell"),
         ("error_rules", "X,fatal", "has 2 values, the header has 9 columns"),
-        ("error_classes", "ValueError,Exception", "error_class ValueError stand on line"),
+        ("error_classes", "ValueError,Exception", "has the same error_class as line"),
         ("error_classes", "X,", "parent is '': must not be empty"),
         ("transparent_wrappers", ",x", "error_class is '': must not be empty"),
         ("retry_policies", "p,", "definition is '': must not be empty"),
-        ("retry_policies", "default,none", "policy default stand on line"),
+        ("retry_policies", "default,none", "has the same policy as line"),
         ("sources", "s,failures,avro,,^.*,earliest,true", "dialect is 'avro': must be one of redrive, spring"),
-        ("sources", "s,^fail(,redrive,,^.*,earliest,true", "topic is '^fail(': is no regular expression"),
+        ("sources", "s,^fail(,redrive,,^.*,earliest,true", "topic is '^fail(': is not a regular expression"),
         ("sources", "s,a topic,redrive,,^.*,earliest,true", "topic is 'a topic': must be a topic's name"),
         ("sources", "s,failures,redrive,,^.*,now,true", "start is 'now': must be one of earliest, latest"),
         ("sources", "s,failures,redrive,,^.*,earliest,yes", "states_kind is 'yes': must be one of true, false"),
@@ -93,7 +93,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("error_sets", "s,^(a+)+$,,,,why", "error_class is '^(a+)+$': can take exponential time"),
         ("error_sets", "s,@outage,,,,why", "error_class is '@outage': must be a class's name"),
         ("dead_letter_topics", ",*,*,dead", "error_class is '': must not be empty"),
-        ("dead_letter_topics", "^X(,*,*,dead", "error_class is '^X(': is no regular expression"),
+        ("dead_letter_topics", "^X(,*,*,dead", "error_class is '^X(': is not a regular expression"),
         ("dead_letter_topics", "X,*,*,{topik}", "dead_letter_topic is '{topik}': must be a topic's name, in which"),
         (
             "dead_letter_topics",
@@ -107,7 +107,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("redrive_rules", "X,*,*,2,1h,", "why is '': must not be empty"),
         ("privacy", "everything,drop,drop,drop,", "name is 'everything': is the privacy that keeps all"),
         ("privacy", "p,keep,keep,forget,", "payload is 'forget': must be one of keep, hide, drop"),
-        ("privacy", "p,keep,keep,keep,cookie ^x(", "headers is 'cookie ^x(': is no regular expression"),
+        ("privacy", "p,keep,keep,keep,cookie ^x(", "headers is 'cookie ^x(': is not a regular expression"),
         ("publish_error_kinds", "77777,X,fatal,record,,", "code is '77777'"),
         ("publish_error_kinds", "9999,X,fatal,message,,", "concerns is 'message': must be one of record, topic, connection"),
     ],
@@ -134,7 +134,9 @@ def test_a_dead_letter_topic_may_be_none_and_a_set_is_switched_on_by_one_row(see
     # even where a source reads whatever has that name
     with (seeds / "sources.csv").open("a", encoding="utf-8") as file:
         file.write("other,none,redrive,,orders,earliest,true\n")
-    assert read_seeds(seeds).rows["routes"][-1]["dead_letter_topic"] == "none"
+    rows = read_seeds(seeds).rows
+    assert (rows["routes"][-1]["dead_letter_topic"], rows["dead_letter_topics"][-1]["dead_letter_topic"]) == ("none", "none")
+    assert (rows["error_rules"][-1]["error_class"], rows["error_rules"][-1]["topic"]) == ("@outage", "orders")
 
 
 def test_every_problem_is_told_not_only_the_first(seeds: Path) -> None:
@@ -169,7 +171,7 @@ def test_patterns(topic: str, pattern: str, matches: bool) -> None:
     ("column", "value", "told"),
     [
         ("dead_letter_headers", "json", "must be one of dlq, dlq+stack, safi, safi+stack, spring"),
-        ("privacy", "nobody", "privacy is 'nobody': must be one of privacy.csv: everything, personal"),
+        ("privacy", "nobody", "privacy is 'nobody': must be everything, or a name in privacy.csv: everything, personal"),
     ],
 )
 def test_what_is_wrong_with_a_column_that_may_be_left_out(seeds: Path, column: str, value: str, told: str) -> None:

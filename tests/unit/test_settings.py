@@ -261,12 +261,18 @@ def test_every_setting_says_what_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("home", ["/proc/nope", "/proc/nope/deeper"])
-def test_a_home_that_can_not_be_made_or_written_says_so_in_a_line(home: str) -> None:
+def test_a_home_that_can_not_be_made_says_so_in_a_line(home: str) -> None:
     with pytest.raises(SettingsError) as wrong:
         load_settings(home=home).make_home()
     (problem,) = wrong.value.problems
     assert home in problem
     assert "--home or REDRIVE_HOME" in problem
+
+
+def test_a_home_that_can_not_be_written_says_so_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(SettingsError, match="can't be written to by this user"):
+        load_settings(home=tmp_path).make_home()
 
 
 def test_a_home_is_made_once(tmp_path: Path) -> None:
