@@ -32,6 +32,7 @@ graves,"^[a-z]+[.]graves$",spring,,"^[a-z]+[.]orders$",earliest,false,dead
 *,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,
 *,*,blocking,publish,publish,{topic}-{group}-retry,{topic}.dlq,,
 ^lanes,*,*,slow,publish,{topic}-{group}-retry,{topic}.dlq,,
+^lanesfar,*,*,far,publish,{topic}-{group}-retry,{topic}.dlq,,
 ^lanesordered,*,*,slower,publish,{topic}-{group}-retry,{topic}.dlq,,
 ^lanes,*,blocking,slow,publish,{topic}-{group}-retry,{topic}.dlq,,
 letterssafi.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,safi,
@@ -54,6 +55,7 @@ default,"exponential(initial=1s, factor=2, max=60s, jitter=0, attempts=5)"
 publish,"exponential(initial=1s, factor=2, max=60s, jitter=0)"
 slow,"fixed(40s x 5)"
 slower,"fixed(45s x 5)"
+far,"fixed(120s x 5)"
 """,
 }
 

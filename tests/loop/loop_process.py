@@ -1,7 +1,7 @@
 """A loop in its own process, to be killed: `python -m tests.loop.loop_process '{"settings": {...}, "die": "after the decide step"}'`.
 
-Where it is to die it kills, with SIGKILL, every process that belongs to it: itself, Spark, and, unless they are spared, Spark's
-Python workers.
+Where it is to die it kills, with SIGKILL, the processes that belong to it: itself, Spark and Spark's Python workers; `victims` names some
+of them only, see VICTIMS.
 """
 
 from __future__ import annotations
@@ -45,9 +45,17 @@ POINTS = (
 )
 """The points that every loop passes that takes in, decides and sends something.
 
-Others: `after the orders' append`, where a command is carried out; with a timed lane, `after a hand-over`, and `after a withdrawal`, where
-what the lane has is taken back.
+Others: `after the orders' append`, where a command is carried out; with a timed lane, `after a hand-over`, `while both lanes send`, and
+`after a withdrawal`, where what the lane has is taken back.
 """
+
+VICTIMS: dict[str, Callable[[str], bool]] = {
+    "all": lambda _: True,
+    "all but workers": lambda command: "pyspark" not in command or "java" in command.split("\0")[0],
+    "Spark": lambda command: "java" in command.split("\0")[0],
+    "workers": lambda command: "pyspark" in command and "java" not in command.split("\0")[0],
+}
+"""Which processes are killed, by their command line. The loop's own is killed with `all` and `all but workers`."""
 
 
 def family(root: int) -> list[int]:
@@ -66,12 +74,12 @@ def family(root: int) -> list[int]:
     return found[::-1]
 
 
-def send_to_family(root: int, number: signal.Signals, spared: str | None = None) -> None:
-    """Signals a process and its descendants, itself last where it is one of them; `spared`: not those whose command line says that."""
-    processes = family(root)
-    for process in sorted(processes, key=lambda other: other == os.getpid()):
+def send_to_family(root: int, number: signal.Signals, victims: str = "all") -> None:
+    """Signals a process and its descendants, or those of them that VICTIMS says; this process last, if it is one of them."""
+    for process in sorted(family(root), key=lambda other: other == os.getpid()):
         try:
-            if spared is None or process == root or spared not in Path(f"/proc/{process}/cmdline").read_text():
+            chosen = victims.startswith("all") if process == root else VICTIMS[victims](Path(f"/proc/{process}/cmdline").read_text())
+            if chosen:
                 os.kill(process, number)
         except (FileNotFoundError, ProcessLookupError):
             pass
@@ -84,13 +92,20 @@ def main(argument: str) -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     settings = load_settings(**told["settings"])
     root = os.getpid()
-    spared = "pyspark" if told.get("spare_workers") else None
+    victims = told.get("victims", "all")
+    killed_at = settings.home / "killed-at"
 
     def die() -> None:
-        send_to_family(root, signal.SIGKILL, spared)
-        signal.pause()
+        # if the loop's own process lives on, it comes by here again
+        if not killed_at.exists():
+            killed_at.write_text(str(time.time_ns() // 1_000_000))
+            send_to_family(root, signal.SIGKILL, victims)
+        if victims.startswith("all"):
+            signal.pause()
 
-    _arrange(told.get("die"), die, settings.home / "unrecorded")
+    _arrange(told.get("die"), die, settings.home)
+    if told.get("lane_rows"):
+        orchestration.loop.hand_over.MOST_ROWS = told["lane_rows"]
     # how long it waits for a loop that it takes over from
     orchestration.loop.takeover._LAST_ROWS = told.get("last_rows", orchestration.loop.takeover._LAST_ROWS)
     set_clock = _set_wall_clock(told.get("wall", []))
@@ -126,7 +141,7 @@ def _put(owner: object, name: str, instead: object) -> None:
     setattr(owner, name, instead)
 
 
-def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> None:
+def _arrange(point: str | None, die: Callable[[], None], home: Path) -> None:
     """Makes the process kill itself after, or in place of, what `point` names. None: nowhere."""
     match point:
         case None:
@@ -139,14 +154,16 @@ def _arrange(point: str | None, die: Callable[[], None], unrecorded: Path) -> No
             _die_after_the_decide_step(die)
         case "in the middle of sending":
             _die_in_the_middle_of_sending(die)
+        case "while both lanes send":
+            _die_while_both_lanes_send(die, home)
         case "after a hand-over":
             _die_after_a_hand_over(die)
         case "after a withdrawal":
             _die_after_a_withdrawal(die)
         case "before the results' append":
-            _die_before_an_append_to("publish_results", die, unrecorded)
+            _die_before_an_append_to("publish_results", die, home / "unrecorded")
         case "before the ticks row":
-            _die_before_an_append_to("ticks", die, unrecorded)
+            _die_before_an_append_to("ticks", die, home / "unrecorded")
         case "after the orders' append":
             _die_after_the_append_of_orders(die)
         case _:
@@ -202,6 +219,38 @@ def _die_in_the_middle_of_sending(die: Callable[[], None]) -> None:
 
     _put(orchestration.loop.sending, "publish", send_and_die)
     _put(orchestration.loop.hand_over, "publish", send_and_die)
+
+
+def _die_while_both_lanes_send(die: Callable[[], None], home: Path) -> None:
+    """Each lane waits for the other one with rows that were handed to the client; the bulk lane does so in a worker of Spark's."""
+
+    def met(mine: Path, other: Path) -> bool:
+        mine.touch()
+        deadline = time.monotonic() + 15
+        while not other.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        mine.unlink(missing_ok=True)
+        return other.exists()
+
+    def lane_of(owner: object, mine: Path, other: Path) -> None:
+        def send_and_die(
+            batches: Iterable[pa.RecordBatch],
+            settings: PublisherSettings,
+            slot: int,
+            clock: Callable[[], int],
+            kept: Session | None = None,
+        ) -> Iterator[pa.RecordBatch]:
+            def last_time() -> int:
+                if met(mine, other):
+                    die()
+                return clock()
+
+            return publish(batches, settings, slot, last_time, kept)
+
+        _put(owner, "publish", send_and_die)
+
+    lane_of(orchestration.loop.sending, home / "bulk-sends", home / "lane-sends")
+    lane_of(orchestration.loop.hand_over, home / "lane-sends", home / "bulk-sends")
 
 
 def _die_after_a_hand_over(die: Callable[[], None]) -> None:

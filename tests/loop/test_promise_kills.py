@@ -5,180 +5,42 @@ Longer than other modules: its tests share the consumers and checks beside the l
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestration.demo.broker import Broker
-from tests.loop.harness import Record, Topics, deliveries, write_seeds
+from tests.loop.harness import deliveries
 from tests.loop.loop_process import POINTS, send_to_family
+from tests.loop.processes import MAX_ATTEMPTS, Processes, assert_never_early, running_processes, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-
-RETRY_TOPIC = "orders-billing-retry"
-MAX_ATTEMPTS = 5
-
-
-@dataclass
-class Processes:
-    """Loops in processes of their own over one state, and the consumer that fails whatever it gets."""
-
-    kafka: dict[str, str]
-    home: Path
-    project: Path
-    topics: Topics
-    domain: str
-    _started: list[subprocess.Popen[str]] = field(default_factory=list)
-    _seen: set[tuple[str, int, int]] = field(default_factory=set)
-    _enough: threading.Event = field(default_factory=threading.Event)
-    consumer_rests: threading.Event = field(default_factory=threading.Event)
-
-    def start(self, idle_for: int = 5, **told: Any) -> subprocess.Popen[str]:
-        """Starts a loop, which ends when nothing waits and nothing came for so many seconds."""
-        settings = {
-            "home": str(self.home / "state"),
-            "seeds": str(self.home / "seeds"),
-            "project": str(self.project),
-            "kafka": self.kafka,
-            # another installation on the same brokers has another name, or one would fence the other
-            "instance": self.domain,
-            "idle_for_seconds": idle_for,
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.loop.loop_process", json.dumps({"settings": settings, **told})],
-            cwd=self.project,
-            env={**os.environ, "PYTHONPATH": str(self.project), "REDRIVE_CODEGEN": "true"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._started.append(process)
-        return process
-
-    def ended(self, process: subprocess.Popen[str], seconds: float = 400) -> str:
-        """Waits for the end of a loop; what it said."""
-        try:
-            return process.communicate(timeout=seconds)[1]
-        except subprocess.TimeoutExpired:
-            send_to_family(process.pid, signal.SIGKILL)
-            pytest.fail(f"the loop did not end within {seconds:g} s; it said:\n{process.communicate()[1][-4000:]}")
-
-    def fail_some(self, prefix: str, count: int, **how: Any) -> None:
-        """New messages whose first processing fails."""
-        for number in range(count):
-            self.topics.fails(f"{self.domain}.orders", f"{prefix}-{number}".encode(), b"value", **how)
-
-    @contextlib.contextmanager
-    def failing_consumer(self) -> Iterator[None]:
-        """While inside: each retry is read, once, and fails again."""
-        self._enough.clear()
-        thread = threading.Thread(target=self._consume)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._enough.set()
-            thread.join()
-
-    def _consume(self) -> None:
-        while not self._enough.wait(0.3):
-            if self.consumer_rests.is_set():
-                continue
-            for record in self.retries():
-                place = (record.topic, record.partition, record.offset)
-                if place not in self._seen:
-                    self._seen.add(place)
-                    self.topics.report(record)
-
-    def retries(self) -> list[Record]:
-        """All retries that lie in Kafka."""
-        return self.topics.read(f"{self.domain}.{RETRY_TOPIC}")
-
-    def dead(self) -> list[Record]:
-        """All dead letters that lie in Kafka."""
-        return self.topics.read(f"{self.domain}.orders.dlq")
-
-    def sql(self, statement: str) -> list[dict[str, Any]]:
-        """Asks the tables, from yet another process."""
-        rows: list[dict[str, Any]] = json.loads(self.redrive("sql", statement, "--format", "json"))
-        return rows
-
-    def redrive(self, *arguments: str) -> str:
-        """What the command line prints."""
-        called = subprocess.run(
-            [Path(sys.executable).with_name("redrive"), *arguments, "--home", self.home / "state"],
-            cwd=self.project,
-            env={
-                **os.environ,
-                "REDRIVE_CODEGEN": "true",
-                "REDRIVE_SEEDS": str(self.home / "seeds"),
-                "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": self.kafka["bootstrap.servers"],
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        return called.stdout
-
-    def close(self) -> None:
-        """Kills what is left."""
-        for process in self._started:
-            if process.poll() is None:
-                send_to_family(process.pid, signal.SIGCONT)
-                send_to_family(process.pid, signal.SIGKILL)
-                process.communicate()
 
 
 @pytest.fixture
 def processes(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Processes]:
     kafka = {"bootstrap.servers": broker.bootstrap_servers}
-    topics = Topics(kafka)
     domain = "".join(character for character in request.node.name if character.isalpha())[-20:]
-    sources = write_seeds(tmp_path / "seeds", pytestconfig.rootpath) / "sources.csv"
-    # only its own topics: the loops of a new home would take in what all tests before have written
-    sources.write_text(sources.read_text(encoding="utf-8").replace("[a-z]+", domain), encoding="utf-8")
-    topics.domain(domain)
-    running = Processes(kafka, tmp_path, pytestconfig.rootpath, topics, domain)
-    yield running
-    running.close()
-    topics.close()
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 400) -> None:
-    """Waits for something that another process does. A first start, and a first decide run, take minutes on a busy machine."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.2)
-
-
-def assert_never_early(records: list[Record]) -> None:
-    for record in records:
-        due = record.header("redrive-due")
-        assert due is not None
-        assert record.timestamp >= int(due)
+    with running_processes(kafka, tmp_path, pytestconfig.rootpath, domain) as running:
+        yield running
 
 
 def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_flight(processes: Processes) -> None:
     count = 10
-    cases = [(point, False) for point in POINTS] + [("in the middle of sending", True)]
+    cases = [(point, "all") for point in POINTS] + [("in the middle of sending", "all but workers")]
     with processes.failing_consumer():
-        for number, (point, spare_workers) in enumerate(cases):
+        for number, (point, victims) in enumerate(cases):
             if point == "before the results' append":
                 # what it got would be reported before the next loop sends, which then knows that it was sent
                 processes.consumer_rests.set()
             processes.fail_some(f"before {number}", count)
-            process = processes.start(die=point, spare_workers=spare_workers)
+            process = processes.start(die=point, victims=victims)
             said = processes.ended(process)
             assert process.returncode == -signal.SIGKILL, f"{point}: {said[-3000:]}"
             if point == "before the ticks row":
@@ -238,15 +100,15 @@ def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes:
 
     command = processes.redrive("dlq", "redrive", "--all", "--rate", "1/s", "--reason", "the bug is fixed").split()[-1]
     cases = [
-        ("after the orders' append", False),
+        ("after the orders' append", "all"),
         # what was issued before is decided
-        ("after the decide step", False),
-        ("in the middle of sending", True),
-        ("before the results' append", False),
-        ("after the orders' append", False),
+        ("after the decide step", "all"),
+        ("in the middle of sending", "all but workers"),
+        ("before the results' append", "all"),
+        ("after the orders' append", "all"),
     ]
-    for point, spare_workers in cases:
-        process = processes.start(die=point, spare_workers=spare_workers)
+    for point, victims in cases:
+        process = processes.start(die=point, victims=victims)
         said = processes.ended(process)
         assert process.returncode == -signal.SIGKILL, f"{point}: {said[-3000:]}"
     last = processes.start()

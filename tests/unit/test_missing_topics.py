@@ -75,9 +75,13 @@ def test_sixty_missing_topics_are_made_with_one_question_each_with_a_window_of_i
 def test_what_is_never_made_is_not_asked_about() -> None:
     for one, topic, objection in (
         (missing(asked := Asked()), "__internal", "it is an internal topic"),
-        (missing(asked, made=100), "pod-1", "this loop has made 100 topics already; `redrive check --create` makes more"),
+        (
+            missing(asked, made=100),
+            "pod-1",
+            "this loop has created 100 topics since its start, the most that it may; `redrive check --create` creates more",
+        ),
     ):
-        assert one.reasons(stops(topic), WINDOW, NOW)[topic].text == f"no such topic; it is not made: {objection}"
+        assert one.reasons(stops(topic), WINDOW, NOW)[topic].text == f"no such topic; the loop does not create it: {objection}"
     assert missing(asked, create=False).reasons(stops("pod-1"), WINDOW, NOW)["pod-1"].text == "no such topic"
     assert missing(asked).reasons(stops("denied", is_missing=False), WINDOW, NOW)["denied"].text == "no such topic"
     assert asked.windows == []
