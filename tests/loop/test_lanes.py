@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from orchestration.loop.lane import TimedLane
 from orchestration.operators.commands import CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
-from orchestration.operators.lists import select_deliveries
+from orchestration.operators.lists import Target, select_deliveries
 from orchestration.operators.selections import Selection
 from orchestration.operators.sending import send
 from orchestration.tables.ledgers import AppendError
@@ -264,3 +266,47 @@ def test_what_is_on_time_is_not_delayed_by_a_backlog_that_is_larger_than_the_lan
     ahead.retries("lanesl", 20)
     ahead.settle()
     assert set(deliveries(ahead.read("lanesl.orders-billing-retry")).values()) == {1}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_ten_minutes_of_random_orders_are_followed_whatever_the_lane_is_doing(ahead: Redrive) -> None:
+    ahead.domain("lanesrandom")
+    chance, failed, seen = random.Random(20260301), 0, set[int]()
+    waiting = "select message_id, delivery_id, unix_millis(due_at) as due_ms from ready where original_topic = 'lanesrandom.orders'"
+    ends = time.monotonic() + 600
+    while time.monotonic() < ends:
+        for _ in range(chance.randint(0, 4)):
+            ahead.fails("lanesrandom.orders", b"k", b"%d" % failed)
+            failed += 1
+        for record in ahead.read("lanesrandom.orders-billing-retry"):
+            if record.offset not in seen and chance.random() < 0.3:
+                ahead.report(record)
+            seen.add(record.offset)
+        rows = ahead.sql(waiting)
+        for what in ("cancel", "send_now"):
+            if rows and chance.random() < 0.5:
+                chosen = [Target(**row.asDict()) for row in chance.sample(rows, min(len(rows), chance.randint(1, 3)))]
+                send(ahead.loop.settings, CommandRequest(what, "why", "ada"), chosen)
+        ahead.loop.tick()
+    ahead.until(lambda: not ahead.sql(waiting), "nothing waits", 600)
+    ahead.settle()
+
+    records = ahead.read("lanesrandom.orders-billing-retry")
+    assert set(deliveries(records).values()) == {1}
+    assert [record for record in records if record.timestamp < int(record.header("redrive-due") or 0)] == []
+    followed = """
+        select decisions.decision, count(*) as orders, count(results.delivery_id) as sent
+        from decisions
+        left join publish_results as results
+            on decisions.prior_delivery = results.delivery_id and results.outcome in ('delivered', 'unknown')
+        where decisions.original_topic = 'lanesrandom.orders' and reason in ('cancel', 'send_now') and decision in ('cancelled', 'retry')
+        group by all
+        """
+    done = {row["decision"]: (row["orders"] > 20, row["sent"]) for row in ahead.sql(followed)}
+    assert done == {"cancelled": (True, 0), "retry": (True, 0)}, "what was cancelled or replaced is not sent"
+    states = Counter(row["state"] for row in ahead.sql("select state from messages where original_topic = 'lanesrandom.orders'"))
+    assert states.keys() <= {"sent", "recovered", "cancelled", "dead"}
+    assert states.total() == failed
+    slots = {row["slot"] for row in ahead.sql("select distinct slot from publish_results where original_topic = 'lanesrandom.orders'")}
+    assert ahead.loop.settings.slots in slots, "the lane has sent nothing"

@@ -1,7 +1,4 @@
-"""Loops in processes of their own: killed, frozen, beside a bare dbt, under a clock that is set: nothing is lost, early or sent twice.
-
-Longer than other modules: its tests share the consumers and checks beside the loops.
-"""
+"""Loops in processes of their own: killed, frozen, beside a bare dbt, under a clock that is set: nothing is lost, early or sent twice."""
 
 from __future__ import annotations
 
