@@ -28,7 +28,7 @@ def bench_backlog(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[s
     topics = ("redrive.failures", "redrive.failures.dlq", "orders-billing-retry", "late-billing-retry")
     cluster = Cluster(kafka)
     cluster.create(NewTopic(name, 6, 1, config={"max.message.bytes": "4000000"}) for name in topics)
-    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}))
+    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0))
     loop.start()
     figures = [{"case": "start", **_worked_off(loop, 0, "delivered")}]
     fall_due(loop, "late", rows)

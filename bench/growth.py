@@ -97,7 +97,7 @@ def _settings(kafka: dict[str, str], home: Path) -> Settings:
     (seeds / "retry_policies.csv").write_text(
         'policy,definition\ndefault,"exponential(initial=1h, max=2h, attempts=5)"\npatient,"exponential(initial=1s)"\n'
     )
-    return load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"})
+    return load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0)
 
 
 def _make_due(loop: Loop, wheel: Wheel, kafka: dict[str, str], rows: int) -> None:

@@ -30,7 +30,15 @@ _TRANSACTION_ROWS = 50_000
 def bench_publish(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
     """One object per size: rows, publish_rows_s, bare_rows_s, ratio."""
     sizes, runs = ((1_000, 10_000), 1) if quick else ((1_000, 10_000, 100_000, 1_000_000), 3)
-    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}, publish_max_rows=1_000_000, publish_max_bytes=2**31))
+    loop = Loop(
+        load_settings(
+            home=home / "state",
+            kafka={**kafka, "log_level": "0"},
+            publish_max_rows=1_000_000,
+            publish_max_bytes=2**31,
+            look_ahead_seconds=0,
+        )
+    )
     loop.start()
     cluster = Cluster(kafka)
     figures: list[dict[str, Any]] = []

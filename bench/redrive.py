@@ -48,7 +48,7 @@ DIED = {
 def bench_redrive(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
     """One object: dead letters, seconds to select, group, list and redrive them, rows a second, and how the sends compare."""
     rows = 20_000 if quick else 1_000_000
-    settings = load_settings(home=home / "state", kafka={**kafka, "log_level": "0"})
+    settings = load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0)
     cluster = Cluster(kafka)
     cluster.create([NewTopic(settings.commands_topic, 1, 1)])
     topics = ("redrive.failures", "redrive.failures.dlq", f"{_TOPIC}-billing-retry", f"{_TOPIC}.dlq")

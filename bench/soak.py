@@ -36,7 +36,7 @@ def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     ticks, every = (120, 50) if quick else (500, 100)
     topics = ("redrive.failures", "redrive.failures.dlq", _RETRIES, f"{_TOPIC}.dlq")
     Cluster(kafka).create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
-    settings = load_settings(home=home / "state", kafka={**kafka, "log_level": "0"})
+    settings = load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0)
     loop = Loop(settings)
     loop.start()
     consumer = Service(kafka)

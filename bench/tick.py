@@ -31,7 +31,7 @@ def bench_tick(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     cluster = Cluster(kafka)
     topics = ("redrive.failures", "redrive.failures.dlq", "orders-billing-retry", "due-billing-retry", "waiting-billing-retry")
     cluster.create(NewTopic(name, 6, 1, config={"max.message.bytes": "4000000"}) for name in topics)
-    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}))
+    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0))
     began = time.perf_counter()
     loop.start()
     started = time.perf_counter() - began

@@ -64,7 +64,7 @@ class Settings(BaseSettings):
     """The consumer group whose offsets show how far the intake is. Nothing reads them back."""
     slots: Annotated[int, Field(ge=1, le=256)] = 2
     """How many producers publish at the same time."""
-    look_ahead_seconds: Annotated[float, Field(ge=0, le=300)] = 0
+    look_ahead_seconds: Annotated[float, Field(ge=0, le=300)] = 30
     """How far ahead the loop hands messages over to the timed lane, which sends each at its due time. 0: publish steps send what is due."""
 
     intake_max_rows: Count = 50_000

@@ -214,7 +214,9 @@ class Redrive(Topics):
         """Starts a loop with the tests' seeds; seeds that are not in SEEDS are the project's."""
         stop_session()
         seeds = write_seeds(home / "seeds", project)
-        loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka=kafka, project=project, intake_max_rows=5000))
+        loop = Loop(
+            load_settings(home=home / "state", seeds=seeds, kafka=kafka, project=project, intake_max_rows=5000, look_ahead_seconds=0)
+        )
         loop.start()
         return cls(kafka, loop)
 

@@ -50,6 +50,8 @@ class Processes:
             # another installation on the same brokers has another name, or one would fence the other
             "instance": self.domain,
             "idle_for_seconds": idle_for,
+            # the bulk lane alone, unless a test says otherwise
+            "look_ahead_seconds": 0,
             **(settings or {}),
         }
         process = subprocess.Popen(
