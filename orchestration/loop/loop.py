@@ -40,6 +40,7 @@ from orchestration.rules.seeds import read_seeds
 from orchestration.settings import Settings
 from orchestration.status import write_status
 from orchestration.tables.dbt import Dbt
+from orchestration.tables.interpreted import interpreted
 from orchestration.tables.ledgers import Ledgers, TakenOverError
 from orchestration.tables.spark import schema as schema_of
 from orchestration.tables.spark import start_session
@@ -90,17 +91,19 @@ class Loop:
         prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
         self.cluster = Cluster(self.settings.kafka_properties)
         self.leadership = Leadership(self.settings, self.cluster, self.rules, self.health, self._superseded)
-        position = TakeOver(self._read, self.leadership, self._presence, self.stopping).run()
-        if position is None:
-            return
-        self.leadership.log_state()
-        self.leadership.renew_bulk_lane()
-        self.state = position.caught_up()
-        self.steps = assembled(self.state, self.stored, position.breakers, self.leadership, self.sending, self.stopping)
-        self._apply(self.steps.decision_feed.begin(self.state))
-        self._started = True
-        self._serving = Serving(self.settings, self.stored, self.state.watermark)
-        self._apply(self.steps.recovery.find_undecided(self.state))
+        # none of these statements reads many rows, and each runs once: compiling them takes seconds
+        with interpreted(self.spark):
+            position = TakeOver(self._read, self.leadership, self._presence, self.stopping).run()
+            if position is None:
+                return
+            self.leadership.log_state()
+            self.leadership.renew_bulk_lane()
+            self.state = position.caught_up()
+            self.steps = assembled(self.state, self.stored, position.breakers, self.leadership, self.sending, self.stopping)
+            self._apply(self.steps.decision_feed.begin(self.state))
+            self._started = True
+            self._serving = Serving(self.settings, self.stored, self.state.watermark)
+            self._apply(self.steps.recovery.find_undecided(self.state))
         left, upto = self.state.window.undecided, self.ledgers.certain
         self._send_first()
         if left and not self.stopping.is_set():

@@ -13,6 +13,7 @@ from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.state import LoopState
 from orchestration.loop.window import SendWindow
 from orchestration.tables import synthetic_events
+from orchestration.tables.interpreted import interpreted
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
 
@@ -109,7 +110,8 @@ class Stored:
     def append(self, state: LoopState) -> None:
         """Writes the state as a row of `ticks`."""
         now = self.clock.now()
-        self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
+        with interpreted(self.spark):
+            self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
 
     def row(self, state: LoopState) -> DataFrame:
         """The state as a row of `ticks`."""

@@ -12,13 +12,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from dbt.cli.main import dbtRunner, dbtRunnerResult
 
 from orchestration.settings import Settings
 from orchestration.tables.spark import in_short, scratch, to_ask
+
+if TYPE_CHECKING:
+    from dbt.cli.main import dbtRunner, dbtRunnerResult
 
 
 class DbtError(Exception):
@@ -195,6 +197,9 @@ class Dbt:
         return dbt_args(command, self.settings, select=select, variables=variables, writes_to=self.writes_to)
 
     def _runner(self) -> dbtRunner:
+        # here: the import takes two seconds and more, and a start whose SQL and rules have not changed needs no dbt
+        from dbt.cli.main import dbtRunner
+
         # set before each command: models are compiled with the environment, which other settings in this process may have changed
         os.environ.update(self.settings.dbt_environment)
         if self._parsed is None:
