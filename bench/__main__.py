@@ -26,10 +26,12 @@ def main() -> None:
     from bench.answers import bench_answers
     from bench.backlog import bench_backlog
     from bench.growth import bench_growth
+    from bench.lanes import bench_lanes
     from bench.lateness import bench_lateness
     from bench.marts import bench_marts
     from bench.policy import bench_policy
     from bench.publish import bench_publish
+    from bench.rate import bench_rate
     from bench.redrive import bench_redrive
     from bench.soak import bench_soak
     from bench.tick import bench_tick
@@ -38,10 +40,12 @@ def main() -> None:
         "answers": bench_answers,
         "backlog": bench_backlog,
         "growth": bench_growth,
+        "lanes": bench_lanes,
         "lateness": bench_lateness,
         "marts": bench_marts,
         "policy": bench_policy,
         "publish": bench_publish,
+        "rate": bench_rate,
         "redrive": bench_redrive,
         "soak": bench_soak,
         "tick": bench_tick,

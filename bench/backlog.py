@@ -6,7 +6,6 @@ Memory is the sum of the peak resident sizes of the loop's processes (Python, Sp
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
 
+from bench.memory import peak_memory_mb
 from bench.reports import report_failures
 from bench.wheel import fall_due
 from orchestration.kafka.cluster import Cluster
@@ -57,21 +57,3 @@ def _worked_off(loop: Loop, rows: int, counted: str) -> dict[str, Any]:
         "longest_s": max(took, default=0.0),
         "memory_mb": peak_memory_mb(loop),
     }
-
-
-def peak_memory_mb(loop: Loop) -> int:
-    """The sum of the peaks of this process, of Spark, and of all processes that Spark has started."""
-    assert loop.spark._jvm is not None
-    spark = int(loop.spark._jvm.java.lang.ProcessHandle.current().pid())
-    peaks: dict[int, tuple[int, int]] = {}
-    for path in Path("/proc").glob("[0-9]*/status"):
-        try:
-            fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
-        except OSError:
-            continue
-        peaks[int(path.parent.name)] = (int(fields["PPid"]), int(fields.get("VmHWM", "0 kB").split()[0]))
-    family = {spark}
-    while more := {process for process, (parent, _) in peaks.items() if parent in family} - family:
-        family |= more
-    family.add(os.getpid())
-    return sum(peak for process, (_, peak) in peaks.items() if process in family) // 1024

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
 
-from bench.backlog import peak_memory_mb
+from bench.memory import peak_memory_mb
 from bench.publish import bare_loop
 from bench.wheel import acknowledge, fill_wheel, settle
 from orchestration.kafka.cluster import Cluster

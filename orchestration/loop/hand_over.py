@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from orchestration.clock import EPOCH, LoopClock
-from orchestration.loop.due import Due, Seen, Waiting
+from orchestration.loop.commands import ISSUED_AHEAD
+from orchestration.loop.due import Due, Seen, Waiting, due_in
 from orchestration.loop.lane import HANDED, TimedLane
+from orchestration.loop.lane_results import earliest
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.sending import HORIZON
 from orchestration.loop.state import LoopState
@@ -25,6 +28,9 @@ from publisher import PublisherSettings, Session, publish, refuse_superseded
 # What the lane may hold. More is left to the bulk lane, which is made for backlogs.
 MOST_ROWS = 20_000
 MOST_BYTES = 64 * 1024 * 1024
+
+# What earlier loops have issued at a rate and not sent may be more: with 1,000 a second, all that is issued ahead.
+_MOST_ISSUED = 2 * MOST_ROWS
 
 # The shortest time between two looks; one that could not hand over everything is followed by the next after this time.
 _AGAIN = timedelta(seconds=1)
@@ -40,13 +46,19 @@ class HandOver:
     leadership: Leadership
     clock: LoopClock
     look_ahead: timedelta
+    delay: timedelta = timedelta()
+    """How much later than due this loop sends what earlier loops have issued at a rate: how long it was overdue when this loop came."""
+    _rates_kept: bool = False
     _seen: Seen | None = None
     _left_out: frozenset[str] = frozenset()
     _session: Session | None = None
     _settings: PublisherSettings | None = None
     lane: TimedLane = field(init=False)
+    _began_after: int = field(init=False)
+    """The last batch before this loop's first step."""
 
     def __post_init__(self) -> None:
+        self._began_after = self.leadership.stored.ledgers.batch
         self.lane = TimedLane(self._send, self._record, self._now_ms, MOST_ROWS, MOST_BYTES)
 
     # ---------- handing over
@@ -117,6 +129,39 @@ class HandOver:
             next_look = min(next_look, now + _HOLDS_EVERY)
         report.change(window=replace(window, next_due=min(next_look, now + HORIZON)))
         return True
+
+    def keep_rates(self, state: LoopState, now: datetime) -> None:
+        """After a start, hands over what earlier loops have issued at a rate, with a delay: what is overdue is not sent all at once.
+
+        Each keeps its distance to the others. The rest of the command is issued with the same delay (Commands). Without the timed lane, or
+        beyond its bounds, what is overdue is sent at once.
+        """
+        if self._rates_kept or not self.look_ahead:
+            return
+        stored, bulk_lane = self.leadership.stored, self.leadership.bulk_lane
+        what = Due(state.window.floor, now + ISSUED_AHEAD, now, without=tuple(state.window.paused), undecided_after=state.undecided_after)
+        issued = stored.spark.sql(
+            f"""
+            select delivery_id, due_at, batch from {stored.schema}.deliveries
+            where decision = 'redrive' and happened_at is not null and batch <= {self._began_after:d} and {due_in(what.times)}
+            """
+        )
+        batches = tuple(row["batch"] for row in issued.select("batch").distinct().orderBy("batch").collect())
+        if batches:
+            has = self.lane.ids()
+            waiting = Waiting(rows=0, size=0, largest=0, next_due=None, batches=batches)
+            ready = bulk_lane.due(what, waiting).join(F.broadcast(issued.drop("batch")), ["delivery_id", "due_at"], "left_semi")
+            found = ready.orderBy("due_at").limit(_MOST_ISSUED).select(*HANDED.names).toArrow()
+            new = found.filter(pa.array([name not in has for name in found.column("delivery_id").to_pylist()], pa.bool_()))
+            if new.num_rows and new.nbytes <= MOST_BYTES:
+                # one loop has issued all that is due within this time; something older must not delay the rest by its age
+                since = pc.subtract(pc.max(new.column("due_at")), pa.scalar(ISSUED_AHEAD))
+                first = earliest(new.filter(pc.greater_equal(new.column("due_at"), since)))
+                self.delay = self.delay or max(timedelta(), now - (first or now))
+                if self.delay:
+                    self.lane.hand_over(new, self.delay)
+        # what was left undecided is handed over when it is decided
+        self._rates_kept = state.watermark >= self._began_after
 
     def open_since(self, upto: datetime) -> datetime:
         """How far a floor may move after everything up to a moment was read or handed over: not over what the lane has."""

@@ -27,6 +27,9 @@ BREAKER_KEY = "breaker_key"
 HANDED: pa.Schema = READY.append(pa.field(BREAKER_KEY, pa.string()))
 """The columns of what is handed over."""
 
+SEND_AT = "send_at"
+"""When a row is sent: at its due time, unless it was handed over with a delay. A column of what waits."""
+
 # How long results wait for others before they are recorded, in seconds. After a crash, what was sent in this time, or during the append
 # before it, is sent again.
 _GATHERS = 0.3
@@ -63,7 +66,7 @@ class TimedLane:
     most_rows: int
     most_bytes: int
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
-    """What waits for its time: batches that are sorted by due time."""
+    """What waits for its time: batches that are sorted by the time to send."""
     _sending: pa.RecordBatch | None = None
     _unrecorded: list[pa.Table] = field(default_factory=list)
     _unrecorded_since: float = 0.0
@@ -103,9 +106,9 @@ class TimedLane:
             return min(filter(None, [*map(earliest, self._all()), *unsent, self._done.open_since]), default=None)
 
     def waiting(self) -> tuple[int, datetime | None]:
-        """How many rows wait for their time, and when the next of them is due."""
+        """How many rows wait for their time, and when the next of them is to be sent."""
         with self._changed:
-            return sum(rows.num_rows for rows in self._waiting), min(filter(None, map(earliest, self._waiting)), default=None)
+            return sum(rows.num_rows for rows in self._waiting), self._next_send()
 
     def room(self) -> tuple[int, int]:
         """How many more rows and bytes the lane takes; none while nothing can be sent or recorded."""
@@ -133,9 +136,14 @@ class TimedLane:
 
     # ---------- what the loop does
 
-    def hand_over(self, rows: pa.Table) -> None:
-        """Takes rows (HANDED). The caller has made sure that the lane has none of them, and has room."""
-        ordered = rows.select(HANDED.names).cast(HANDED).sort_by("due_at").combine_chunks()
+    def hand_over(self, rows: pa.Table, delay: timedelta = timedelta()) -> None:
+        """Takes rows (HANDED). The caller has made sure that the lane has none of them, and has room.
+
+        delay: how long after its due time each is sent.
+        """
+        handed = rows.select(HANDED.names).cast(HANDED)
+        times = pc.add(handed.column("due_at").cast(_TIME), pa.scalar(delay, pa.duration("us")))
+        ordered = handed.append_column(SEND_AT, times).sort_by(SEND_AT).combine_chunks()
         with self._changed:
             self._waiting += [batch for batch in ordered.to_batches() if batch.num_rows]
             if self._waiting and not self._threads:
@@ -235,18 +243,21 @@ class TimedLane:
             return self._sending
 
     def _until_due(self) -> float | None:
-        """Seconds until the next row is due; 0: it is due; None: nothing is to be sent."""
-        first = min(filter(None, map(earliest, self._waiting)), default=None)
+        """Seconds until the next row is to be sent; 0: now; None: nothing is to be sent."""
+        first = self._next_send()
         waits = bool(self._unrecorded) and time.monotonic() - self._unrecorded_since > _LONGEST_UNRECORDED
         if first is None or self._is_halted or waits:
             return None
         return max(0, (first - EPOCH) // timedelta(microseconds=1) - self.now_ms() * 1000) / 1_000_000
 
+    def _next_send(self) -> datetime | None:
+        return min(filter(None, (earliest(rows, SEND_AT) for rows in self._waiting)), default=None)
+
     def _take_due(self) -> pa.RecordBatch:
         now = pa.scalar(self.now_ms() * 1000, pa.int64()).cast(_TIME)
-        # sorted by due time: what is due is at the beginning
-        counts = [pc.sum(pc.less_equal(rows.column("due_at"), now)).as_py() for rows in self._waiting]
-        due = joined([rows.slice(0, count) for rows, count in zip(self._waiting, counts, strict=True)])
+        # sorted by the time to send: what is sent now is at the beginning
+        counts = [pc.sum(pc.less_equal(rows.column(SEND_AT), now)).as_py() for rows in self._waiting]
+        due = joined([rows.slice(0, count) for rows, count in zip(self._waiting, counts, strict=True)], SEND_AT)
         left = [due.slice(_AT_ONCE), *(rows.slice(count) for rows, count in zip(self._waiting, counts, strict=True))]
         self._waiting = [compact(rows) for rows in left if rows.num_rows]
         return due.slice(0, _AT_ONCE)

@@ -32,7 +32,7 @@ def compact(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.take(pa.array(range(rows.num_rows))) if rows.get_total_buffer_size() > _SPARSE * rows.nbytes else rows
 
 
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches as one, sorted by due time. They must have at least one row in all."""
-    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by("due_at").combine_chunks().to_batches()
+def joined(batches: list[pa.RecordBatch], order: str) -> pa.RecordBatch:
+    """Batches as one, sorted by a column. They must have at least one row in all."""
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by(order).combine_chunks().to_batches()
     return joined[0]

@@ -119,6 +119,31 @@ def test_a_loop_that_ends_leaves_what_it_was_handed_to_the_next(ahead: Redrive) 
     assert len(ahead.read("lanesd.orders-billing-retry")) == 3
 
 
+def test_what_was_issued_at_a_rate_keeps_its_distances_when_a_loop_comes_late(ahead: Redrive) -> None:
+    ahead.domain("lanespaced")
+    for number in range(4):
+        ahead.fails("lanespaced.orders", b"k", b"%d" % number, error="KeyError")
+    ahead.dead("lanespaced", 4)
+    ahead.settle()
+    listed = select_deliveries(DeadLetters(ahead.loop.settings), "redrive", Selection(topic="lanespaced.orders"), None)
+    send(ahead.loop.settings, CommandRequest("redrive", "why", "ada", rate=1.0), listed)
+    waits = handed(ahead, "lanespaced", 4)
+    ahead.loop.close()
+    paced = "select unix_micros(due_at) as due from deliveries where original_topic = 'lanespaced.orders' and decision = 'redrive'"
+    last = max(row["due"] for row in ahead.sql(paced))
+    _wait(lambda: time.time() * 1_000_000 > last)
+    ahead.restart()
+    delay = ahead.loop.steps.publish.hand_over.delay
+    assert delay.total_seconds() > 3, "the first was due three seconds before the last"
+    assert set(waits) <= set(deliveries(sent_without_ticks(ahead, "lanespaced", 4)))
+    ahead.settle()
+    rows = ahead.sql("select delivery_id, unix_micros(due_at) as due, unix_micros(sent_at) as sent from publish_results")
+    sent = [row for row in rows if row["delivery_id"] in waits]
+    assert len(sent) == 4
+    # what is sent at once comes together: with the delay, each is sent when those before it were sent a second ago or more
+    assert all(row["sent"] >= row["due"] + delay.total_seconds() * 1_000_000 - 1_000 for row in sent)
+
+
 def test_more_than_the_lane_takes_goes_both_ways_and_once(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead.domain("lanese")
     monkeypatch.setattr(lane_of(ahead), "most_rows", 5)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from orchestration.loop.lane import HANDED
+from orchestration.loop.lane import HANDED, SEND_AT
 from orchestration.tables.ledgers import AppendError
 from publisher import FAILED, RESULTS, UNKNOWN
 from tests.unit.loop_kit.lane_world import NOW, SECOND, World, rows
@@ -47,9 +47,27 @@ def test_each_row_is_sent_at_its_time_the_earliest_first(world: World) -> None:
 def test_what_is_due_at_once_is_sent_at_once_by_due_time(world: World) -> None:
     world.at(10)
     for number in (3, 1, 2):
-        world.lane._waiting += rows(f"r{number}", due=NOW + number * SECOND).to_batches()
+        due = rows(f"r{number}", due=NOW + number * SECOND)
+        world.lane._waiting += due.append_column(SEND_AT, due.column("due_at")).to_batches()
     world.lane.hand_over(rows("r0", due=NOW))
     world.until(lambda: world.sent == [["r0", "r1", "r2", "r3"]])
+
+
+def test_what_is_handed_over_with_a_delay_keeps_its_distances_and_no_floor_passes_it(world: World) -> None:
+    world.at(60)
+    overdue = pa.concat_tables([rows("first", due=NOW), rows("second", due=NOW + 2 * SECOND)])
+    world.lane.hand_over(overdue, delay=61 * SECOND)
+    world.lane.hand_over(rows("other", due=NOW + 60 * SECOND))
+    world.until(lambda: world.sent == [["other"]])
+    assert world.lane.oldest() == NOW
+    assert world.lane.waiting() == (2, NOW + 61 * SECOND)
+    world.at(61)
+    world.until(lambda: world.sent == [["other"], ["first"]])
+    world.at(62.999)
+    time.sleep(0.05)
+    assert len(world.sent) == 2
+    world.at(63)
+    world.until(lambda: world.sent == [["other"], ["first"], ["second"]])
 
 
 def test_a_time_between_two_milliseconds_is_not_rounded_down(world: World) -> None:
@@ -226,8 +244,7 @@ def test_a_withdrawal_waits_for_one_send_though_others_follow_at_once(world: Wor
             sends.append(batch.column("delivery_id")[0].as_py())
         time.sleep(0.02)
         # there is always something due
-        with world.lane._changed:
-            world.lane._waiting += rows(f"{batch.column('delivery_id')[0]}x").to_batches()
+        world.lane.hand_over(rows(f"{batch.column('delivery_id')[0]}x"))
         return send(batch)
 
     world.lane.send = slow

@@ -1,0 +1,189 @@
+"""What stands beside the loop in a benchmark: a consumer that fails, a reader of topics, and `redrive run` as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Consumer, Message, Producer
+
+from orchestration.settings import load_settings
+from publisher import make_client
+
+RETRIES = "orders-billing-retry"
+DELAYS = {1: "1 s", 2: "2 s", 3: "4 s"}
+"""The default delays after the first failures."""
+
+_READS = {"auto.offset.reset": "earliest", "isolation.level": "read_committed", "fetch.wait.max.ms": 10}
+
+_REDRIVE = [sys.executable, "-c", "from orchestration.cli.main import main; main()"]
+
+
+class FailingConsumer:
+    """A consumer in a thread, which reports each retry as failed at once, until a message has failed three times."""
+
+    def __init__(self, kafka: dict[str, str]) -> None:
+        self._producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
+        self._consumer = make_client(Consumer, {**kafka, **_READS, "group.id": "billing"}, kafka)
+        self._consumer.subscribe([RETRIES])
+        self._next = 0
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._consume, daemon=True)
+        self.forget()
+        self._thread.start()
+
+    def forget(self) -> None:
+        """Forgets the retries that have come so far."""
+        self.lateness: dict[int, list[float]] = defaultdict(list)
+        self.arrivals: list[tuple[float, float]] = []
+        """When each retry came, in seconds since 1970, and how late."""
+        self.twice: dict[int, int] = defaultdict(int)
+        self._seen: set[bytes] = set()
+
+    def fail(self, count: int) -> None:
+        """Reports the first failures of some messages."""
+        for _ in range(count):
+            place = {"topic": "orders", "partition": "0", "offset": str(self._next)}
+            self._report(f"key-{self._next}".encode(), os.urandom(250), [], place)
+            self._next += 1
+        self._producer.flush()
+
+    def until(self, retries: int, seconds: float = 600) -> None:
+        """Waits until `retries` retries have come. Raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while sum(map(len, self.lateness.values())) < retries:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{retries} retries were expected: {self.in_short()}")
+            time.sleep(0.1)
+
+    def in_short(self) -> str:
+        """How many retries have come, and for each delay the median lateness of the last thousand."""
+        last = {attempt: statistics.median(late[-1000:]) for attempt, late in sorted(self.lateness.items())}
+        return f"{sum(map(len, self.lateness.values()))} retries, late by " + ", ".join(f"{late:.2f} s" for late in last.values())
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._ends.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _consume(self) -> None:
+        while not self._ends.is_set():
+            for record in self._consumer.consume(500, 0.02):
+                if record.error() is None:
+                    self._take(record, time.time())
+            self._producer.poll(0)
+
+    def _take(self, record: Message, at: float) -> None:
+        pairs: list[tuple[str, bytes]] = list(record.headers() or ())  # type: ignore[arg-type]  # redrive's own are never null
+        headers = dict(pairs)
+        attempt, delivery = int(headers["redrive-attempt"]), headers["redrive-delivery"]
+        if delivery in self._seen:
+            self.twice[attempt] += 1
+            return
+        self._seen.add(delivery)
+        # the header has the number of this attempt: after the first failure, 2
+        late = at - int(headers["redrive-due"]) / 1000
+        self.lateness[attempt - 1].append(late)
+        self.arrivals.append((at, late))
+        if attempt <= len(DELAYS):
+            place = {"topic": RETRIES, "partition": str(record.partition()), "offset": str(record.offset())}
+            self._report(record.key(), record.value(), pairs, place)
+
+    def _report(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]], place: dict[str, str]) -> None:
+        stated = {
+            "redrive-error-class": b"TimeoutError",
+            "redrive-error-message": b"no answer within 2 s",
+            **{f"redrive-original-{name}": text.encode() for name, text in place.items()},
+            "redrive-failed-at": str(time.time_ns() // 1_000_000).encode(),
+            "redrive-consumer-group": b"billing",
+        }
+        self._producer.produce("redrive.failures", value, key, headers=[*headers, *stated.items()])
+
+
+class Reader:
+    """A consumer in a thread, which notes for each topic when each record came, and counts deliveries that came before."""
+
+    def __init__(self, kafka: dict[str, str], topics: Sequence[str]) -> None:
+        self.came: dict[str, list[float]] = {topic: [] for topic in topics}
+        self.late: dict[str, list[float]] = {topic: [] for topic in topics}
+        """Seconds after the due time."""
+        self.twice: dict[str, int] = dict.fromkeys(topics, 0)
+        self._seen: set[bytes] = set()
+        self._consumer = make_client(Consumer, {**kafka, **_READS, "group.id": f"bench-{os.urandom(4).hex()}"}, kafka)
+        self._consumer.subscribe(list(topics))
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._consume, daemon=True)
+        self._thread.start()
+
+    def until(self, topic: str, records: int, seconds: float = 600) -> None:
+        """Waits until so many records of a topic have come. Raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while len(self.came[topic]) < records:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic}: {records} records were expected, {len(self.came[topic])} came")
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._ends.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _consume(self) -> None:
+        while not self._ends.is_set():
+            for record in self._consumer.consume(1000, 0.02):
+                if record.error() is None:
+                    self._take(record, time.time())
+
+    def _take(self, record: Message, at: float) -> None:
+        topic = str(record.topic())
+        headers: dict[str, bytes] = dict(record.headers() or ())  # type: ignore[arg-type]  # redrive's own are never null
+        if headers["redrive-delivery"] in self._seen:
+            self.twice[topic] += 1
+            return
+        self._seen.add(headers["redrive-delivery"])
+        self.came[topic].append(at)
+        # a dead letter is due at once, and its header may be absent
+        self.late[topic].append(at - int(headers.get("redrive-due", b"0")) / 1000)
+
+
+@contextmanager
+def redrive_run(kafka: dict[str, str], home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`redrive run` in a process of its own, with the shipped rules, except for the jitter."""
+    loop = subprocess.Popen([*_REDRIVE, "run"], env=_environment(kafka, home))
+    try:
+        yield loop
+    finally:
+        loop.terminate()
+        loop.wait(60)
+
+
+def redrive(kafka: dict[str, str], home: Path, *arguments: str) -> str:
+    """The output of a command on the same home. Raises CalledProcessError."""
+    command = [*_REDRIVE, *arguments]
+    return subprocess.run(command, env=_environment(kafka, home), check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _environment(kafka: dict[str, str], home: Path) -> dict[str, str]:
+    seeds = home / "seeds"
+    if not seeds.exists():
+        shutil.copytree(load_settings().seeds, seeds)
+        policies = seeds / "retry_policies.csv"
+        policies.write_text(policies.read_text(encoding="utf-8").replace("jitter=0.3", "jitter=0"), encoding="utf-8")
+    return {
+        **os.environ,
+        "REDRIVE_HOME": str(home / "state"),
+        "REDRIVE_SEEDS": str(seeds),
+        "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": kafka["bootstrap.servers"],
+        "REDRIVE_LOG_LEVEL": os.environ.get("REDRIVE_LOG_LEVEL", "warning"),
+    }
