@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,18 +28,48 @@ _READS = {"auto.offset.reset": "earliest", "isolation.level": "read_committed", 
 _REDRIVE = [sys.executable, "-c", "from orchestration.cli.main import main; main()"]
 
 
-class FailingConsumer:
+class _Consumer:
+    """A consumer in a thread, which takes each record as it comes. Call `_begin` when it is ready to take them."""
+
+    def __init__(self, kafka: dict[str, str], group: str, topics: Sequence[str]) -> None:
+        self._consumer = make_client(Consumer, {**kafka, **_READS, "group.id": group}, kafka)
+        self._consumer.subscribe(list(topics))
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._consume, daemon=True)
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._ends.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _begin(self) -> None:
+        self._thread.start()
+
+    def _consume(self) -> None:
+        while not self._ends.is_set():
+            for record in self._consumer.consume(500, 0.02):
+                if record.error() is None:
+                    self._take(record, time.time())
+            self._after_some()
+
+    def _take(self, record: Message, at: float) -> None:
+        """Takes a record that came at a time, in seconds since 1970."""
+        raise NotImplementedError
+
+    def _after_some(self) -> None:
+        """Called after some records, or after none came for a while."""
+
+
+class FailingConsumer(_Consumer):
     """A consumer in a thread, which reports each retry as failed at once, until a message has failed three times."""
 
     def __init__(self, kafka: dict[str, str]) -> None:
+        super().__init__(kafka, "billing", [RETRIES])
         self._producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
-        self._consumer = make_client(Consumer, {**kafka, **_READS, "group.id": "billing"}, kafka)
-        self._consumer.subscribe([RETRIES])
         self._next = 0
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._consume, daemon=True)
         self.forget()
-        self._thread.start()
+        self._begin()
 
     def forget(self) -> None:
         """Forgets the retries that have come so far."""
@@ -59,29 +89,15 @@ class FailingConsumer:
 
     def until(self, retries: int, seconds: float = 600) -> None:
         """Waits until `retries` retries have come. Raises TimeoutError."""
-        deadline = time.monotonic() + seconds
-        while sum(map(len, self.lateness.values())) < retries:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{retries} retries were expected: {self.in_short()}")
-            time.sleep(0.1)
+        _wait(lambda: len(self.arrivals) >= retries, seconds, lambda: f"{retries} retries were expected: {self.in_short()}")
 
     def in_short(self) -> str:
         """How many retries have come, and for each delay the median lateness of the last thousand."""
         last = {attempt: statistics.median(late[-1000:]) for attempt, late in sorted(self.lateness.items())}
-        return f"{sum(map(len, self.lateness.values()))} retries, late by " + ", ".join(f"{late:.2f} s" for late in last.values())
+        return f"{len(self.arrivals)} retries, late by " + ", ".join(f"{late:.2f} s" for late in last.values())
 
-    def close(self) -> None:
-        """Ends the thread."""
-        self._ends.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _consume(self) -> None:
-        while not self._ends.is_set():
-            for record in self._consumer.consume(500, 0.02):
-                if record.error() is None:
-                    self._take(record, time.time())
-            self._producer.poll(0)
+    def _after_some(self) -> None:
+        self._producer.poll(0)
 
     def _take(self, record: Message, at: float) -> None:
         pairs: list[tuple[str, bytes]] = list(record.headers() or ())  # type: ignore[arg-type]  # redrive's own are never null
@@ -110,40 +126,22 @@ class FailingConsumer:
         self._producer.produce("redrive.failures", value, key, headers=[*headers, *stated.items()])
 
 
-class Reader:
+class Reader(_Consumer):
     """A consumer in a thread, which notes for each topic when each record came, and counts deliveries that came before."""
 
     def __init__(self, kafka: dict[str, str], topics: Sequence[str]) -> None:
+        super().__init__(kafka, f"bench-{os.urandom(4).hex()}", topics)
         self.came: dict[str, list[float]] = {topic: [] for topic in topics}
         self.late: dict[str, list[float]] = {topic: [] for topic in topics}
         """Of retries, the seconds after the due time."""
         self.twice: dict[str, int] = dict.fromkeys(topics, 0)
         self._seen: set[bytes] = set()
-        self._consumer = make_client(Consumer, {**kafka, **_READS, "group.id": f"bench-{os.urandom(4).hex()}"}, kafka)
-        self._consumer.subscribe(list(topics))
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._consume, daemon=True)
-        self._thread.start()
+        self._begin()
 
     def until(self, topic: str, records: int, seconds: float = 600) -> None:
         """Waits until so many records of a topic have come. Raises TimeoutError."""
-        deadline = time.monotonic() + seconds
-        while len(self.came[topic]) < records:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{topic}: {records} records were expected, {len(self.came[topic])} came")
-            time.sleep(0.1)
-
-    def close(self) -> None:
-        """Ends the thread."""
-        self._ends.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _consume(self) -> None:
-        while not self._ends.is_set():
-            for record in self._consumer.consume(1000, 0.02):
-                if record.error() is None:
-                    self._take(record, time.time())
+        came = self.came[topic]
+        _wait(lambda: len(came) >= records, seconds, lambda: f"{topic}: {records} records were expected, {len(came)} came")
 
     def _take(self, record: Message, at: float) -> None:
         topic = str(record.topic())
@@ -157,6 +155,14 @@ class Reader:
         self.came[topic].append(at)
         if "redrive-due" in headers:
             self.late[topic].append(at - int(headers["redrive-due"]) / 1000)
+
+
+def _wait(is_done: Callable[[], bool], seconds: float, problem: Callable[[], str]) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise TimeoutError(problem())
+        time.sleep(0.1)
 
 
 @contextmanager

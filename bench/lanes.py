@@ -53,28 +53,28 @@ def bench_lanes(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str
     reader.close()
     sent = reader.came[_LATE]
     assert consumer.arrivals[0][0] < due, "the loop had not started yet when the backlog fell due"
-    parts = {"before": (0.0, due), "meanwhile": (due, sent[-1]), "after": (sent[-1], time.time())}
-    common = {"memory_mb": memory}
-    backlog = {"of": "backlog", "messages": len(sent), "seconds": sent[-1] - due, "rows_s": round(rows / (sent[-1] - due)), "p50_s": 0.0}
-    figures = [{**backlog, "p99_s": 0.0, "longest_s": max(reader.late[_LATE]), "twice": reader.twice[_LATE], "early": 0, **common}]
+    figures = [_figures("backlog", reader.late[_LATE], sent[-1] - due, reader.twice[_LATE], memory)]
     twice = sum(consumer.twice.values())
-    for name, (begins, ends_at) in parts.items():
-        late = [one for at, one in consumer.arrivals if begins <= at < ends_at]
-        figures.append(
-            {
-                "of": f"timed lane, {name}",
-                "messages": len(late),
-                "seconds": ends_at - max(begins, consumer.arrivals[0][0]),
-                "rows_s": 0,
-                "p50_s": statistics.median(late),
-                "p99_s": statistics.quantiles(late, n=100)[98],
-                "longest_s": max(late),
-                "twice": twice,
-                "early": sum(one < 0 for one in late),
-                **common,
-            }
-        )
+    times = {"before": (consumer.arrivals[0][0], due), "meanwhile": (due, sent[-1]), "after": (sent[-1], time.time())}
+    for name, (since, until) in times.items():
+        late = [one for at, one in consumer.arrivals if since <= at < until]
+        figures.append(_figures(f"timed lane, {name}", late, until - since, twice, memory))
     return figures
+
+
+def _figures(of: str, late: list[float], seconds: float, twice: int, memory: int) -> dict[str, Any]:
+    return {
+        "of": of,
+        "messages": len(late),
+        "seconds": seconds,
+        "rows_s": round(len(late) / seconds),
+        "p50_s": statistics.median(late),
+        "p99_s": statistics.quantiles(late, n=100)[98],
+        "longest_s": max(late),
+        "twice": twice,
+        "early": sum(one < 0 for one in late),
+        "memory_mb": memory,
+    }
 
 
 def _put(kafka: dict[str, str], home: Path, rows: int, ahead: int) -> float:

@@ -19,10 +19,12 @@ from orchestration.loop.commands import ISSUED_AHEAD
 from orchestration.loop.due import Due, Seen, Waiting, due_in
 from orchestration.loop.lane import HANDED, TimedLane
 from orchestration.loop.lane_results import earliest
+from orchestration.loop.lane_rows import without
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.sending import HORIZON
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport
+from orchestration.tables.interpreted import interpreted
 from publisher import PublisherSettings, Session, publish, refuse_superseded
 
 # What the lane may hold. More is left to the bulk lane, which is made for backlogs.
@@ -104,7 +106,7 @@ class HandOver:
         if waiting.rows:
             found: pa.Table = bulk_lane.due(what, waiting).select(*HANDED.names).toArrow()
             # by the ids from before the query: what was recorded since is still open in the query's result, and would be sent twice
-            new = found.filter(pa.array([name not in has for name in found.column("delivery_id").to_pylist()], pa.bool_()))
+            new = without(found, has)
             rows, size = self.lane.room()
             if new.num_rows > rows or new.nbytes > size:
                 return None
@@ -133,12 +135,27 @@ class HandOver:
     def keep_rates(self, state: LoopState, now: datetime) -> None:
         """After a start, hands over what earlier loops have issued at a rate, with a delay: what is overdue is not sent all at once.
 
-        Each keeps its distance to the others. The rest of the command is issued with the same delay (Commands). Without the timed lane, or
-        beyond its bounds, what is overdue is sent at once.
+        Each keeps its distance to the others. The rest of the command is issued with the same delay (Commands). Without the timed lane, if
+        all of it is more than MOST_BYTES, or beyond _MOST_ISSUED rows, what is overdue is sent at once.
         """
         if self._rates_kept or not self.look_ahead:
             return
-        stored, bulk_lane = self.leadership.stored, self.leadership.bulk_lane
+        with interpreted(self.leadership.stored.spark):
+            new = self._issued_before(state, now)
+        # what was left undecided is handed over when it is decided
+        self._rates_kept = state.watermark >= self._began_after
+        if not new.num_rows or new.nbytes > MOST_BYTES:
+            return
+        # one loop has issued all that is due within this time; something older must not delay the rest by its age
+        since = pc.subtract(pc.max(new.column("due_at")), pa.scalar(ISSUED_AHEAD))
+        first = earliest(new.filter(pc.greater_equal(new.column("due_at"), since)))
+        self.delay = self.delay or max(timedelta(), now - (first or now))
+        if self.delay:
+            self.lane.hand_over(new, self.delay)
+
+    def _issued_before(self, state: LoopState, now: datetime) -> pa.Table:
+        """What earlier loops have issued at a rate, and is neither sent nor in the lane (HANDED): the first in order of due times."""
+        stored, has = self.leadership.stored, self.lane.ids()
         what = Due(state.window.floor, now + ISSUED_AHEAD, now, without=tuple(state.window.paused), undecided_after=state.undecided_after)
         issued = stored.spark.sql(
             f"""
@@ -147,21 +164,13 @@ class HandOver:
             """
         )
         batches = tuple(row["batch"] for row in issued.select("batch").distinct().orderBy("batch").collect())
-        if batches:
-            has = self.lane.ids()
-            waiting = Waiting(rows=0, size=0, largest=0, next_due=None, batches=batches)
-            ready = bulk_lane.due(what, waiting).join(F.broadcast(issued.drop("batch")), ["delivery_id", "due_at"], "left_semi")
-            found = ready.orderBy("due_at").limit(_MOST_ISSUED).select(*HANDED.names).toArrow()
-            new = found.filter(pa.array([name not in has for name in found.column("delivery_id").to_pylist()], pa.bool_()))
-            if new.num_rows and new.nbytes <= MOST_BYTES:
-                # one loop has issued all that is due within this time; something older must not delay the rest by its age
-                since = pc.subtract(pc.max(new.column("due_at")), pa.scalar(ISSUED_AHEAD))
-                first = earliest(new.filter(pc.greater_equal(new.column("due_at"), since)))
-                self.delay = self.delay or max(timedelta(), now - (first or now))
-                if self.delay:
-                    self.lane.hand_over(new, self.delay)
-        # what was left undecided is handed over when it is decided
-        self._rates_kept = state.watermark >= self._began_after
+        if not batches:
+            return HANDED.empty_table()
+        # `due` reads only the batches and payload hours of this; only dead letters have payload hours
+        waiting = Waiting(rows=0, size=0, largest=0, next_due=None, batches=batches)
+        ready = self.leadership.bulk_lane.due(what, waiting)
+        ready = ready.join(F.broadcast(issued.drop("batch")), ["delivery_id", "due_at"], "left_semi").orderBy("due_at").limit(_MOST_ISSUED)
+        return without(ready.select(*HANDED.names).toArrow(), has)
 
     def open_since(self, upto: datetime) -> datetime:
         """How far a floor may move after everything up to a moment was read or handed over: not over what the lane has."""

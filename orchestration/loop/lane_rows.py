@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -25,6 +26,11 @@ def any_of(rows: Rows, values: dict[str, pa.Array]) -> pa.Array:
 def is_any(rows: Rows, values: dict[str, pa.Array]) -> bool:
     """Whether any row has one of the values of a column."""
     return bool(pc.any(any_of(rows, values)).as_py())
+
+
+def without(rows: pa.Table, ids: Collection[str]) -> pa.Table:
+    """The rows, except deliveries with these ids."""
+    return rows.filter(pa.array([name not in ids for name in rows.column("delivery_id").to_pylist()], pa.bool_()))
 
 
 def compact(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -110,6 +110,7 @@ class Stored:
     def append(self, state: LoopState) -> None:
         """Writes the state as a row of `ticks`."""
         now = self.clock.now()
+        # one row: its code would take longer to compile than to run
         with interpreted(self.spark):
             self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
 
