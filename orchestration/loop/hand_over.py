@@ -48,6 +48,8 @@ class HandOver:
     leadership: Leadership
     clock: LoopClock
     look_ahead: timedelta
+    began_after: int
+    """The last batch before this loop's first step."""
     delay: timedelta = timedelta()
     """How much later than due this loop sends what earlier loops have issued at a rate: how long it was overdue when this loop came."""
     _rates_kept: bool = False
@@ -56,11 +58,8 @@ class HandOver:
     _session: Session | None = None
     _settings: PublisherSettings | None = None
     lane: TimedLane = field(init=False)
-    _began_after: int = field(init=False)
-    """The last batch before this loop's first step."""
 
     def __post_init__(self) -> None:
-        self._began_after = self.leadership.stored.ledgers.batch
         self.lane = TimedLane(self._send, self._record, self._now_ms, MOST_ROWS, MOST_BYTES)
 
     # ---------- handing over
@@ -143,7 +142,7 @@ class HandOver:
         with interpreted(self.leadership.stored.spark):
             new = self._issued_before(state, now)
         # what was left undecided is handed over when it is decided
-        self._rates_kept = state.watermark >= self._began_after
+        self._rates_kept = state.watermark >= self.began_after
         if not new.num_rows or new.nbytes > MOST_BYTES:
             return
         # one loop has issued all that is due within this time; something older must not delay the rest by its age
@@ -160,7 +159,7 @@ class HandOver:
         issued = stored.spark.sql(
             f"""
             select delivery_id, due_at, batch from {stored.schema}.deliveries
-            where decision = 'redrive' and happened_at is not null and batch <= {self._began_after:d} and {due_in(what.times)}
+            where decision = 'redrive' and happened_at is not null and batch <= {self.began_after:d} and {due_in(what.times)}
             """
         )
         batches = tuple(row["batch"] for row in issued.select("batch").distinct().orderBy("batch").collect())
