@@ -75,7 +75,7 @@ class Decide:
             return False
         failed: DbtError | DecideError | None = None
         try:
-            self.runner.run(report.state.watermark, upto, self.rules.hash)
+            self.runner.run(report.state.watermark, upto, self.rules.hash, report.state.window.undecided)
         except (DbtError, DecideError) as error:
             failed = error
         try:

@@ -24,7 +24,6 @@ from orchestration.loop.leadership import Leadership
 from orchestration.loop.sending import HORIZON
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport
-from orchestration.tables.interpreted import interpreted
 from publisher import PublisherSettings, Session, publish, refuse_superseded
 
 # What the lane may hold. More is left to the bulk lane, which is made for backlogs.
@@ -139,8 +138,7 @@ class HandOver:
         """
         if self._rates_kept or not self.look_ahead:
             return
-        with interpreted(self.leadership.stored.spark):
-            new = self._issued_before(state, now)
+        new = self._issued_before(state, now)
         # what was left undecided is handed over when it is decided
         self._rates_kept = state.watermark >= self.began_after
         if not new.num_rows or new.nbytes > MOST_BYTES:

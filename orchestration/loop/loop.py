@@ -91,7 +91,7 @@ class Loop:
         prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
         self.cluster = Cluster(self.settings.kafka_properties)
         self.leadership = Leadership(self.settings, self.cluster, self.rules, self.health, self._superseded)
-        # none of these statements reads many rows, and each runs once: compiling them takes seconds
+        # most of these statements read a few rows, and run once: compiling them takes seconds
         with interpreted(self.spark):
             position = TakeOver(self._read, self.leadership, self._presence, self.stopping).run()
             if position is None:
@@ -104,14 +104,14 @@ class Loop:
             self._started = True
             self._serving = Serving(self.settings, self.stored, self.state.watermark)
             self._apply(self.steps.recovery.find_undecided(self.state))
-        left, upto = self.state.window.undecided, self.ledgers.certain
-        self._send_first()
-        if left and not self.stopping.is_set():
-            # what was left undecided is decided by the rules in the tables; what has come since, by the rules that are loaded below
-            self._apply(replace(self.steps.decide.run(self.state, self.clock.now(), upto), counts={}, step_ms={}))
-            self._apply(self.steps.recovery.find_undecided(self.state))
-        if not self.stopping.is_set():
-            self.rules.load()
+            left, upto = self.state.window.undecided, self.ledgers.certain
+            self._send_first()
+            if left and not self.stopping.is_set():
+                # what was left undecided is decided by the rules in the tables; what has come since, by the rules that are loaded below
+                self._apply(replace(self.steps.decide.run(self.state, self.clock.now(), upto), counts={}, step_ms={}))
+                self._apply(self.steps.recovery.find_undecided(self.state))
+            if not self.stopping.is_set():
+                self.rules.load()
 
     def _read(self) -> StartingPoint:
         position = read_starting_point(self.settings, self.spark, self.schema)
@@ -135,6 +135,11 @@ class Loop:
 
     def tick(self) -> Tick:
         """Runs the steps in their order. A step that can't run now is left for a later tick, and its trouble is reported."""
+        # most statements of a tick read a few rows; steps that read many generate code all the same
+        with interpreted(self.spark):
+            return self._run_tick()
+
+    def _run_tick(self) -> Tick:
         self._began = self.clock.now()
         self.state, self._tick = begin(self.state, self._tick)
         if self.health.unsure and self.health.may_be_tried(LEDGERS):
@@ -298,7 +303,8 @@ class Loop:
         if self._has_ended or self.health.unsure or self.steps.publish.has_unrecorded:
             return
         try:
-            self.stored.append(replace(self.state.of_kind("end"), settled={}))
+            with interpreted(self.spark):
+                self.stored.append(replace(self.state.of_kind("end"), settled={}))
         except Exception as error:
             event(log, logging.DEBUG, "end_not_recorded", reason=error)
 
@@ -338,10 +344,7 @@ class Loop:
 
     def waiting(self) -> int:
         """How many deliveries are open, due or not, or held, plus how many messages commands have still to issue."""
-        # held deliveries that the rules in force refuse don't count: they wait for other rules
-        open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries where not is_refused")]
-        rows = self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()
-        return self.commands.waiting + int(rows[0]["n"])
+        return self.commands.waiting + self.stored.open_deliveries()
 
 
 __all__ = ["Loop", "Tick"]

@@ -11,7 +11,7 @@ from orchestration.loop.rules_in_force import RulesInForce, seeds_file, seeds_st
 from orchestration.settings import Settings
 from orchestration.starter.directory import relink
 from orchestration.tables.dbt import Dbt, sql_digest
-from orchestration.tables.interpreted import interpreted
+from orchestration.tables.interpreted import dbt_interpreted
 from orchestration.tables.migration import migrate_tables
 
 log = logging.getLogger(__name__)
@@ -27,9 +27,8 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
     tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
     if made != digest or not {"deliveries", "rules"} <= tables:
         event(log, logging.INFO, "preparation_started", schema=schema)
-        # before `interpreted`: if a variable that the profile reads has changed, dbt parses the whole project again
         dbt.parse()
-        with interpreted(spark):
+        with dbt_interpreted(spark):
             dbt.run("seed")
             dbt.run("run", variables={"watermark": 0, "upto": 0})
         stamp.write_text(digest, encoding="utf-8")

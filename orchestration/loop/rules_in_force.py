@@ -17,7 +17,7 @@ from orchestration.loop.steps import StepReport, StepResult
 from orchestration.rules.seeds import SeedError, Seeds, read_seeds
 from orchestration.settings import Settings
 from orchestration.tables.dbt import Dbt, DbtError
-from orchestration.tables.interpreted import interpreted
+from orchestration.tables.interpreted import dbt_interpreted
 from orchestration.tables.spark import in_short, is_gone, schema
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class RulesInForce:
         # the stamp has the hash of the tables, too: a `dbt build` beside the loop may have loaded other files since
         if stamp != seeds_stamp(self.seeds, rules):
             self.dbt.parse()
-            with interpreted(self.spark):
+            with dbt_interpreted(self.spark):
                 self.dbt.run("seed")
                 self.dbt.run("run", select=["rules"])
             rules = self.loaded_hash()

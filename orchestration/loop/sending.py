@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import literal, moment_of
 from orchestration.loop.due import Due, Waiting, due_in, hours_in, in_windows, not_in, of_batches, with_payloads_in
-from orchestration.tables.interpreted import interpreted_if_few
+from orchestration.tables.interpreted import FEW_ROWS, interpreted_if_few
 from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
 from orchestration.tables.rows import collected, iterated
 from orchestration.tables.spark import in_short, java_errors
@@ -179,7 +179,7 @@ class BulkLane:
         waiting: the result of `waiting`. Raises UnrecordedError when the results could not be appended, ResultsLostError when
         they never can be, TakenOverError when they must not be.
         """
-        with interpreted_if_few(self.spark, waiting.rows):
+        with interpreted_if_few(self.spark, waiting.rows, FEW_ROWS):
             return self._run(what, clock, waiting)
 
     def _run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:

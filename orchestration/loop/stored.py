@@ -13,7 +13,6 @@ from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.state import LoopState
 from orchestration.loop.window import SendWindow
 from orchestration.tables import synthetic_events
-from orchestration.tables.interpreted import interpreted
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
 
@@ -105,14 +104,19 @@ class Stored:
         """The most publishing slots that any loop had: 0 where none has started."""
         return int(self.spark.sql(f"select max(slots) as slots from {self.schema}.ticks").collect()[0]["slots"] or 0)
 
+    def open_deliveries(self) -> int:
+        """How many deliveries are open, due or not, or held."""
+        # held deliveries that the rules in force refuse don't count: they wait for other rules
+        open_ones = [f"select count(*) as n from {self.schema}.{view}" for view in ("ready", "held_deliveries where not is_refused")]
+        rows = self.spark.sql(f"select sum(n) as n from ({' union all '.join(open_ones)})").collect()
+        return int(rows[0]["n"])
+
     # ---------- what is written
 
     def append(self, state: LoopState) -> None:
         """Writes the state as a row of `ticks`."""
         now = self.clock.now()
-        # one row: its code would take longer to compile than to run
-        with interpreted(self.spark):
-            self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
+        self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
 
     def row(self, state: LoopState) -> DataFrame:
         """The state as a row of `ticks`."""

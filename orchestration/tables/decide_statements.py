@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orchestration.files import write_atomically
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
-from orchestration.tables.interpreted import interpreted
+from orchestration.tables.interpreted import FEW_INPUTS, interpreted_if_few
 from orchestration.tables.spark import in_short, is_gone
 
 _SLOT = re.compile(r"/\*:(\w+):\*/(.*?)/\*:\*/")
@@ -63,17 +63,20 @@ class DecideStatements:
         *bounds, append = dbt.compiled(f"{{{{ decide_statements('{_view(_MODEL)}') }}}}", fresh=True).split("\n;\n")
         return cls(tuple(bounds), views_of(deliveries, models), frozenset(map(_view, deliveries.config["stages"])), append)
 
-    def run(self, spark: SparkSession, watermark: int, upto: int, rules_hash: str | None, *, is_first: bool = False) -> None:
+    def run(
+        self, spark: SparkSession, watermark: int, upto: int, rules_hash: str | None, *, inputs: int = 0, is_first: bool = False
+    ) -> None:
         """Decides the batches after `watermark` up to `upto`, or fewer: it ends before a second batch that concerns one of its messages.
 
-        rules_hash: the hash that the table `rules` must have; None: any. is_first: all models are computed even if there are no inputs, as
-        Spark needs some seconds more for the first time. Raises DecideError; an error of Py4J if Spark is gone.
+        rules_hash: the hash that the table `rules` must have; None: any. inputs: about how many there are in these batches. is_first:
+        all models are computed even if there are none, as Spark needs some seconds more for the first time. Raises DecideError; an
+        error of Py4J if Spark is gone.
         """
         slots = {"decide_run": f"xxhash64('{uuid.uuid4()}')", "given_watermark": str(watermark), "given_upto": str(upto)}
         if rules_hash is not None:
             slots["given_rules_hash"] = f"'{rules_hash}'"
         try:
-            with interpreted(spark):
+            with interpreted_if_few(spark, inputs, FEW_INPUTS):
                 self._run(spark, slots, is_first)
         except Exception as error:
             if is_gone(error):
@@ -89,8 +92,8 @@ class DecideStatements:
 
         def create(name: str) -> None:
             selected = spark.sql(filled(self.views[name], slots))
-            # localCheckpoint: what reads it is analysed, optimized and planned without it
-            created[name] = selected.localCheckpoint(eager=True) if name in self.stages else selected
+            # localCheckpoint: what reads it is analysed, optimized and planned without it. Not eager: each would be a job of its own.
+            created[name] = selected.localCheckpoint(eager=False) if name in self.stages else selected
             created[name].createOrReplaceTempView(name)
 
         try:
@@ -108,6 +111,8 @@ class DecideStatements:
                     create(name)
             if slots["inputs"] != "0":
                 spark.sql(filled(self.append, slots))
+            else:
+                created[_view(_MODEL)].write.format("noop").mode("overwrite").save()
         finally:
             for name, frame in created.items():
                 spark.catalog.dropTempView(name)
@@ -139,15 +144,15 @@ class DecideRunner:
     _statements: DecideStatements | None = None
     _columns: tuple[str, ...] = ()
 
-    def run(self, watermark: int, upto: int, rules_hash: str | None) -> None:
-        """One decide run: see DecideStatements. Raises DbtError, DecideError; an error of Py4J if Spark is gone."""
+    def run(self, watermark: int, upto: int, rules_hash: str | None, inputs: int = 0) -> None:
+        """One decide run: see DecideStatements.run. Raises DbtError, DecideError; an error of Py4J if Spark is gone."""
         columns = tuple(self.spark.table(f"{self.schema}.{_MODEL}").columns)
         if self._statements is None or columns != self._columns:
             # the append puts values into columns by position: another process may have changed the order of the columns
             self._columns = columns
             self._statements = self._stored() or self._compiled()
         try:
-            self._statements.run(self.spark, watermark, upto, rules_hash, is_first=not self.has_run)
+            self._statements.run(self.spark, watermark, upto, rules_hash, inputs=inputs, is_first=not self.has_run)
         except DecideError:
             # the next run loads or compiles them again, in case the SQL or the tables have changed
             self._statements = None

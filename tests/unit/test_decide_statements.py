@@ -15,7 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
 from orchestration.tables.decide_statements import DecideError, DecideRunner, DecideStatements, filled, views_of
-from orchestration.tables.interpreted import interpreted
+from orchestration.tables.interpreted import FEW_INPUTS, dbt_interpreted
 
 PROJECT = Path(__file__).parents[2]
 
@@ -98,6 +98,12 @@ class FakeFrame:
         return self
 
     @property
+    def write(self) -> Any:
+        self.spark.done.append("compute")
+        noop = SimpleNamespace(mode=lambda _: SimpleNamespace(save=lambda: None))
+        return SimpleNamespace(format=lambda _: noop)
+
+    @property
     def _jdf(self) -> Any:
         plan = SimpleNamespace(rdd=lambda: SimpleNamespace(unpersist=lambda blocking: self.spark.done.append("free")))
         return SimpleNamespace(queryExecution=lambda: SimpleNamespace(logical=lambda: plan))
@@ -156,6 +162,24 @@ def test_bounds_are_found_the_models_created_and_the_rows_appended() -> None:
     ]
 
 
+@pytest.mark.parametrize(("inputs", "code"), [(0, "false"), (FEW_INPUTS, "false"), (FEW_INPUTS + 1, "true")])
+def test_code_is_generated_for_many_inputs_only(inputs: int, code: str) -> None:
+    settings = {"spark.sql.codegen.wholeStage": "as before", "spark.sql.codegen.factoryMode": "as before"}
+    spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 1}})
+    during: list[str] = []
+    spark.conf = SimpleNamespace(get=settings.__getitem__, set=settings.__setitem__)
+    sql = spark.sql
+
+    def noting(text: str) -> Any:
+        during.append(settings["spark.sql.codegen.wholeStage"])
+        return sql(text)
+
+    spark.sql = noting  # type: ignore[method-assign]
+    STATEMENTS.run(cast(Any, spark), 3, 9, None, inputs=inputs)
+    assert set(during) == {code}
+    assert set(settings.values()) == {"as before"}
+
+
 def test_without_inputs_nothing_is_appended() -> None:
     spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 0}})
     assert "insert" not in run(spark)
@@ -165,7 +189,7 @@ def test_without_inputs_nothing_is_appended() -> None:
 def test_the_first_run_of_a_process_computes_the_models_without_inputs_too_and_appends_nothing() -> None:
     spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 0}})
     STATEMENTS.run(cast(Any, spark), 3, 9, None, is_first=True)
-    assert "create __dbt__cte__decisions" in spark.done
+    assert spark.done.index("create __dbt__cte__deliveries") < spark.done.index("compute")
     assert "insert" not in spark.done
 
 
@@ -272,7 +296,7 @@ def test_statements_are_interpreted_and_dbt_s_too_and_afterwards_all_is_as_befor
         monkeypatch.delenv("REDRIVE_CODEGEN", raising=False)
         if before:
             monkeypatch.setenv("REDRIVE_CODEGEN", before)
-        with suppress(ZeroDivisionError), interpreted(cast(Any, spark)):
+        with suppress(ZeroDivisionError), dbt_interpreted(cast(Any, spark)):
             assert set(settings.values()) == {"false", "NO_CODEGEN"}
             assert os.environ["REDRIVE_CODEGEN"] == "false"
             raise ZeroDivisionError

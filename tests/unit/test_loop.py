@@ -103,7 +103,7 @@ class DecideRuns:
     told: list[tuple[int, int]] = field(default_factory=list)
     breakers: list[tuple[int, int]] = field(default_factory=list)
 
-    def run(self, watermark: int, upto: int, rules_hash: str | None) -> None:
+    def run(self, watermark: int, upto: int, rules_hash: str | None, inputs: int) -> None:
         self.told.append((watermark, upto))
         upto, says_so = self.commits.pop(0)
         self.decided = upto

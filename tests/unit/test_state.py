@@ -176,4 +176,4 @@ def test_the_loop_writes_its_state_where_it_begins_and_in_the_reducer_alone() ->
                     writers.add((path.name, function.name))
     # a step's own report of what it changes, which it returns
     reports = {("steps.py", "change"), ("recovery.py", "_read_again"), ("undecided.py", "find")}
-    assert writers == {("loop.py", name) for name in ("_read", "start", "tick", "_apply")} | reports
+    assert writers == {("loop.py", name) for name in ("_read", "start", "_run_tick", "_apply")} | reports
