@@ -59,11 +59,9 @@ def assembled(
     settings, cluster, health, rules = leadership.settings, leadership.cluster, leadership.health, leadership.rules
     undecided = Undecided(stored, breakers)
     intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
-    hand_over = HandOver(leadership, clock, timedelta(seconds=settings.look_ahead_seconds), ledgers.batch)
+    hand_over = HandOver(leadership, clock, timedelta(seconds=settings.look_ahead_seconds))
     most = min(settings.intake_max_rows, ISSUED_AT_ONCE)
-    commands = Commands(
-        spark, schema, ledgers, state.commands, most, withdraw=lambda ids: hand_over.withdraw(ids=ids), delay=lambda: hand_over.delay
-    )
+    commands = Commands(spark, schema, ledgers, state.commands, most, withdraw=lambda ids: hand_over.withdraw(ids=ids))
     consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch)
     consumers.remember(state.awaited)
 

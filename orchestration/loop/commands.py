@@ -29,12 +29,11 @@ from orchestration.tables.rows import collected
 
 log = logging.getLogger(__name__)
 
-# With a rate, a message is due at least this long after its order is issued, so that the order is decided by then: messages that are
-# overdue are sent all at once.
+# With a rate, a message is due at least this long after its order is issued, so that the order is decided by then.
 _LEAD = timedelta(seconds=10)
 
 # With a rate, orders are issued up to this long before they are due. A pause or a stop of the command does not take them back.
-ISSUED_AHEAD = timedelta(seconds=20)
+_ISSUED_AHEAD = timedelta(seconds=20)
 
 # The most orders in one tick. Each is looked up in the wheel by the decide run: with 50,000 (2.5 kB each, beside a million dead letters), a
 # Spark process with 3 GB of memory crashed in its first decide run. The time for each order is the same with 10,000 as with 20,000.
@@ -94,7 +93,7 @@ class _Open:
         if self.rate is None:
             return None
         first = max(self.next_due or now, now + _LEAD)
-        count = int((now + ISSUED_AHEAD - first).total_seconds() * self.rate) + 1 if first <= now + ISSUED_AHEAD else 0
+        count = int((now + _ISSUED_AHEAD - first).total_seconds() * self.rate) + 1 if first <= now + _ISSUED_AHEAD else 0
         return [first + timedelta(seconds=place / self.rate) for place in range(min(count, most))]
 
 
@@ -124,8 +123,6 @@ class Commands:
     """How many events were appended since this was set to 0, also if a later append has failed."""
     withdraw: Callable[[Collection[str]], None] = lambda ids: None
     """Takes these deliveries back from the timed lane: none may be sent between the check whether it waits and the decision about it."""
-    delay: Callable[[], timedelta] = lambda: timedelta()
-    """How much later than due what earlier loops have issued at a rate is sent: what follows it comes after it (HandOver.keep_rates)."""
 
     @property
     def orders(self) -> Orders:
@@ -231,7 +228,7 @@ class Commands:
         (last,) = collected(issued.select(F.max("record_timestamp").alias("due_at")))
         # null: issued by a version that gave no due times
         due_at: datetime | None = last["due_at"]
-        return due_at and due_at + self.delay() + timedelta(seconds=1 / row["rate_per_second"])
+        return due_at and due_at + timedelta(seconds=1 / row["rate_per_second"])
 
     def _control(self, what: str, of: str, who: str) -> None:
         each = self._open.get(of)

@@ -25,6 +25,7 @@ class Waiting:
     batch skips more files than one on the due time.
     payload_hours: the hours (epoch seconds) of the due times of first dead letters: if Kafka refuses a dead letter, the next one is written
     without a payload, which stays in the row of the first (`is_written_again` in `ready`).
+    overdue: how many of the rows are due already when they are looked for.
     """
 
     rows: int
@@ -33,6 +34,7 @@ class Waiting:
     next_due: datetime | None
     batches: tuple[int, ...]
     payload_hours: tuple[int, ...] = ()
+    overdue: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Due:
     only: if not empty, only what lies in one of these windows. undecided_after: the last batch that is decided, if there are later ones.
     Deliveries that events of later batches name are left out: an order may cancel or replace one, and a report may show that one was sent
     although its result is lost. The floor must not move over a step that left something out. seen: if given, only what that look has not
-    seen. in_lane: the delivery ids that the timed lane has, which are left out.
+    seen. in_lane: the delivery ids that the timed lane has, which are left out. only_ahead: of what is due by now, only what is sent at a
+    rate.
     """
 
     floor: datetime
@@ -72,6 +75,7 @@ class Due:
     undecided_after: int | None = None
     seen: Seen | None = None
     in_lane: frozenset[str] = frozenset()
+    only_ahead: bool = False
 
     @classmethod
     def within(
@@ -98,6 +102,15 @@ class Due:
             else:
                 merged.append((floor, upto))
         return merged
+
+
+AT_A_RATE = "(decision = 'redrive' and happened_at is not null)"
+"""A condition: the delivery is one of a command with a rate."""
+
+
+def ahead_in(what: Due) -> str:
+    """A condition: the delivery is one of those that `only_ahead` selects."""
+    return f"({AT_A_RATE} or due_at > {literal(what.now)})" if what.only_ahead else "true"
 
 
 def not_in(seen: Seen | None) -> str:

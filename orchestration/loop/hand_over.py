@@ -11,27 +11,26 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from orchestration.clock import EPOCH, LoopClock
-from orchestration.loop.commands import ISSUED_AHEAD
-from orchestration.loop.due import Due, Seen, Waiting, due_in
+from orchestration.loop.due import AT_A_RATE, Due, Seen, Waiting
 from orchestration.loop.lane import HANDED, TimedLane
-from orchestration.loop.lane_results import earliest
 from orchestration.loop.lane_rows import without
+from orchestration.loop.lane_schedule import IS_PACED
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.sending import HORIZON
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport
+from orchestration.tables.rows import ids_frame
 from publisher import PublisherSettings, Session, publish, refuse_superseded
 
-# What the lane may hold. More is left to the bulk lane, which is made for backlogs.
-MOST_ROWS = 20_000
+# What the lane may hold: with commands that issue 3,000 orders a second, all that is due within `look_ahead`.
+MOST_ROWS = 100_000
 MOST_BYTES = 64 * 1024 * 1024
 
-# What earlier loops have issued at a rate and not sent may be more: with 1,000 a second, all that is issued ahead.
-_MOST_ISSUED = 2 * MOST_ROWS
+# If more than this is overdue, it is left to the bulk lane, which is made for backlogs; not what is sent at a rate.
+MOST_OVERDUE = 20_000
 
 # The shortest time between two looks; one that could not hand over everything is followed by the next after this time.
 _AGAIN = timedelta(seconds=1)
@@ -47,11 +46,6 @@ class HandOver:
     leadership: Leadership
     clock: LoopClock
     look_ahead: timedelta
-    began_after: int
-    """The last batch before this loop's first step."""
-    delay: timedelta = timedelta()
-    """How much later than due this loop sends what earlier loops have issued at a rate: how long it was overdue when this loop came."""
-    _rates_kept: bool = False
     _seen: Seen | None = None
     _left_out: frozenset[str] = frozenset()
     _session: Session | None = None
@@ -76,14 +70,15 @@ class HandOver:
                 return True
         # the bulk lane sends the backlog; what falls due meanwhile is handed over, so that the backlog doesn't delay it
         self.forget()
-        for upto in (now + self.look_ahead, now + self.look_ahead / 8):
-            if self._hand_over(self._due(report.state, now, now, upto, open_breakers)) is not None:
+        for ahead in (self.look_ahead, self.look_ahead / 8):
+            what = self._due(state, now, now + ahead, open_breakers)
+            if self._hand_over(replace(what, only_ahead=True)) is not None:
                 break
         return False
 
-    def _due(self, state: LoopState, now: datetime, floor: datetime, upto: datetime, open_breakers: Collection[str]) -> Due:
+    def _due(self, state: LoopState, now: datetime, upto: datetime, open_breakers: Collection[str]) -> Due:
         return Due(
-            floor,
+            state.window.floor,
             upto,
             now,
             without=tuple(state.window.paused),
@@ -99,10 +94,11 @@ class HandOver:
         waiting = bulk_lane.waiting(what)
         # without `seen`, `waiting` also counts what the lane already has, so the limit is all that the lane may hold, not the room left
         rows, size = self.lane.room() if what.seen else (MOST_ROWS, MOST_BYTES)
-        if waiting.rows > rows or waiting.size > size:
+        if waiting.rows > rows or waiting.size > size or (waiting.overdue > MOST_OVERDUE and not what.only_ahead):
             return None
         if waiting.rows:
-            found: pa.Table = bulk_lane.due(what, waiting).select(*HANDED.names).toArrow()
+            ready = bulk_lane.due(what, waiting).withColumn(IS_PACED, F.expr(AT_A_RATE))
+            found: pa.Table = ready.select(*HANDED.names).toArrow()
             # by the ids from before the query: what was recorded since is still open in the query's result, and would be sent twice
             new = without(found, has)
             rows, size = self.lane.room()
@@ -114,7 +110,7 @@ class HandOver:
     def _hand_over_up_to(self, report: StepReport, now: datetime, upto: datetime, open_breakers: Collection[str]) -> bool:
         """Hands over all that is due up to a moment, if the lane has room for it."""
         state = report.state
-        waiting = self._hand_over(self._due(state, now, state.window.floor, upto, open_breakers))
+        waiting = self._hand_over(self._due(state, now, upto, open_breakers))
         if waiting is None:
             return False
         window = state.window
@@ -129,45 +125,6 @@ class HandOver:
             next_look = min(next_look, now + _HOLDS_EVERY)
         report.change(window=replace(window, next_due=min(next_look, now + HORIZON)))
         return True
-
-    def keep_rates(self, state: LoopState, now: datetime) -> None:
-        """After a start, hands over what earlier loops have issued at a rate, with a delay: what is overdue is not sent all at once.
-
-        Each keeps its distance to the others. The rest of the command is issued with the same delay (Commands). Without the timed lane, if
-        all of it is more than MOST_BYTES, or beyond _MOST_ISSUED rows, what is overdue is sent at once.
-        """
-        if self._rates_kept or not self.look_ahead:
-            return
-        new = self._issued_before(state, now)
-        # what was left undecided is handed over when it is decided
-        self._rates_kept = state.watermark >= self.began_after
-        if not new.num_rows or new.nbytes > MOST_BYTES:
-            return
-        # one loop has issued all that is due within this time; something older must not delay the rest by its age
-        since = pc.subtract(pc.max(new.column("due_at")), pa.scalar(ISSUED_AHEAD))
-        first = earliest(new.filter(pc.greater_equal(new.column("due_at"), since)))
-        self.delay = self.delay or max(timedelta(), now - (first or now))
-        if self.delay:
-            self.lane.hand_over(new, self.delay)
-
-    def _issued_before(self, state: LoopState, now: datetime) -> pa.Table:
-        """What earlier loops have issued at a rate, and is neither sent nor in the lane (HANDED): the first in order of due times."""
-        stored, has = self.leadership.stored, self.lane.ids()
-        what = Due(state.window.floor, now + ISSUED_AHEAD, now, without=tuple(state.window.paused), undecided_after=state.undecided_after)
-        issued = stored.spark.sql(
-            f"""
-            select delivery_id, due_at, batch from {stored.schema}.deliveries
-            where decision = 'redrive' and happened_at is not null and batch <= {self.began_after:d} and {due_in(what.times)}
-            """
-        )
-        batches = tuple(row["batch"] for row in issued.select("batch").distinct().orderBy("batch").collect())
-        if not batches:
-            return HANDED.empty_table()
-        # `due` reads only the batches and payload hours of this; only dead letters have payload hours
-        waiting = Waiting(rows=0, size=0, largest=0, next_due=None, batches=batches)
-        ready = self.leadership.bulk_lane.due(what, waiting)
-        ready = ready.join(F.broadcast(issued.drop("batch")), ["delivery_id", "due_at"], "left_semi").orderBy("due_at").limit(_MOST_ISSUED)
-        return without(ready.select(*HANDED.names).toArrow(), has)
 
     def open_since(self, upto: datetime) -> datetime:
         """How far a floor may move after everything up to a moment was read or handed over: not over what the lane has."""
@@ -198,8 +155,8 @@ class HandOver:
             return
         stored = self.leadership.stored
         named = stored.spark.sql(f"select delivery_id from {stored.schema}.named_deliveries where batch > {state.watermark:d}")
-        in_lane = stored.spark.createDataFrame([(name,) for name in has], "delivery_id string")
-        self.withdraw(ids=[row["delivery_id"] for row in named.join(F.broadcast(in_lane), "delivery_id", "left_semi").collect()])
+        in_lane = F.broadcast(ids_frame(stored.spark, has))
+        self.withdraw(ids=[row["delivery_id"] for row in named.join(in_lane, "delivery_id", "left_semi").collect()])
 
     def withdraw_all(self) -> None:
         """Takes back all that waits. What is being sent is left to its end."""

@@ -19,16 +19,14 @@ import pyarrow.compute as pc
 
 from orchestration.clock import EPOCH
 from orchestration.loop.lane_results import Done, LaneStop, earliest, moment
-from orchestration.loop.lane_rows import Rows, any_of, compact, is_any, joined
+from orchestration.loop.lane_rows import Rows, any_of, is_any
+from orchestration.loop.lane_schedule import IS_PACED, Schedule
 from publisher import READY, RESULTS, STOPPED
 
 BREAKER_KEY = "breaker_key"
 
-HANDED: pa.Schema = READY.append(pa.field(BREAKER_KEY, pa.string()))
+HANDED: pa.Schema = READY.append(pa.field(BREAKER_KEY, pa.string())).append(pa.field(IS_PACED, pa.bool_()))
 """The columns of what is handed over."""
-
-SEND_AT = "send_at"
-"""When a row is sent: at its due time, unless it was handed over with a delay. A column of what waits."""
 
 # How long results wait for others before they are recorded, in seconds. After a crash, what was sent in this time, or during the append
 # before it, is sent again.
@@ -40,8 +38,6 @@ _LONGEST_UNRECORDED = 3.0
 
 # The most rows that are sent at once: what is due next waits for them.
 _AT_ONCE = 10_000
-
-_TIME = pa.timestamp("us", tz="UTC")
 
 Send: TypeAlias = Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]
 """Sends rows (READY) and returns their results (RESULTS), `stopped` ones among them. Raises nothing."""
@@ -65,8 +61,7 @@ class TimedLane:
     now_ms: Callable[[], int]
     most_rows: int
     most_bytes: int
-    _waiting: list[pa.RecordBatch] = field(default_factory=list)
-    """What waits for its time: batches that are sorted by the time to send."""
+    _waiting: Schedule = field(default_factory=Schedule)
     _sending: pa.RecordBatch | None = None
     _unrecorded: list[pa.Table] = field(default_factory=list)
     _unrecorded_since: float = 0.0
@@ -108,7 +103,7 @@ class TimedLane:
     def waiting(self) -> tuple[int, datetime | None]:
         """How many rows wait for their time, and when the next of them is to be sent."""
         with self._changed:
-            return sum(rows.num_rows for rows in self._waiting), self._next_send()
+            return self._waiting.rows, self._waiting.next
 
     def room(self) -> tuple[int, int]:
         """How many more rows and bytes the lane takes; none while nothing can be sent or recorded."""
@@ -136,17 +131,12 @@ class TimedLane:
 
     # ---------- what the loop does
 
-    def hand_over(self, rows: pa.Table, delay: timedelta = timedelta()) -> None:
-        """Takes rows (HANDED). The caller has made sure that the lane has none of them, and has room.
-
-        delay: how long after its due time each is sent.
-        """
+    def hand_over(self, rows: pa.Table) -> None:
+        """Takes rows (HANDED). The caller has made sure that the lane has none of them, and has room."""
         handed = rows.select(HANDED.names).cast(HANDED)
-        times = pc.add(handed.column("due_at").cast(_TIME), pa.scalar(delay, pa.duration("us")))
-        ordered = handed.append_column(SEND_AT, times).sort_by(SEND_AT).combine_chunks()
         with self._changed:
-            self._waiting += [batch for batch in ordered.to_batches() if batch.num_rows]
-            if self._waiting and not self._threads:
+            self._waiting.add(handed, self._now())
+            if self._waiting.rows and not self._threads:
                 self._start()
             self._changed.notify_all()
 
@@ -199,7 +189,7 @@ class TimedLane:
         """Ends the lane: nothing more is sent, and what was sent is recorded. Raises an error if recording fails."""
         with self._changed:
             self._ended = True
-            self._waiting = []
+            self._waiting = Schedule()
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
@@ -239,28 +229,19 @@ class TimedLane:
             while not self._ended and (seconds := self._until_due()) != 0:
                 self._changed.wait(seconds)
             if not self._ended:
-                self._sending = self._take_due()
+                self._sending = self._waiting.take(self._now(), _AT_ONCE)
             return self._sending
 
     def _until_due(self) -> float | None:
         """Seconds until the next row is to be sent; 0: now; None: nothing is to be sent."""
-        first = self._next_send()
+        first = self._waiting.next
         waits = bool(self._unrecorded) and time.monotonic() - self._unrecorded_since > _LONGEST_UNRECORDED
         if first is None or self._is_halted or waits:
             return None
-        return max(0, (first - EPOCH) // timedelta(microseconds=1) - self.now_ms() * 1000) / 1_000_000
+        return max(0.0, (first - self._now()).total_seconds())
 
-    def _next_send(self) -> datetime | None:
-        return min(filter(None, (earliest(rows, SEND_AT) for rows in self._waiting)), default=None)
-
-    def _take_due(self) -> pa.RecordBatch:
-        now = pa.scalar(self.now_ms() * 1000, pa.int64()).cast(_TIME)
-        # sorted by the time to send: what is sent now is at the beginning
-        counts = [pc.sum(pc.less_equal(rows.column(SEND_AT), now)).as_py() for rows in self._waiting]
-        due = joined([rows.slice(0, count) for rows, count in zip(self._waiting, counts, strict=True)], SEND_AT)
-        left = [due.slice(_AT_ONCE), *(rows.slice(count) for rows, count in zip(self._waiting, counts, strict=True))]
-        self._waiting = [compact(rows) for rows in left if rows.num_rows]
-        return due.slice(0, _AT_ONCE)
+    def _now(self) -> datetime:
+        return EPOCH + timedelta(milliseconds=self.now_ms())
 
     def _note(self, sent: pa.RecordBatch, results: list[pa.RecordBatch]) -> None:
         """Keeps the results, and takes back what can't be sent to a destination that takes nothing."""
@@ -280,21 +261,19 @@ class TimedLane:
 
     def _stop(self, topic: str | None, text: str, error: str, code: int, unsent: pa.RecordBatch | None) -> None:
         """Takes back what waits for a destination (None: everything), and notes why. unsent: the rows of this send without a result."""
-        back = self._waiting if unsent is None else [unsent, *self._waiting]
+        back = [] if unsent is None else [unsent]
         if topic is None:
-            self._is_stopped, self._waiting = True, []
+            self._is_stopped = True
+            back += self._waiting.remove(lambda rows: pa.repeat(pa.scalar(True), rows.num_rows))
         else:
             back = [rows.filter(pc.equal(rows.column("topic"), topic)) for rows in back]
-            self._take_back(lambda rows: pc.equal(rows.column("topic"), topic))
+            back += self._waiting.remove(lambda rows: pc.equal(rows.column("topic"), topic))
         since = min(filter(None, map(earliest, back)), default=None)
         if since is not None:
             self._done = self._done.with_stop(LaneStop(topic, text, error, code, since))
 
     def _take_back(self, which: Callable[[pa.RecordBatch], pa.Array]) -> int:
-        left = [rows.filter(pc.invert(which(rows))) for rows in self._waiting]
-        taken: int = sum(rows.num_rows for rows in self._waiting) - sum(rows.num_rows for rows in left)
-        self._waiting = [rows for rows in left if rows.num_rows]
-        return taken
+        return sum(rows.num_rows for rows in self._waiting.remove(which))
 
     # ---------- recording
 

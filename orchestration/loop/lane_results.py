@@ -67,9 +67,9 @@ class Done:
         )
 
 
-def earliest(rows: pa.RecordBatch | pa.Table, time: str = "due_at") -> datetime | None:
-    """The earliest due time, or the earliest value of another column; None if there are no rows."""
-    return moment(pc.min(rows.column(time)))
+def earliest(rows: pa.RecordBatch | pa.Table) -> datetime | None:
+    """The earliest due time; None if there are no rows."""
+    return moment(pc.min(rows.column("due_at")))
 
 
 def moment(value: pa.Scalar) -> datetime | None:

@@ -81,7 +81,6 @@ class Publish:
                 return report.result()
             before = ledgers.batch
             self._record_late(report)
-            self.hand_over.keep_rates(report.state, now)
             self._see_probes(report, before, now)
             self._hold(report, now)
             before = ledgers.batch

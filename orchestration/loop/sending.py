@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import literal, moment_of
-from orchestration.loop.due import Due, Waiting, due_in, hours_in, in_windows, not_in, of_batches, with_payloads_in
+from orchestration.loop.due import Due, Waiting, ahead_in, due_in, hours_in, in_windows, not_in, of_batches, with_payloads_in
 from orchestration.tables.interpreted import FEW_ROWS, interpreted_if_few
 from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
-from orchestration.tables.rows import collected, iterated
+from orchestration.tables.rows import collected, ids_frame, iterated
 from orchestration.tables.spark import in_short, java_errors
 from publisher import (
     DELIVERED,
@@ -148,7 +148,7 @@ class BulkLane:
                 batch, due_at, topic, breaker_key, kind, header_profile, payload_bytes,
                 unix_seconds(date_trunc('hour', payload_due)) as payload_hour
             from {self.schema}.deliveries
-            where kind is not null and {due_in(due_times)} and {not_in(what.seen)}
+            where kind is not null and {due_in(due_times)} and {not_in(what.seen)} and {ahead_in(what)}
             """
         )
         wheel = _wanted(wheel, what)
@@ -158,6 +158,7 @@ class BulkLane:
         batches = collected(
             wheel.groupBy("batch").agg(
                 F.count_if(due).alias("rows"),
+                F.count_if(due & (F.col("due_at") <= F.lit(what.now))).alias("overdue"),
                 F.coalesce(F.sum(F.when(due, _size())), F.lit(0)).alias("size"),
                 F.coalesce(F.max(F.when(due, _size())), F.lit(0)).alias("largest"),
                 F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
@@ -171,6 +172,7 @@ class BulkLane:
             next_due=min((batch["next_due"] for batch in batches if batch["next_due"]), default=None),
             batches=tuple(sorted(int(batch["batch"]) for batch in batches if batch["rows"])),
             payload_hours=tuple(sorted({int(hour) for batch in batches for hour in batch["payload_hours"]})),
+            overdue=sum(int(batch["overdue"]) for batch in batches),
         )
 
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
@@ -224,7 +226,7 @@ class BulkLane:
             select * from {self.schema}.ready
             where {due_in(what.times)}
                 and {hours_in(what.times)}
-                and {not_in(what.seen)}
+                and {not_in(what.seen)} and {ahead_in(what)}
                 and {of_batches(waiting.batches)}
                 and {with_payloads_in(waiting.payload_hours)}
                 and (not_before is null or not_before <= {literal(what.now)})
@@ -234,8 +236,7 @@ class BulkLane:
             named = self.spark.sql(f"select delivery_id from {self.schema}.named_deliveries where batch > {what.undecided_after:d}")
             ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
         if what.in_lane:
-            in_lane = self.spark.createDataFrame([(name,) for name in what.in_lane], "delivery_id string")
-            ready = ready.join(F.broadcast(in_lane), "delivery_id", "left_anti")
+            ready = ready.join(F.broadcast(ids_frame(self.spark, what.in_lane)), "delivery_id", "left_anti")
         return _wanted(ready, what)
 
     def _cut(self, what: Due, waiting: Waiting) -> datetime:

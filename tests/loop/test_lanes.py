@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -133,15 +134,13 @@ def test_what_was_issued_at_a_rate_keeps_its_distances_when_a_loop_comes_late(ah
     last = max(row["due"] for row in ahead.sql(paced))
     _wait(lambda: time.time() * 1_000_000 > last)
     ahead.restart()
-    delay = ahead.loop.steps.publish.hand_over.delay
-    assert delay.total_seconds() > 3, "the first was due three seconds before the last"
     assert set(waits) <= set(deliveries(sent_without_ticks(ahead, "lanespaced", 4)))
     ahead.settle()
-    rows = ahead.sql("select delivery_id, unix_micros(due_at) as due, unix_micros(sent_at) as sent from publish_results")
-    sent = [row for row in rows if row["delivery_id"] in waits]
+    rows = ahead.sql("select delivery_id, unix_micros(sent_at) as sent from publish_results where outcome = 'delivered'")
+    sent = sorted(row["sent"] for row in rows if row["delivery_id"] in waits)
     assert len(sent) == 4
-    # what is sent at once comes together: with the delay, each is sent when those before it were sent a second ago or more
-    assert all(row["sent"] >= row["due"] + delay.total_seconds() * 1_000_000 - 1_000 for row in sent)
+    # a second each, of which the lane may make up for a quarter
+    assert all(later - earlier >= 700_000 for earlier, later in itertools.pairwise(sent))
 
 
 def test_more_than_the_lane_takes_goes_both_ways_and_once(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:

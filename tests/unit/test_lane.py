@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from orchestration.loop.lane import HANDED, SEND_AT
+from orchestration.loop.lane import HANDED
 from orchestration.tables.ledgers import AppendError
 from publisher import FAILED, RESULTS, UNKNOWN
 from tests.unit.loop_kit.lane_world import NOW, SECOND, World, rows
@@ -47,27 +47,59 @@ def test_each_row_is_sent_at_its_time_the_earliest_first(world: World) -> None:
 def test_what_is_due_at_once_is_sent_at_once_by_due_time(world: World) -> None:
     world.at(10)
     for number in (3, 1, 2):
-        due = rows(f"r{number}", due=NOW + number * SECOND)
-        world.lane._waiting += due.append_column(SEND_AT, due.column("due_at")).to_batches()
+        world.lane._waiting.add(rows(f"r{number}", due=NOW + number * SECOND), NOW)
     world.lane.hand_over(rows("r0", due=NOW))
     world.until(lambda: world.sent == [["r0", "r1", "r2", "r3"]])
 
 
-def test_what_is_handed_over_with_a_delay_keeps_its_distances_and_no_floor_passes_it(world: World) -> None:
+def paced(*deliveries: tuple[str, int]) -> pa.Table:
+    """Rows whose intervals are kept, each with its due time in seconds after NOW."""
+    return pa.concat_tables([rows(name, due=NOW + at * SECOND, paced=True) for name, at in deliveries])
+
+
+def test_what_is_paced_and_overdue_keeps_its_intervals_and_no_floor_passes_it(world: World) -> None:
     world.at(60)
-    overdue = pa.concat_tables([rows("first", due=NOW), rows("second", due=NOW + 2 * SECOND)])
-    world.lane.hand_over(overdue, delay=61 * SECOND)
-    world.lane.hand_over(rows("other", due=NOW + 60 * SECOND))
-    world.until(lambda: world.sent == [["other"]])
+    world.lane.hand_over(pa.concat_tables([paced(("first", 0), ("second", 2)), rows("other", due=NOW + SECOND)]))
+    world.until(lambda: world.sent == [["first", "other"]])
     assert world.lane.oldest() == NOW
-    assert world.lane.waiting() == (2, NOW + 61 * SECOND)
-    world.at(61)
-    world.until(lambda: world.sent == [["other"], ["first"]])
-    world.at(62.999)
+    # a quarter of a second is made up for
+    assert world.lane.waiting() == (1, NOW + 61.75 * SECOND)
+    world.lane.hand_over(rows("another", due=NOW + 3 * SECOND))
+    world.until(lambda: world.sent == [["first", "other"], ["another"]])
+    world.at(61.749)
     time.sleep(0.05)
     assert len(world.sent) == 2
-    world.at(63)
-    world.until(lambda: world.sent == [["other"], ["first"], ["second"]])
+    world.at(61.75)
+    world.until(lambda: world.sent[2:] == [["second"]])
+
+
+def test_what_is_paced_is_not_sent_at_once_after_a_long_send(world: World) -> None:
+    world.answers.clear()
+    world.lane.hand_over(paced(("first", 0), ("second", 1), ("third", 2), ("fourth", 3)))
+    world.at(0)
+    assert world.asked.wait(30)
+    world.at(10)
+    world.answers.set()
+    world.until(lambda: world.sent == [["first"], ["second"]])
+    time.sleep(0.05)
+    assert world.lane.waiting() == (2, NOW + 10.75 * SECOND)
+
+
+def test_what_is_paced_and_comes_too_late_follows_what_was_sent_and_what_comes_in_time_is_in_time(world: World) -> None:
+    world.at(60)
+    world.lane.hand_over(paced(("first", 0)))
+    world.until(lambda: world.sent == [["first"]])
+    world.at(61)
+    world.lane.hand_over(paced(("second", 2)))
+    assert world.lane.waiting() == (1, NOW + 61.75 * SECOND)
+    world.lane.hand_over(paced(("third", 62)))
+    assert world.lane.waiting() == (2, NOW + 61.75 * SECOND)
+    world.at(61.75)
+    world.until(lambda: world.sent == [["first"], ["second"]])
+    assert world.lane.waiting() == (1, NOW + 121.75 * SECOND)
+    world.lane.withdraw_all()
+    world.lane.hand_over(paced(("fourth", 62)))
+    assert world.lane.waiting() == (1, NOW + 62 * SECOND)
 
 
 def test_a_time_between_two_milliseconds_is_not_rounded_down(world: World) -> None:

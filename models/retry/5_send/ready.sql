@@ -92,6 +92,8 @@ select
     publish_charge,
     payload_bytes,
     breaker_key,
+    decision,
+    happened_at,
     first_failed_at,
 
     ---------- where the message came from

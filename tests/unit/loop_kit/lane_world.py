@@ -22,11 +22,19 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def rows(*deliveries: str, due: datetime = NOW, topic: str = "retry", breaker: str | None = None) -> pa.Table:
+def rows(*deliveries: str, due: datetime = NOW, topic: str = "retry", breaker: str | None = None, paced: bool = False) -> pa.Table:
     """Rows that are handed over."""
     return pa.Table.from_pylist(
         [
-            {"delivery_id": name, "due_at": due, "kind": "retry", "message_id": name, "topic": topic, "breaker_key": breaker}
+            {
+                "delivery_id": name,
+                "due_at": due,
+                "kind": "retry",
+                "message_id": name,
+                "topic": topic,
+                "breaker_key": breaker,
+                "is_paced": paced,
+            }
             for name in deliveries
         ],
         schema=HANDED,

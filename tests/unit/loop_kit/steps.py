@@ -47,6 +47,6 @@ def publish_step(bulk_lane: Any, now: datetime) -> Publish:
     charge = cast(Any, SimpleNamespace(in_charge=True, bulk_lane=bulk_lane))
     topic_maker = cast(Any, SimpleNamespace(settings=SimpleNamespace(create_topics=False)))
     health = Health(lambda: now)
-    hand_over = HandOver(charge, clock, timedelta(), 0)
+    hand_over = HandOver(charge, clock, timedelta())
     missing_topics = MissingTopics(topic_maker, nothing)
     return Publish(charge, nothing, nothing, missing_topics, health, clock, threading.Lock(), threading.Event(), hand_over)
