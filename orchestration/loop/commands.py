@@ -85,6 +85,11 @@ class _Open:
             return "waiting"
         return "canary" if issued == self.canary and not self.passed else "running"
 
+    def wants(self, now: datetime, most: int) -> int:
+        """How many messages it would issue now, at most `most`, if no other command did."""
+        due_times = self.due_times(now, most)
+        return most if due_times is None else len(due_times)
+
     def due_times(self, now: datetime, most: int) -> list[datetime] | None:
         """The due times of the messages that may be issued now, at most `most`; None if the command has no rate, and so no due times.
 
@@ -154,8 +159,10 @@ class Commands:
             self._read()
         self.has_more = False
         running = [each for each in self._open.values() if each.state(self.issued.of(each.command), now) == "running"]
-        for each in running:
-            self._issue(each, now, max(1, self.most // len(running)))
+        # those that may issue least come first, and leave the others what they don't need
+        left = self.most
+        for number, each in enumerate(sorted(running, key=lambda each: each.wants(now, self.most))):
+            left -= self._issue(each, now, max(1, left // (len(running) - number)))
         self._forget()
 
     # ---------- reading commands
@@ -260,9 +267,9 @@ class Commands:
 
     # ---------- issuing orders
 
-    def _issue(self, each: _Open, now: datetime, most: int) -> None:
-        """Writes the next events of a command."""
-        done = self.issued.of(each.command)
+    def _issue(self, each: _Open, now: datetime, most: int) -> int:
+        """Writes the next events of a command, at most `most`; returns how many."""
+        done = before = self.issued.of(each.command)
         end = each.canary if each.canary is not None and not each.passed else each.listed
         due_times = each.due_times(now, most)
         some = min(most if due_times is None else len(due_times), end - done)
@@ -272,6 +279,7 @@ class Commands:
             self._finish(each)
         elif each.rate is None and done < end:
             self.has_more = True
+        return done - before
 
     def _append(self, each: _Open, done: int, some: int, due_times: list[datetime] | None, now: datetime) -> int:
         """Writes the events of at most `some` further places of the list; returns how many."""

@@ -201,6 +201,21 @@ def test_a_slow_rate_keeps_its_distance() -> None:
     assert due == [10.0, 3610.0, 7210.0]
 
 
+def test_what_a_slow_command_does_not_need_is_left_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    issued: dict[str, int] = {}
+
+    def append(_: Commands, each: _Open, done: int, some: int, due_times: object, now: datetime) -> int:
+        issued[each.command] = some
+        return some
+
+    monkeypatch.setattr(Commands, "_append", append)
+    rates: dict[str, float | None] = {"at once": None, "fast": 5_000.0, "slow": 1.0, "slower": 0.1}
+    commands = Commands(None, "redrive", None, IssuedCommands(), 10_000, _read_upto=1)  # type: ignore[arg-type]
+    commands._open = {name: dataclasses.replace(opened(rate), command=name) for name, rate in rates.items()}
+    commands.execute(NOW, came=False)
+    assert issued == {"slower": 2, "slow": 11, "at once": 4_993, "fast": 4_994}
+
+
 @given(rate=st.floats(0.001, 5_000), pauses=st.lists(st.floats(0.0, 60.0), min_size=1, max_size=30))
 def test_no_two_messages_are_closer_than_the_rate_allows(rate: float, pauses: list[float]) -> None:
     paced = opened(rate)
