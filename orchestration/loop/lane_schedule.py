@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestration.loop.lane_results import earliest
+from orchestration.loop.lane_results import earliest, moment
 from orchestration.loop.lane_rows import compact, joined
 
 IS_PACED = "is_paced"
@@ -66,6 +66,12 @@ class Schedule:
         left = [*_by_pace(due.slice(most)), *(rows.slice(count) for rows, count in zip(self.batches, counts, strict=True))]
         self.batches = [compact(rows) for rows in left if rows.num_rows]
         return due.slice(0, most)
+
+    def sent(self, rows: pa.RecordBatch, now: datetime) -> None:
+        """Notes that rows that were taken out have been sent: until now nobody got them, so what follows keeps its distance to now."""
+        last = moment(pc.max(rows.filter(rows.column(IS_PACED)).column("due_at")))
+        if last is not None:
+            self.behind = max(self.behind, now - last - _CATCHES_UP)
 
     def remove(self, which: Callable[[pa.RecordBatch], pa.Array]) -> list[pa.RecordBatch]:
         """Takes out the rows for which a function returns true."""

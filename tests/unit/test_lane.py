@@ -80,9 +80,11 @@ def test_what_is_paced_is_not_sent_at_once_after_a_long_send(world: World) -> No
     assert world.asked.wait(30)
     world.at(10)
     world.answers.set()
+    world.until(lambda: world.sent == [["first"]])
+    world.until(lambda: world.lane.waiting() == (3, NOW + 10.75 * SECOND))
+    world.at(10.75)
     world.until(lambda: world.sent == [["first"], ["second"]])
-    time.sleep(0.05)
-    assert world.lane.waiting() == (2, NOW + 10.75 * SECOND)
+    assert world.lane.waiting() == (2, NOW + 11.75 * SECOND)
 
 
 def test_what_is_paced_and_comes_too_late_follows_what_was_sent_and_what_comes_in_time_is_in_time(world: World) -> None:
