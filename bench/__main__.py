@@ -1,6 +1,7 @@
 """Command line of the benchmarks. Prints a table to standard output; with --json, also writes a list of objects to a file.
 
 With --against, a second table compares the figures with those of such a file. Compare only figures of one machine and one session.
+With --plot, `lateness` and `growth` also draw a picture.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def main() -> None:
     from bench.lanes import bench_lanes
     from bench.lateness import bench_lateness
     from bench.marts import bench_marts
+    from bench.pictures import PICTURES, draw
     from bench.policy import bench_policy
     from bench.publish import bench_publish
     from bench.rate import bench_rate
@@ -54,8 +56,11 @@ def main() -> None:
     parser.add_argument("bench", choices=benches)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--against", type=Path, metavar="FILE", help="compare with the figures that an earlier --json has written")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the figures into this SVG file")
     parser.add_argument("--quick", action="store_true", help="small sizes and few runs, to test the benchmark itself")
     options = parser.parse_args()
+    if options.plot and options.bench not in PICTURES:
+        parser.error(f"--plot: {options.bench} has no picture; {' and '.join(PICTURES)} have one")
     before: Figures | None = options.against and json.loads(options.against.read_text(encoding="utf-8"))
     logging.basicConfig(level=logging.WARNING)
     with TemporaryDirectory(prefix="redrive-bench-") as directory:
@@ -69,6 +74,8 @@ def main() -> None:
         screen.print(_table(compared(before, figures)))
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if options.plot:
+        draw(options.bench, figures, options.plot)
 
 
 def compared(before: Figures, after: Figures) -> Figures:
@@ -88,13 +95,13 @@ def compared(before: Figures, after: Figures) -> Figures:
 
 
 def _table(figures: Figures) -> Table:
-    table = Table(*figures[0], box=None, pad_edge=False)
+    # lists are for pictures
+    columns = [name for name, value in figures[0].items() if not isinstance(value, list)]
+    table = Table(*columns, box=None, pad_edge=False)
     for row in figures:
+        values = [row[name] for name in columns]
         table.add_row(
-            *(
-                f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-                for value in row.values()
-            )
+            *(f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value) for value in values)
         )
     return table
 

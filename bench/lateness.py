@@ -51,6 +51,7 @@ def bench_lateness(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[
             "twice": consumer.twice[attempt],
             "missing": a_second * seconds - len(late),
             "memory_mb": memory,
+            "percentiles_s": statistics.quantiles(late, n=100),
         }
         for attempt, delay in DELAYS.items()
     ]

@@ -1,8 +1,12 @@
-"""The comparison of a benchmark's figures with those of an earlier run."""
+"""What is made of a benchmark's figures: the comparison with those of an earlier run, and pictures."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from bench.__main__ import compared
+from bench.pictures import draw
 
 
 def test_figures_are_compared_case_by_case() -> None:
@@ -21,3 +25,19 @@ def test_cases_may_be_sizes() -> None:
 
 def test_what_has_nothing_in_common_says_so() -> None:
     assert list(compared([], [{"case": "due", "seconds": 1.0}])[0]) == ["nothing to compare"]
+
+
+def _svg(bench: str, figures: list[dict[str, Any]], file: Path) -> str:
+    draw(bench, figures, file)
+    return file.read_text(encoding="utf-8")
+
+
+def test_a_picture_shows_every_case_and_is_the_same_each_time(tmp_path: Path) -> None:
+    late = [{"delay": f"{delay} s", "percentiles_s": [delay * place / 10 for place in range(1, 100)]} for delay in (1, 2)]
+    waits = [
+        {"pending": pending, "seconds": 4.0, "intake_ms": 500, "decide_ms": 2_000, "publish_ms": 900} for pending in ("10,000", "uneven")
+    ]
+    for bench, figures in (("lateness", late), ("growth", waits)):
+        drawn = _svg(bench, figures, tmp_path / "one.svg")
+        assert drawn == _svg(bench, figures, tmp_path / "two.svg")
+        assert drawn != _svg(bench, figures[:1], tmp_path / "fewer.svg"), "a case is missing from the picture"
