@@ -52,30 +52,10 @@ def test_what_is_due_at_once_is_sent_at_once_by_due_time(world: World) -> None:
     world.until(lambda: world.sent == [["r0", "r1", "r2", "r3"]])
 
 
-def paced(*deliveries: tuple[str, int]) -> pa.Table:
-    """Rows whose intervals are kept, each with its due time in seconds after NOW."""
-    return pa.concat_tables([rows(name, due=NOW + at * SECOND, paced=True) for name, at in deliveries])
-
-
-def test_what_is_paced_and_overdue_keeps_its_intervals_and_no_floor_passes_it(world: World) -> None:
-    world.at(60)
-    world.lane.hand_over(pa.concat_tables([paced(("first", 0), ("second", 2)), rows("other", due=NOW + SECOND)]))
-    world.until(lambda: world.sent == [["first", "other"]])
-    assert world.lane.oldest() == NOW
-    # a quarter of a second is made up for
-    assert world.lane.waiting() == (1, NOW + 61.75 * SECOND)
-    world.lane.hand_over(rows("another", due=NOW + 3 * SECOND))
-    world.until(lambda: world.sent == [["first", "other"], ["another"]])
-    world.at(61.749)
-    time.sleep(0.05)
-    assert len(world.sent) == 2
-    world.at(61.75)
-    world.until(lambda: world.sent[2:] == [["second"]])
-
-
 def test_what_is_paced_is_not_sent_at_once_after_a_long_send(world: World) -> None:
     world.answers.clear()
-    world.lane.hand_over(paced(("first", 0), ("second", 1), ("third", 2), ("fourth", 3)))
+    for number, name in enumerate(("first", "second", "third", "fourth")):
+        world.lane.hand_over(rows(name, due=NOW + number * SECOND, paced=True))
     world.at(0)
     assert world.asked.wait(30)
     world.at(10)
@@ -85,23 +65,6 @@ def test_what_is_paced_is_not_sent_at_once_after_a_long_send(world: World) -> No
     world.at(10.75)
     world.until(lambda: world.sent == [["first"], ["second"]])
     assert world.lane.waiting() == (2, NOW + 11.75 * SECOND)
-
-
-def test_what_is_paced_and_comes_too_late_follows_what_was_sent_and_what_comes_in_time_is_in_time(world: World) -> None:
-    world.at(60)
-    world.lane.hand_over(paced(("first", 0)))
-    world.until(lambda: world.sent == [["first"]])
-    world.at(61)
-    world.lane.hand_over(paced(("second", 2)))
-    assert world.lane.waiting() == (1, NOW + 61.75 * SECOND)
-    world.lane.hand_over(paced(("third", 62)))
-    assert world.lane.waiting() == (2, NOW + 61.75 * SECOND)
-    world.at(61.75)
-    world.until(lambda: world.sent == [["first"], ["second"]])
-    assert world.lane.waiting() == (1, NOW + 121.75 * SECOND)
-    world.lane.withdraw_all()
-    world.lane.hand_over(paced(("fourth", 62)))
-    assert world.lane.waiting() == (1, NOW + 62 * SECOND)
 
 
 def test_a_time_between_two_milliseconds_is_not_rounded_down(world: World) -> None:
