@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from orchestration.files import write_atomically
 from orchestration.presence import Presence
@@ -47,6 +48,9 @@ class Status:
     counts: dict[str, int] = field(default_factory=dict)
     step_ms: dict[str, int] = field(default_factory=dict)
     lateness_ms: tuple[int, int] | None = None
+    """Of what was sent in the tick: the median and the 99th percentile."""
+    sent: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """For each lane, `timed` and `bulk`: how many messages were `delivered`, and their `lateness_ms`."""
     trouble: dict[str, str] = field(default_factory=dict)
     """For people: what doesn't work, and why."""
     health: tuple[Entry, ...] = ()

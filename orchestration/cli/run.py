@@ -16,6 +16,7 @@ from orchestration.output import as_json, console
 if TYPE_CHECKING:
     from orchestration.loop.loop import Loop
     from orchestration.settings import Settings
+    from orchestration.status import Status
 
 
 def run(
@@ -70,7 +71,11 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         ("did", " ".join(f"{name}={count}" for name, count in found.counts.items()) or "nothing"),
         ("took", " ".join(f"{step}={ms}ms" for step, ms in found.step_ms.items()) or "-"),
         ("next look", found.next_due or "-"),
-        ("timed lane", f"{found.in_lane} messages, the next at {found.lane_next_due}" if found.in_lane else "-"),
+        (
+            "timed lane",
+            (f"{found.in_lane} messages wait, the next until {found.lane_next_due}; " if found.in_lane else "") + _sent(found, "timed"),
+        ),
+        ("bulk lane", _sent(found, "bulk")),
         ("floor", found.floor),
         ("watermark", f"batch {found.watermark}: all inputs up to it are decided (the last batch is {found.batch})"),
     ):
@@ -80,12 +85,21 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
     console().print(table)
 
 
+def _sent(found: Status, lane: str) -> str:
+    """What a lane has sent in the last tick."""
+    sent = found.sent.get(lane, {})
+    if not sent.get("delivered"):
+        return "nothing sent in the last tick"
+    p50, p99 = sent["lateness_ms"]
+    return f"{sent['delivered']} sent in the last tick, late by {p50} ms (median), {p99} ms (99th percentile)"
+
+
 def demo(
     port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: the one it had before, or a free one.")] = None,
-    seconds: Annotated[int, typer.Option("--seconds", help="How long it runs after everything has started.")] = 90,
+    seconds: Annotated[int, typer.Option("--seconds", help="How long it runs after everything has started.")] = 60,
     home: Home = None,
 ) -> None:
-    """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for about two minutes."""
+    """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for a minute."""
     from orchestration.demo.demo import run_demo
 
     raise typer.Exit(run_demo(settings_of(home=home), port=port, seconds=seconds))

@@ -1,4 +1,4 @@
-"""`redrive demo`: a real broker, a consumer that fails now and then, the loop, for about two minutes; then what the tables say."""
+"""`redrive demo`: a real broker, a consumer that fails now and then, the loop, for a minute; then what the tables say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from orchestration.settings import Settings, load_settings
 
 _ORDERS = 240
 # No orders are written in the last seconds of the run, so that most retries are sent before it ends.
-_SECONDS_WITHOUT_ORDERS = 60
+_SECONDS_WITHOUT_ORDERS = 30
 
 # The setting settle_seconds for the demo: short, as the demo's consumer reports failures at once.
 _RECOVERED_AFTER_SECONDS = 3
@@ -44,6 +44,8 @@ class Progress:
     outcomes: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     last: Tick = field(default_factory=Tick)
+    lateness_ms: tuple[int, int] | None = None
+    """The median and the 99th percentile of what was sent last."""
     ticks: int = 0
     tick_ms: list[int] = field(default_factory=list)
     processed: set[str] = field(default_factory=set)
@@ -58,9 +60,17 @@ class Progress:
         table.add_row("waiting", str(self.waiting), f"{self.counts['dead_letters']} dead")
         steps = " ".join(f"{step} {ms} ms" for step, ms in self.last.step_ms.items())
         table.add_row("last tick", f"no. {self.ticks}", steps or "idle")
-        if self.last.lateness_ms:
-            table.add_row("late", f"p50 {self.last.lateness_ms[0]} ms", f"p99 {self.last.lateness_ms[1]} ms")
+        if self.lateness_ms:
+            table.add_row("late", f"p50 {self.lateness_ms[0]} ms", f"p99 {self.lateness_ms[1]} ms")
         return table
+
+    @property
+    def late(self) -> str:
+        """How late the last sends were, for a line of text; empty before the first."""
+        if not self.lateness_ms:
+            return ""
+        p50, p99 = (ms / 1000 for ms in self.lateness_ms)
+        return f"; late by {p50:.1f} s at the median, {p99:.1f} s at most but for one in a hundred"
 
     @property
     def waiting(self) -> int:
@@ -154,6 +164,7 @@ def _show(loop: Loop, progress: Progress) -> None:
         progress.ticks += 1
         progress.counts.update(tick.counts)
         progress.last = tick if tick.did_something else progress.last
+        progress.lateness_ms = tick.lateness_ms or progress.lateness_ms
         if tick.step_ms:
             progress.tick_ms.append(sum(tick.step_ms.values()))
 
@@ -171,7 +182,7 @@ def _show(loop: Loop, progress: Progress) -> None:
             last = time.monotonic()
             _say.print(
                 f"{progress.written} orders, {progress.outcomes['processed']} processed, {progress.outcomes['failed']} failures reported, "
-                f"{progress.counts['delivered']} sent, {progress.waiting} waiting"
+                f"{progress.counts['delivered']} sent, {progress.waiting} waiting{progress.late}"
             )
 
     loop.on_tick = say

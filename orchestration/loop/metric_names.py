@@ -52,7 +52,7 @@ SENDS = Metric(
     ("topic", "kind", "outcome"),
 )
 LATENESS = Metric(
-    "redrive_send_lateness_seconds", "histogram", "Time of the send minus due time, of delivered messages.", ("kind",),
+    "redrive_send_lateness_seconds", "histogram", "Time of the send minus due time, of delivered messages.", ("kind", "lane"),
     (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )  # fmt: skip
 PUBLISH_FAILURES = Metric("redrive_publish_failures_total", "counter", "Sends that failed, or whose outcome is unknown.", ("error",))

@@ -9,6 +9,7 @@ from pyspark.sql import Row
 
 from orchestration.clock import literal
 from orchestration.loop.metric_names import LATENESS, OTHER
+from orchestration.loop.steps import BULK, TIMED
 
 # How many groups of decisions, and as many of sends, one statement may bring to the driver; the rest is counted as `other`.
 _GROUPS = 1000
@@ -19,8 +20,11 @@ _WAITING_ROWS = 200_000
 _HOUR = timedelta(hours=1)
 
 
-def written_since(schema: str, decided: int, watermark: int, written: int, batch: int) -> str:
-    """Counts decisions and results since the last count. Beyond _GROUPS, topic and class are `other`: a tick may have 50,000 classes."""
+def written_since(schema: str, decided: int, watermark: int, written: int, batch: int, slots: int) -> str:
+    """Counts decisions and results since the last count. slots: those of the bulk lane; the timed lane has the next.
+
+    Beyond _GROUPS, topic and class are `other`: a tick may have 50,000 classes.
+    """
     bucket = " ".join(f"when lateness_ms <= {round(bound * 1000)} then {place}" for place, bound in enumerate(LATENESS.buckets))
     kept = f"place <= {_GROUPS}"
     return f"""
@@ -30,7 +34,7 @@ def written_since(schema: str, decided: int, watermark: int, written: int, batch
             select
                 'decided' as what, original_topic as topic, error_class, error_kind, decision, reason,
                 cast(null as string) as kind, cast(null as string) as outcome, cast(null as string) as error_name,
-                cast(null as int) as bucket, count(*) as rows, cast(null as bigint) as lateness_ms
+                cast(null as string) as lane, cast(null as int) as bucket, count(*) as rows, cast(null as bigint) as lateness_ms
             from {schema}.decisions
             where batch > {decided} and batch <= {watermark}
             group by original_topic, error_class, error_kind, decision, reason
@@ -38,7 +42,7 @@ def written_since(schema: str, decided: int, watermark: int, written: int, batch
 
         results as (
             select
-                topic, kind, outcome, error_name,
+                topic, kind, outcome, error_name, case when slot = {slots} then '{TIMED}' else '{BULK}' end as lane,
                 case when outcome = 'delivered' then greatest(unix_millis(sent_at) - unix_millis(due_at), 0) end as lateness_ms
             from {schema}.publish_results
             where batch > {written} and batch <= {batch} and outcome <> 'start'
@@ -47,10 +51,10 @@ def written_since(schema: str, decided: int, watermark: int, written: int, batch
         sent as (
             select
                 'sent' as what, topic, null as error_class, null as error_kind, null as decision, null as reason,
-                kind, outcome, error_name, case {bucket} else {len(LATENESS.buckets)} end as bucket,
+                kind, outcome, error_name, lane, case {bucket} else {len(LATENESS.buckets)} end as bucket,
                 count(*) as rows, sum(lateness_ms) as lateness_ms
             from results
-            group by topic, kind, outcome, error_name, bucket
+            group by topic, kind, outcome, error_name, lane, bucket
         ),
 
         ranked as (
@@ -61,7 +65,7 @@ def written_since(schema: str, decided: int, watermark: int, written: int, batch
         select
             what, case when {kept} then topic else '{OTHER}' end as topic,
             case when {kept} then error_class else '{OTHER}' end as error_class,
-            error_kind, decision, reason, kind, outcome, error_name, bucket, sum(rows) as rows, sum(lateness_ms) as lateness_ms
+            error_kind, decision, reason, kind, outcome, error_name, lane, bucket, sum(rows) as rows, sum(lateness_ms) as lateness_ms
         from ranked
         group by all
     """

@@ -106,6 +106,7 @@ class Metrics(Collector):
         self._schema = schema
         self._info = (_version(), settings.instance)
         self._limit = settings.metrics_max_series
+        self._slots = settings.slots
         self._pause = settings.metrics_waiting_seconds
         self._decided = watermark
         self._written = batch
@@ -165,7 +166,8 @@ class Metrics(Collector):
         if now < self._rows_not_before or (turn.watermark <= self._decided and turn.batch <= self._written):
             return False
         try:
-            rows = self._spark.sql(written_since(self._schema, self._decided, turn.watermark, self._written, turn.batch)).collect()
+            query = written_since(self._schema, self._decided, turn.watermark, self._written, turn.batch, self._slots)
+            rows = self._spark.sql(query).collect()
         except Exception as error:
             self._rows_not_before = now + self._pause
             self._say(error)
@@ -191,7 +193,7 @@ class Metrics(Collector):
     def _count_sends(self, row: Row) -> None:
         self._counts[SENDS].add((row["topic"], row["kind"], row["outcome"]), row["rows"])
         if row["outcome"] == "delivered":
-            self._histograms[LATENESS].add((row["kind"],), row["bucket"], row["rows"], row["lateness_ms"] / 1000)
+            self._histograms[LATENESS].add((row["kind"], row["lane"]), row["bucket"], row["rows"], row["lateness_ms"] / 1000)
         elif row["outcome"] != "held":
             self._counts[PUBLISH_FAILURES].add((row["error_name"],), row["rows"])
 

@@ -20,7 +20,7 @@ from orchestration.loop.leadership import Leadership
 from orchestration.loop.missing_topics import MissingTopics
 from orchestration.loop.sending import HORIZON, Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.loop.state import LoopState
-from orchestration.loop.steps import StepReport, StepResult, later
+from orchestration.loop.steps import BULK, TIMED, Sent, StepReport, StepResult
 from orchestration.loop.undecided import Undecided
 from orchestration.loop.window import PausedDestination, SendWindow
 from publisher import MISSING_TOPIC, SUPERSEDED_CODE
@@ -139,7 +139,7 @@ class Publish:
         self._postpone(report, done)
         for name in ("delivered", "dead_letters", "failed", "unknown"):
             report.count(name, getattr(done, name))
-        report.lateness_ms = done.lateness
+        report.has_sent(TIMED, Sent(done.delivered, done.lateness))
         if done.failed:
             self.undecided.find(report)
             report.has_more = True
@@ -238,7 +238,7 @@ class Publish:
         """Adds what was sent to the counts of the step."""
         for name in ("delivered", "dead_letters", "failed", "unknown"):
             report.count(name, getattr(published, name))
-        report.lateness_ms = later(report.lateness_ms, published.lateness_ms)
+        report.has_sent(BULK, Sent(published.delivered, published.lateness_ms))
         if published.failed:
             report.change(window=report.state.window.awaiting(published.failed, now))
         report.has_more = report.has_more or not published.complete or published.failed > 0

@@ -81,6 +81,7 @@ def status_of(
         counts=dict(tick.counts),
         step_ms=dict(tick.step_ms),
         lateness_ms=tick.lateness_ms,
+        sent={lane: {"delivered": sent.delivered, "lateness_ms": sent.lateness_ms} for lane, sent in tick.sent.items()},
         trouble={entry.what: entry.why for entry in entries},
         health=tuple(entries),
     )

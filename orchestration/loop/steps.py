@@ -14,6 +14,20 @@ from orchestration.loop.state import LoopState
 Lateness: TypeAlias = tuple[int, int]
 """Of what was sent: the median and the 99th percentile of milliseconds after the due time."""
 
+TIMED, BULK = "timed", "bulk"
+"""The lanes."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a lane has delivered, and how late."""
+
+    delivered: int = 0
+    lateness_ms: Lateness | None = None
+
+    def __add__(self, more: Sent) -> Sent:
+        return Sent(self.delivered + more.delivered, later(self.lateness_ms, more.lateness_ms))
+
 
 @dataclass(frozen=True)
 class StepResult:
@@ -23,7 +37,7 @@ class StepResult:
     parts that fail, with the reason, or that work (None), in the order in which this was found. failure: the error that ended the step;
     what it has done before is in the state. superseded_by: the generation that has taken over. has_more: whether there is more to do at
     once. unread: the topics and patterns that a source speaks for, of all sources not completely read; None: not known to the step. unsure:
-    whether it is unknown what the tables hold; None: as before (see Health).
+    whether it is unknown what the tables hold; None: as before (see Health). sent: by lane.
     """
 
     state: LoopState
@@ -35,7 +49,7 @@ class StepResult:
     has_more: bool = False
     unread: frozenset[str] | None = None
     unsure: bool | None = None
-    lateness_ms: Lateness | None = None
+    sent: Mapping[str, Sent] = field(default_factory=dict)
 
 
 class Step(Protocol):
@@ -57,7 +71,7 @@ class StepReport:
     has_more: bool = False
     unread: frozenset[str] | None = None
     unsure: bool | None = None
-    lateness_ms: Lateness | None = None
+    sent: dict[str, Sent] = field(default_factory=dict)
 
     def change(self, **fields: Any) -> None:
         """Changes fields of the state."""
@@ -66,6 +80,10 @@ class StepReport:
     def count(self, name: str, rows: int) -> None:
         """Counts rows by what happened to them."""
         self.counts[name] = self.counts.get(name, 0) + rows
+
+    def has_sent(self, lane: str, sent: Sent) -> None:
+        """Adds what a lane has delivered."""
+        self.sent[lane] = self.sent.get(lane, Sent()) + sent
 
     def took(self, step: str, began: float) -> None:
         """Notes how long the step took. began: a monotonic time."""
@@ -96,7 +114,7 @@ class StepReport:
             self.has_more,
             self.unread,
             self.unsure,
-            self.lateness_ms,
+            self.sent,
         )
 
 
@@ -105,14 +123,19 @@ class Tick:
     """What one tick did: rows by what happened to them, milliseconds by step.
 
     has_more: whether there is more to do at once. unread: the topics and patterns that a source speaks for, of all sources with reports
-    from before the tick that it did not take in; None: not known.
+    from before the tick that it did not take in; None: not known. sent: by lane.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     step_ms: Mapping[str, int] = field(default_factory=dict)
-    lateness_ms: Lateness | None = None
+    sent: Mapping[str, Sent] = field(default_factory=dict)
     has_more: bool = False
     unread: frozenset[str] | None = None
+
+    @property
+    def lateness_ms(self) -> Lateness | None:
+        """The worse lateness of both lanes; None if nothing was delivered."""
+        return sum(self.sent.values(), Sent()).lateness_ms
 
     @property
     def did_something(self) -> bool:
@@ -138,7 +161,7 @@ def reduce(state: LoopState, tick: Tick, result: StepResult, health: Health) -> 
     return replace(result.state, counts=counts, step_ms=step_ms), Tick(
         counts=counts,
         step_ms=step_ms,
-        lateness_ms=later(tick.lateness_ms, result.lateness_ms),
+        sent={lane: tick.sent.get(lane, Sent()) + result.sent.get(lane, Sent()) for lane in {**tick.sent, **result.sent}},
         has_more=tick.has_more or result.has_more,
         unread=tick.unread if result.unread is None else result.unread,
     )

@@ -12,7 +12,8 @@ from orchestration.cli import main as cli
 from orchestration.dagster.resource import Redrive
 from orchestration.log_lines import JsonLines, LogLines
 from orchestration.operators.selections import DlqError
-from orchestration.settings import SettingsError
+from orchestration.settings import SettingsError, load_settings
+from orchestration.status import Status, write_status
 from publisher import SettingsError as PublisherError
 from tests.zones import local_zone
 
@@ -89,3 +90,15 @@ def test_check_shows_a_missing_address_among_what_it_finds() -> None:
     given = CliRunner().invoke(cli.app, ["check"])
     assert given.exit_code == 1
     assert WHAT_TO_SET in given.stdout
+
+
+def test_the_status_shows_what_both_lanes_have_and_sent(
+    tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDRIVE_PROJECT", str(pytestconfig.rootpath))
+    sent = {"timed": {"delivered": 230, "lateness_ms": (12, 340)}, "bulk": {"delivered": 0, "lateness_ms": None}}
+    status = Status("stopped", 1, "default", 1, 1, "now", 1, 1, "now", None, in_lane=7, lane_next_due="12:00", sent=sent)
+    write_status(load_settings(home=tmp_path).status_file, status)
+    said = " ".join(CliRunner().invoke(cli.app, ["status", "--home", str(tmp_path)]).output.split())
+    assert "timed lane 7 messages wait, the next until 12:00; 230 sent in the last tick, late by 12 ms (median), 340 ms" in said
+    assert "bulk lane nothing sent in the last tick" in said

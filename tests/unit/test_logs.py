@@ -16,7 +16,7 @@ import pytest
 from orchestration.log_lines import JsonLines, LogLines
 from orchestration.logs import Event, event
 from orchestration.loop.reports import log_first_sends, log_tick
-from orchestration.loop.steps import Tick
+from orchestration.loop.steps import Sent, Tick
 
 ROOT = Path(__file__).parents[2]
 CODE = ROOT / "orchestration"
@@ -89,7 +89,9 @@ def test_a_traceback_follows_an_event(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_tick_has_a_field_for_each_number(caplog: pytest.LogCaptureFixture) -> None:
-    tick = Tick(counts={"events": 5, "delivered": 0, "decisions": 5}, step_ms={"intake": 210, "publish": 0}, lateness_ms=(120, 610))
+    tick = Tick(
+        counts={"events": 5, "delivered": 0, "decisions": 5}, step_ms={"intake": 210, "publish": 0}, sent={"timed": Sent(9, (120, 610))}
+    )
     with caplog.at_level(logging.INFO):
         log_tick(7, tick)
         log_tick(8, Tick(counts={"events": 1}))

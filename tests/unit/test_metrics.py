@@ -63,7 +63,7 @@ def told(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float
 
 def sent(topic: str, outcome: str, rows: int, **more: Any) -> Row:
     empty = dict.fromkeys(("error_class", "error_kind", "decision", "reason", "error_name", "bucket", "lateness_ms"))
-    return Row(**{**empty, "what": "sent", "topic": topic, "kind": "retry", "outcome": outcome, "rows": rows, **more})
+    return Row(**{**empty, "what": "sent", "topic": topic, "kind": "retry", "lane": "timed", "outcome": outcome, "rows": rows, **more})
 
 
 # ---------- names
@@ -131,17 +131,19 @@ def test_results_become_counts_and_lateness() -> None:
             rows=[
                 sent("r", "delivered", 5, bucket=1, lateness_ms=1000),
                 sent("r", "delivered", 2, bucket=12, lateness_ms=16_000_000),
+                sent("r", "delivered", 4, bucket=1, lateness_ms=4_000, lane="bulk"),
                 sent("r", "failed", 3, error_name="MSG_SIZE_TOO_LARGE", bucket=12),
             ]
         )
     )
     metrics.measure(TURN_WITH_ROWS)
     samples = told(metrics)
-    kind = ("kind", "retry")
-    assert samples["redrive_send_lateness_seconds_bucket", frozenset({kind, ("le", "0.1")})] == 0
-    assert samples["redrive_send_lateness_seconds_bucket", frozenset({kind, ("le", "7200")})] == 5
-    assert samples["redrive_send_lateness_seconds_bucket", frozenset({kind, ("le", "+Inf")})] == 7
-    assert samples["redrive_send_lateness_seconds_sum", frozenset({kind})] == 16_001
+    kind = {("kind", "retry"), ("lane", "timed")}
+    assert samples["redrive_send_lateness_seconds_bucket", frozenset({*kind, ("le", "0.1")})] == 0
+    assert samples["redrive_send_lateness_seconds_bucket", frozenset({*kind, ("le", "7200")})] == 5
+    assert samples["redrive_send_lateness_seconds_bucket", frozenset({*kind, ("le", "+Inf")})] == 7
+    assert samples["redrive_send_lateness_seconds_sum", frozenset(kind)] == 16_001
+    assert samples["redrive_send_lateness_seconds_count", frozenset({("kind", "retry"), ("lane", "bulk")})] == 4
     assert samples["redrive_publish_failures_total", frozenset({("error", "MSG_SIZE_TOO_LARGE")})] == 3
     assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "decide"), ("le", "0.5")})] == 0
     assert samples["redrive_tick_step_seconds_bucket", frozenset({("step", "decide"), ("le", "1")})] == 1

@@ -21,7 +21,7 @@ from orchestration.loop.issued import IssuedCommands
 from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.reports import turn_of
 from orchestration.loop.state import LoopState
-from orchestration.loop.steps import StepReport, Tick, later, reduce
+from orchestration.loop.steps import Sent, StepReport, StepResult, Tick, later, reduce
 from orchestration.loop.window import PausedDestination, SendWindow
 from orchestration.settings import load_settings
 from tests.unit.loop_kit.steps import state_at
@@ -141,6 +141,15 @@ def test_of_two_lanes_the_worse_lateness_is_shown() -> None:
     assert later(None, None) is None
     assert later((5, 9), None) == later(None, (5, 9)) == (5, 9)
     assert later((5, 100), (20, 30)) == (20, 100)
+    assert Tick(sent={"timed": Sent(3, (5, 100)), "bulk": Sent(1, (20, 30))}).lateness_ms == (20, 100)
+    assert Tick(sent={"timed": Sent()}).lateness_ms is None
+
+
+def test_what_each_lane_has_sent_adds_up_over_the_steps_of_a_tick() -> None:
+    tick = Tick()
+    for lane, sent in (("timed", Sent(3, (5, 100))), ("bulk", Sent(2, (7, 7))), ("bulk", Sent(4, (1, 9)))):
+        _, tick = reduce(state_at(NOW), tick, StepResult(state_at(NOW), sent={lane: sent}), Health(lambda: NOW))
+    assert tick.sent == {"timed": Sent(3, (5, 100)), "bulk": Sent(6, (7, 9))}
 
 
 def test_what_a_tick_has_ordered_itself_is_not_undecided_for_the_metrics() -> None:
