@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -96,7 +97,7 @@ def test_the_status_shows_what_both_lanes_have_and_sent(
     tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDRIVE_PROJECT", str(pytestconfig.rootpath))
-    sent = {"timed": {"delivered": 230, "lateness_ms": (12, 340)}, "bulk": {"delivered": 0, "lateness_ms": None}}
+    sent: dict[str, dict[str, Any]] = {"timed": {"delivered": 230, "lateness_ms": (12, 340)}, "bulk": {"delivered": 0, "lateness_ms": None}}
     status = Status("stopped", 1, "default", 1, 1, "now", 1, 1, "now", None, in_lane=7, lane_next_due="12:00", sent=sent)
     write_status(load_settings(home=tmp_path).status_file, status)
     said = " ".join(CliRunner().invoke(cli.app, ["status", "--home", str(tmp_path)]).output.split())
