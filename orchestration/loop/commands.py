@@ -23,7 +23,7 @@ from orchestration.loop.canaries import canaries_of, has_succeeded
 from orchestration.loop.command_orders import Orders
 from orchestration.loop.completeness import Completeness
 from orchestration.loop.consumer_progress import Consumers
-from orchestration.loop.issued import IssuedCommands
+from orchestration.loop.issued import ISSUED_AHEAD, IssuedCommands
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
 
@@ -31,9 +31,6 @@ log = logging.getLogger(__name__)
 
 # With a rate, a message is due at least this long after its order is issued, so that the order is decided by then.
 _LEAD = timedelta(seconds=10)
-
-# With a rate, orders are issued up to this long before they are due. A pause or a stop of the command does not take them back.
-_ISSUED_AHEAD = timedelta(seconds=20)
 
 # The most orders in one tick. Each is looked up in the wheel by the decide run: with 50,000 (2.5 kB each, beside a million dead letters), a
 # Spark process with 3 GB of memory crashed in its first decide run. The time for each order is the same with 10,000 as with 20,000.
@@ -98,7 +95,7 @@ class _Open:
         if self.rate is None:
             return None
         first = max(self.next_due or now, now + _LEAD)
-        count = int((now + _ISSUED_AHEAD - first).total_seconds() * self.rate) + 1 if first <= now + _ISSUED_AHEAD else 0
+        count = int((now + ISSUED_AHEAD - first).total_seconds() * self.rate) + 1 if first <= now + ISSUED_AHEAD else 0
         return [first + timedelta(seconds=place / self.rate) for place in range(min(count, most))]
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+# With a rate, orders are issued up to this long before they are due. A pause or a stop of the command does not take them back.
+ISSUED_AHEAD = timedelta(seconds=20)
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ class TimedLane:
 
     def _note(self, sent: pa.RecordBatch, results: list[pa.RecordBatch]) -> None:
         """Keeps the results, and takes back what can't be sent to a destination that takes nothing."""
-        self._waiting.sent(sent, self._now())
+        self._waiting.sent(self._now())
         stops = [row for some in results for row in some.to_pylist() if row["outcome"] == STOPPED]
         kept = [some.filter(pc.not_equal(some.column("outcome"), STOPPED)) for some in results]
         settled = pa.Table.from_batches([some for some in kept if some.num_rows], RESULTS)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from orchestration.loop.issued import ISSUED_AHEAD
 from orchestration.loop.lane_results import earliest, moment
 from orchestration.loop.lane_rows import compact, joined
 
@@ -25,12 +26,18 @@ class Schedule:
     """Rows in the order of the times at which they are sent: at their due times, paced ones as long after them as `behind` says.
 
     Paced rows are not sent all at once when they are overdue, whatever the reason: they were decided late, no loop ran, or sends took long.
-    All of them have the same delay, whichever command they belong to. It ends when none waits and the next come in time.
+    All of them have the same delay, whichever command they belong to. It ends when none waits and the next come in time, and where the next
+    is due so much later than the last that it can't have been issued with it: else what is issued after an hour without a loop would be
+    sent an hour late.
     """
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     """Each is sorted by due time. The rows of one are all paced, or none is."""
     behind: timedelta = timedelta()
+    _last: datetime | None = None
+    """The due time of the last paced row that was taken out."""
+    _sent_since: datetime | None = None
+    """When the rows that are being sent were taken out, if paced ones are among them."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self.batches)
@@ -53,6 +60,7 @@ class Schedule:
         if first is not None and first >= now and _first_paced(self.batches) is None:
             self.behind = timedelta()
         self.batches += added
+        self._forget_delay_after_a_gap()
 
     def take(self, now: datetime, most: int) -> pa.RecordBatch:
         """Takes out what is to be sent by now, sorted by due time, at most so many rows. There must be one at least."""
@@ -65,13 +73,16 @@ class Schedule:
         due = joined([rows.slice(0, count) for rows, count in zip(self.batches, counts, strict=True)], "due_at")
         left = [*_by_pace(due.slice(most)), *(rows.slice(count) for rows, count in zip(self.batches, counts, strict=True))]
         self.batches = [compact(rows) for rows in left if rows.num_rows]
-        return due.slice(0, most)
+        taken = due.slice(0, most)
+        last = moment(pc.max(taken.filter(taken.column(IS_PACED)).column("due_at")))
+        self._last, self._sent_since = last or self._last, now if last else None
+        self._forget_delay_after_a_gap()
+        return taken
 
-    def sent(self, rows: pa.RecordBatch, now: datetime) -> None:
-        """Notes that rows that were taken out have been sent: until now nobody got them, so what follows keeps its distance to now."""
-        last = moment(pc.max(rows.filter(rows.column(IS_PACED)).column("due_at")))
-        if last is not None:
-            self.behind = max(self.behind, now - last - _CATCHES_UP)
+    def sent(self, now: datetime) -> None:
+        """Notes that what was taken out last has been sent: until now nobody got it, so what follows keeps its distance to now."""
+        if self._sent_since is not None:
+            self.behind += max(timedelta(), now - self._sent_since - _CATCHES_UP)
 
     def remove(self, which: Callable[[pa.RecordBatch], pa.Array]) -> list[pa.RecordBatch]:
         """Takes out the rows for which a function returns true."""
@@ -79,7 +90,13 @@ class Schedule:
         removed = [rows.filter(mask) for rows, mask in zip(self.batches, masks, strict=True)]
         left = [rows.filter(pc.invert(mask)) for rows, mask in zip(self.batches, masks, strict=True)]
         self.batches = [rows for rows in left if rows.num_rows]
+        self._forget_delay_after_a_gap()
         return removed
+
+    def _forget_delay_after_a_gap(self) -> None:
+        first = _first_paced(self.batches)
+        if first is not None and self._last is not None and first - self._last > ISSUED_AHEAD:
+            self.behind = timedelta()
 
     def _delay(self, rows: pa.RecordBatch) -> timedelta:
         return self.behind if _is_paced(rows) else timedelta()

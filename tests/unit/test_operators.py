@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.loop.commands import _ISSUED_AHEAD, _LEAD, Commands, _Open
-from orchestration.loop.issued import IssuedCommands
+from orchestration.loop.commands import _LEAD, Commands, _Open
+from orchestration.loop.issued import ISSUED_AHEAD, IssuedCommands
 from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_assume_after, parse_at, parse_rate
 from orchestration.operators.lists import Target, keep, kept
 from orchestration.operators.sending import records
@@ -224,7 +224,7 @@ def test_no_two_messages_are_closer_than_the_rate_allows(rate: float, pauses: li
         now += timedelta(seconds=pause)
         issued = issued_by(paced, now, 50)
         assert all(_LEAD.total_seconds() <= at - (now - NOW).total_seconds() + 1e-6 for at in issued)
-        assert all(at - (now - NOW).total_seconds() <= _ISSUED_AHEAD.total_seconds() + 1e-6 for at in issued)
+        assert all(at - (now - NOW).total_seconds() <= ISSUED_AHEAD.total_seconds() + 1e-6 for at in issued)
         due += issued
     # times have microseconds
     assert all(later - earlier >= 1 / rate - 2e-6 for earlier, later in itertools.pairwise(due))
