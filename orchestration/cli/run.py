@@ -73,7 +73,8 @@ def status(output: Annotated[Literal["table", "json"], typer.Option("--format")]
         ("next look", found.next_due or "-"),
         (
             "timed lane",
-            (f"{found.in_lane} messages wait, the next until {found.lane_next_due}; " if found.in_lane else "") + _sent(found, "timed"),
+            (f"{found.in_lane} messages wait, the next is sent at {found.lane_next_due}; " if found.in_lane else "")
+            + _sent(found, "timed"),
         ),
         ("bulk lane", _sent(found, "bulk")),
         ("floor", found.floor),

@@ -70,7 +70,7 @@ class Progress:
         if not self.lateness_ms:
             return ""
         p50, p99 = (ms / 1000 for ms in self.lateness_ms)
-        return f"; late by {p50:.1f} s at the median, {p99:.1f} s at most but for one in a hundred"
+        return f", sent p50 {p50:.1f} s, p99 {p99:.1f} s after the due time"
 
     @property
     def waiting(self) -> int:

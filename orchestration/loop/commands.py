@@ -83,20 +83,24 @@ class _Open:
         return "canary" if issued == self.canary and not self.passed else "running"
 
     def wants(self, now: datetime, most: int) -> int:
-        """How many messages it would issue now, at most `most`, if no other command did."""
-        due_times = self.due_times(now, most)
-        return most if due_times is None else len(due_times)
+        """How many messages may be issued now, at most `most`. With a rate: those that are due within ISSUED_AHEAD."""
+        if self.rate is None:
+            return most
+        ahead = now + ISSUED_AHEAD - self._first_due(now)
+        return min(most, int(ahead.total_seconds() * self.rate) + 1) if ahead >= timedelta() else 0
 
-    def due_times(self, now: datetime, most: int) -> list[datetime] | None:
-        """The due times of the messages that may be issued now, at most `most`; None if the command has no rate, and so no due times.
+    def due_times(self, now: datetime, count: int) -> list[datetime] | None:
+        """The due times of the next messages; None if the command has no rate, and so no due times.
 
         A loop that was stopped, or is behind, does not exceed the rate to catch up.
         """
         if self.rate is None:
             return None
-        first = max(self.next_due or now, now + _LEAD)
-        count = int((now + ISSUED_AHEAD - first).total_seconds() * self.rate) + 1 if first <= now + ISSUED_AHEAD else 0
-        return [first + timedelta(seconds=place / self.rate) for place in range(min(count, most))]
+        first = self._first_due(now)
+        return [first + timedelta(seconds=place / self.rate) for place in range(count)]
+
+    def _first_due(self, now: datetime) -> datetime:
+        return max(self.next_due or now, now + _LEAD)
 
 
 @dataclass
@@ -268,10 +272,9 @@ class Commands:
         """Writes the next events of a command, at most `most`; returns how many."""
         done = before = self.issued.of(each.command)
         end = each.canary if each.canary is not None and not each.passed else each.listed
-        due_times = each.due_times(now, most)
-        some = min(most if due_times is None else len(due_times), end - done)
+        some = min(each.wants(now, most), end - done)
         if some > 0:
-            done += self._append(each, done, some, due_times, now)
+            done += self._append(each, done, some, each.due_times(now, some), now)
         if done >= each.listed:
             self._finish(each)
         elif each.rate is None and done < end:

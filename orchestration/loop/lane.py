@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from orchestration.clock import EPOCH
 from orchestration.loop.lane_results import Done, LaneStop, earliest, moment
-from orchestration.loop.lane_rows import Rows, any_of, is_any
+from orchestration.loop.lane_rows import Rows, any_of, every, is_any
 from orchestration.loop.lane_schedule import IS_PACED, Schedule
 from publisher import READY, RESULTS, STOPPED
 
@@ -160,7 +160,7 @@ class TimedLane:
     def withdraw_all(self) -> int:
         """Takes back all that waits, without waiting for what is being sent. Returns how many."""
         with self._changed:
-            return self._take_back(lambda rows: pa.repeat(pa.scalar(True), rows.num_rows))
+            return self._take_back(every)
 
     def finish_send(self) -> None:
         """Waits until the current send has ended, and records its results. Raises an error if recording fails."""
@@ -262,13 +262,13 @@ class TimedLane:
 
     def _stop(self, topic: str | None, text: str, error: str, code: int, unsent: pa.RecordBatch | None) -> None:
         """Takes back what waits for a destination (None: everything), and notes why. unsent: the rows of this send without a result."""
-        back = [] if unsent is None else [unsent]
-        if topic is None:
-            self._is_stopped = True
-            back += self._waiting.remove(lambda rows: pa.repeat(pa.scalar(True), rows.num_rows))
-        else:
-            back = [rows.filter(pc.equal(rows.column("topic"), topic)) for rows in back]
-            back += self._waiting.remove(lambda rows: pc.equal(rows.column("topic"), topic))
+
+        def concerned(rows: pa.RecordBatch) -> pa.Array:
+            return every(rows) if topic is None else pc.equal(rows.column("topic"), topic)
+
+        self._is_stopped = self._is_stopped or topic is None
+        back = [] if unsent is None else [unsent.filter(concerned(unsent))]
+        back += self._waiting.remove(concerned)
         since = min(filter(None, map(earliest, back)), default=None)
         if since is not None:
             self._done = self._done.with_stop(LaneStop(topic, text, error, code, since))

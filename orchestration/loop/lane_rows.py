@@ -23,6 +23,11 @@ def any_of(rows: Rows, values: dict[str, pa.Array]) -> pa.Array:
     return found
 
 
+def every(rows: Rows) -> pa.Array:
+    """For each row, that it is chosen."""
+    return pa.repeat(pa.scalar(True), rows.num_rows)
+
+
 def is_any(rows: Rows, values: dict[str, pa.Array]) -> bool:
     """Whether any row has one of the values of a column."""
     return bool(pc.any(any_of(rows, values)).as_py())

@@ -112,6 +112,7 @@ class DecideStatements:
             if slots["inputs"] != "0":
                 spark.sql(filled(self.append, slots))
             else:
+                # computes them all, and keeps nothing
                 created[_view(_MODEL)].write.format("noop").mode("overwrite").save()
         finally:
             for name, frame in created.items():

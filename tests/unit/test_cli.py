@@ -101,5 +101,5 @@ def test_the_status_shows_what_both_lanes_have_and_sent(
     status = Status("stopped", 1, "default", 1, 1, "now", 1, 1, "now", None, in_lane=7, lane_next_due="12:00", sent=sent)
     write_status(load_settings(home=tmp_path).status_file, status)
     said = " ".join(CliRunner().invoke(cli.app, ["status", "--home", str(tmp_path)]).output.split())
-    assert "timed lane 7 messages wait, the next until 12:00; 230 sent in the last tick, late by 12 ms (median), 340 ms" in said
+    assert "timed lane 7 messages wait, the next is sent at 12:00; 230 sent in the last tick, late by 12 ms (median), 340 ms" in said
     assert "bulk lane nothing sent in the last tick" in said

@@ -168,7 +168,7 @@ def opened(rate: float | None) -> _Open:
 
 def issued_by(command: _Open, now: datetime, most: int = 1_000) -> list[float]:
     """Issues what is to be issued; returns the due times, in seconds after NOW."""
-    due_times = command.due_times(now, most)
+    due_times = command.due_times(now, command.wants(now, most))
     assert due_times is not None
     if due_times:
         command.next_due = due_times[-1] + timedelta(seconds=1 / (command.rate or 1))
