@@ -86,8 +86,9 @@ def _lateness(loop: Loop, tick_ms: list[int]) -> str:
     tick = f"{statistics.median(tick_ms) / 1000:.1f} s"
     return (
         f"\nSent p50 {median}, p99 {most} after it was due. What is decided before it is due is sent on time; a retry whose delay is "
-        "shorter than the tick that takes its report in and decides about it is late by the rest. Here, with broker, consumer and loop on one "
-        f"machine, half of the ticks that had something to do took more than {tick}; the first decisions of a process take seconds longer."
+        "shorter than the tick that takes its report in and decides about it is late by the rest. Here, with broker, consumer and loop "
+        f"on one machine, half of the ticks that had something to do took more than {tick}; the first decisions of a process take "
+        "seconds longer."
     )
 
 

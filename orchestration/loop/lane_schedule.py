@@ -16,8 +16,8 @@ from orchestration.loop.lane_rows import compact, joined
 IS_PACED = "is_paced"
 """The column that says of a row whether the intervals between its due time and those of the others are kept, even if it is overdue."""
 
-# How far paced rows may be overdue and still be sent at their due times. With less, a lane whose transactions take long would send fewer
-# than the rate allows. What a rate allows in this time may come at once.
+# How far paced rows may be overdue, and how long a send may take, without a delay of what follows. With less, a lane whose transactions
+# take long would send fewer than the rate allows. What a rate allows in twice this time may come at once.
 _CATCHES_UP = timedelta(milliseconds=250)
 
 
