@@ -139,8 +139,8 @@ def test_what_was_issued_at_a_rate_keeps_its_distances_when_a_loop_comes_late(ah
     rows = ahead.sql("select delivery_id, unix_micros(sent_at) as sent from publish_results where outcome = 'delivered'")
     sent = sorted(row["sent"] for row in rows if row["delivery_id"] in waits)
     assert len(sent) == 4
-    # a second each, of which the lane may make up for a quarter
-    assert all(later - earlier >= 700_000 for earlier, later in itertools.pairwise(sent))
+    # a second each, of which the lane may make up for a quarter when it is late, and for a quarter more when a send takes long
+    assert all(later - earlier >= 500_000 for earlier, later in itertools.pairwise(sent))
 
 
 def test_more_than_the_lane_takes_goes_both_ways_and_once(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
