@@ -89,3 +89,8 @@ class LoopClock:
             self._last = max(self._wall(), self._last + timedelta(seconds=at - self._at))
             self._at = at
             return whole_ms(self._last)
+
+    @property
+    def ahead(self) -> timedelta:
+        """How far loop time is ahead of the wall clock: records in Kafka have the time of the wall clock."""
+        return max(timedelta(), self.now() - self._wall())

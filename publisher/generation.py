@@ -29,22 +29,22 @@ _PAUSE: Final = 0.05
 _kept: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Consumer, Background]] = {}
 
 
-def mark(topic: str, generation: int) -> TopicPartition:
+def mark(topic: str, generation: int, fence: int = 0) -> TopicPartition:
     """The offset to commit, whose metadata is the generation. It is higher than that of any record, so that the group has no lag."""
-    return TopicPartition(topic, 0, 2**62, f"generation {generation}")
+    return TopicPartition(topic, 0, 2**62, f"generation {generation}" + (f" fence {fence}" if fence else ""))
 
 
 def refuse_superseded(settings: PublisherSettings) -> None:
-    """Raises SupersededError when a generation above ours is in Kafka, SessionLostError when Kafka doesn't answer."""
+    """Raises SupersededError when a generation or a fence above ours is in Kafka, SessionLostError when Kafka doesn't answer."""
     # If Kafka has no generation, that is no error: it forgets offsets after some time, and the guards of the tables still hold.
     found = generation_in_charge(settings, settings.fence_topics)
-    if found is not None and found > settings.generation:
+    if found is not None and found > (settings.generation, settings.fence):
         kind = ErrorKind(SUPERSEDED_CODE, SUPERSEDED, "fenced", Concerns.CONNECTION)
-        raise SupersededError(Trouble(kind, superseded_message(settings.generation, found)), found)
+        raise SupersededError(Trouble(kind, superseded_message(settings.generation, found[0])), found[0])
 
 
-def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> int | None:
-    """The highest generation stored with one of the topics, if there is one. Raises SessionLostError when Kafka doesn't answer."""
+def generation_in_charge(settings: PublisherSettings, topics: Iterable[str]) -> tuple[int, int] | None:
+    """The highest generation stored with one of the topics, and its fence. Raises SessionLostError when Kafka doesn't answer."""
     partitions = [TopicPartition(topic, 0) for topic in topics]
     if not partitions:
         return None
@@ -112,14 +112,14 @@ def _keeper(settings: PublisherSettings) -> tuple[Consumer, Background]:
     return kept
 
 
-def _highest(offsets: Iterable[TopicPartition]) -> int | None:
+def _highest(offsets: Iterable[TopicPartition]) -> tuple[int, int] | None:
     numbers = []
     for where in offsets:
         # Not for a deleted topic: its offset is deleted, too.
         if where.error is not None and where.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise KafkaException(where.error)
-        if found := re.fullmatch(r"generation (\d{1,18})", where.metadata or ""):
-            numbers.append(int(found[1]))
+        if found := re.fullmatch(r"generation (\d{1,18})(?: fence (\d{1,18}))?", where.metadata or ""):
+            numbers.append((int(found[1]), int(found[2] or 0)))
     return max(numbers, default=None)
 
 
@@ -128,7 +128,7 @@ def _write(settings: PublisherSettings) -> None:
     with Session(settings, "generation", refuse_superseded) as session:
         producer = session.fence()
         refuse_superseded(settings)
-        offsets = [mark(topic, settings.generation) for topic in settings.fence_topics]
+        offsets = [mark(topic, settings.generation, settings.fence) for topic in settings.fence_topics]
         group = _group(settings)
         for step in (
             lambda _: producer.begin_transaction(),
@@ -150,7 +150,7 @@ def _write_without_transaction(settings: PublisherSettings) -> None:
     answers: list[KafkaError | None] = []
     background = Background()
     keeper = make_keeper(settings, settings.fence_group, background, on_commit=lambda error, _: answers.append(error))
-    keeper.commit(offsets=[mark(topic, settings.generation) for topic in settings.fence_topics], asynchronous=True)
+    keeper.commit(offsets=[mark(topic, settings.generation, settings.fence) for topic in settings.fence_topics], asynchronous=True)
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
     while not answers and background.hopeless is None and time.monotonic() < deadline:
         keeper.poll(_PAUSE)
@@ -162,7 +162,7 @@ def _write_without_transaction(settings: PublisherSettings) -> None:
 def _await_written(settings: PublisherSettings) -> None:
     """Waits until the number can be read: a commit that has returned is certain, but it may be readable only a moment later."""
     deadline = time.monotonic() + settings.metadata_timeout_ms / 1000
-    while (generation_in_charge(settings, settings.fence_topics) or 0) < settings.generation:
+    while (generation_in_charge(settings, settings.fence_topics) or (0, 0)) < (settings.generation, settings.fence):
         if time.monotonic() >= deadline:
             text = f"the generation was written to the group {settings.fence_group} and is not there"
             raise SessionLostError(settings.trouble(KafkaError.UNKNOWN_TOPIC_OR_PART, text))

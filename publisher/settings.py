@@ -33,6 +33,7 @@ class PublisherSettings:
     error_kinds: the error kinds by code; see `error_kinds_from_rows`.
     transactional_prefix, instance: with the slot they make the transactional.id `{prefix}.{instance}.{slot}`.
     generation: number of the loop that these settings belong to. A task that finds a higher one in Kafka sends nothing; see `take_charge`.
+    fence: how often this loop has taken charge since it was in charge first: tasks that it has given up have a lower one, and send nothing.
     fence_topics: the topics with whose offsets that number is stored: those given to `take_charge`. If there are none, nothing is checked.
     transactions: whether the brokers have them. If not, a row without a report in time is `unknown`, as it may have been written; innocent
     rows of a refused batch are sent after later rows; an older loop goes on sending until it reads the generation before its next load.
@@ -52,6 +53,7 @@ class PublisherSettings:
     transactional_prefix: str = "redrive"
     instance: str = "default"
     generation: int = 0
+    fence: int = 0
     fence_topics: tuple[str, ...] = ()
     transactions: bool = True
     max_rows: int = 50_000

@@ -20,7 +20,7 @@ def admin(kafka: Mapping[str, str], **own: Any) -> AdminClient:
     return make_client(AdminClient, {**kafka, **own}, kafka)
 
 
-def reader(kafka: Mapping[str, str], group: str) -> Consumer:
+def reader(kafka: Mapping[str, str], group: str, **own: Any) -> Consumer:
     """A consumer of committed records, for partitions and offsets that the caller assigns. It neither joins the group nor commits."""
     properties = {
         **kafka,
@@ -32,6 +32,7 @@ def reader(kafka: Mapping[str, str], group: str) -> Consumer:
         "enable.partition.eof": True,
         # an offset that retention has removed is an error: reading on elsewhere would skip records
         "auto.offset.reset": "error",
+        **own,
     }
     return make_client(Consumer, properties, kafka)
 

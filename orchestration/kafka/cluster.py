@@ -38,6 +38,9 @@ _PAUSE_SECONDS = 0.1
 # The topic id in the answer of a broker that has no topic ids: Kafka before 2.8, and some compatible ones.
 _ID_OF_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 
+# The offset of a partition without a record at or after the moment that was asked for.
+_NONE_SINCE = -1
+
 NO_ID = "name:"
 """The prefix of a topic's id if Kafka has none; the name follows."""
 
@@ -158,7 +161,31 @@ class Cluster:
         """The first offset of each partition that retention has not removed. Partitions without an answer: as in `ends`."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
-    def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+    def since(self, partitions: Iterable[Partition], millis: int) -> dict[Partition, tuple[int, int]]:
+        """The offsets [begin, end) of what was written since a moment, in epoch milliseconds, by the timestamps of records.
+
+               Records of open transactions count.
+        Partitions without any are left out. Raises ClusterError if a partition gives no answer.
+        """
+        wanted = list(partitions)
+        if not wanted:
+            return {}
+        ends = self._offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
+        written_since = OffsetSpec.for_timestamp(millis)
+        begins = self._offsets(wanted, written_since, IsolationLevel.READ_UNCOMMITTED, lowest=_NONE_SINCE)
+        for partition in wanted:
+            if partition not in ends or partition not in begins:
+                reason = KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {partition.topic}/{partition.number}"))
+                raise self._unanswered("return the offsets of its partitions", reason)
+        return {partition: (begins[partition], end) for partition, end in ends.items() if _NONE_SINCE < begins[partition] < end}
+
+    def _offsets(
+        self,
+        partitions: Iterable[Partition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        lowest: int = 0,
+    ) -> dict[Partition, int]:
         wanted = {TopicPartition(partition.topic, partition.number): partition for partition in partitions}
         if not wanted:
             return {}
@@ -167,7 +194,7 @@ class Cluster:
         try:
             futures = self._admin.list_offsets(
                 dict.fromkeys(wanted, spec),
-                isolation_level=IsolationLevel.READ_COMMITTED,
+                isolation_level=isolation,
                 request_timeout=self._timeout,
             )
         except KafkaException as error:
@@ -179,7 +206,7 @@ class Cluster:
                 reason = error
             else:
                 # for partitions of a broker that did not answer, librdkafka (2.16) returns offset -1001 and no error
-                if offset >= 0:
+                if offset >= lowest:
                     found[partition] = offset
         if not found:
             raise self._unanswered("return the offsets of its partitions", reason) from None

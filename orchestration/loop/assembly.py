@@ -22,6 +22,7 @@ from orchestration.loop.intake_step import IntakeStep
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.missing_topics import MissingTopics, originals_of
 from orchestration.loop.publish import Publish
+from orchestration.loop.read_back import ReadBack
 from orchestration.loop.recovery import Recovery
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.settle import Settle
@@ -60,6 +61,9 @@ def assembled(
     undecided = Undecided(stored, breakers)
     intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
     hand_over = HandOver(leadership, clock, timedelta(seconds=settings.look_ahead_seconds))
+    read_back = ReadBack(leadership, hand_over, clock)
+    if state.unrecorded_since is not None:
+        read_back.after(state.unrecorded_since, is_fenced=True)
     most = min(settings.intake_max_rows, ISSUED_AT_ONCE)
     commands = Commands(spark, schema, ledgers, state.commands, most, withdraw=lambda ids: hand_over.withdraw(ids=ids))
     consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch)
@@ -76,7 +80,7 @@ def assembled(
         take_in=IntakeStep(intake, health, hand_over.lane.finish_send),
         dispatch=CommandDispatch(commands, intake, health),
         decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over),
-        publish=Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over),
+        publish=Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over, read_back),
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),
         breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -63,6 +64,8 @@ class TimedLane:
     most_bytes: int
     _waiting: Schedule = field(default_factory=Schedule)
     _sending: pa.RecordBatch | None = None
+    _sending_since: datetime | None = None
+    """When these rows were taken out to be sent."""
     _unrecorded: list[pa.Table] = field(default_factory=list)
     _unrecorded_since: float = 0.0
     """Since when the first of them waits, or when the last append ended, if that was later: a monotonic time."""
@@ -72,6 +75,7 @@ class TimedLane:
     """The error of that attempt, until it has been raised in the loop's thread."""
     _is_stopped: bool = False
     """Whether Kafka as a whole took nothing, and the loop doesn't know it yet."""
+    _is_held: bool = False
     _ended: bool = False
     _done: Done = field(default_factory=Done)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -118,6 +122,12 @@ class TimedLane:
         """Whether something was sent whose result is not in the ledger."""
         with self._changed:
             return bool(self._unrecorded)
+
+    def unrecorded_since(self) -> datetime | None:
+        """When the first of the sends without a result in the ledger began; None if there are none."""
+        with self._changed:
+            sent = [moment(pc.min(results.column("sent_at"))) for results in self._unrecorded]
+            return min(filter(None, [*sent, self._sending_since]), default=None)
 
     @property
     def _is_halted(self) -> bool:
@@ -170,6 +180,19 @@ class TimedLane:
             self._changed.wait_for(lambda: current is None or self._sending is not current)
         self._record_now()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is sent meanwhile, and all that was sent is recorded. Raises an error if recording fails."""
+        with self._changed:
+            self._is_held = True
+        try:
+            self.finish_send()
+            yield
+        finally:
+            with self._changed:
+                self._is_held = False
+                self._changed.notify_all()
+
     def take_done(self) -> Done:
         """What was done and recorded since the last call, and the destinations that took no sends.
 
@@ -220,7 +243,7 @@ class TimedLane:
                 with self._changed:
                     self._stop(None, f"{type(error).__name__}: {error}", type(error).__name__, 0, sending)
             with self._changed:
-                self._sending = None
+                self._sending = self._sending_since = None
                 self._changed.notify_all()
 
     def _next(self) -> pa.RecordBatch | None:
@@ -229,14 +252,15 @@ class TimedLane:
             while not self._ended and (seconds := self._until_due()) != 0:
                 self._changed.wait(seconds)
             if not self._ended:
-                self._sending = self._waiting.take(self._now(), _AT_ONCE)
+                self._sending_since = self._now()
+                self._sending = self._waiting.take(self._sending_since, _AT_ONCE)
             return self._sending
 
     def _until_due(self) -> float | None:
         """Seconds until the next row is to be sent; 0: now; None: nothing is to be sent."""
         first = self._waiting.next
         waits = bool(self._unrecorded) and time.monotonic() - self._unrecorded_since > _LONGEST_UNRECORDED
-        if first is None or self._is_halted or waits:
+        if first is None or self._is_halted or self._is_held or waits:
             return None
         return max(0.0, (first - self._now()).total_seconds())
 

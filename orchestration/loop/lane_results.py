@@ -27,7 +27,8 @@ class LaneStop:
 class Done:
     """What the lane has done and recorded since it was asked last.
 
-    open_since: the earliest due time among the sends whose outcome is unknown; open_until: when the last of them may be sent again.
+    open_since: the earliest due time among the sends whose outcome is unknown; open_until: when the last of them may be sent again;
+    unknown_since: when the first of them was sent.
     lateness_ms: of each delivered row.
     """
 
@@ -37,6 +38,7 @@ class Done:
     unknown: int = 0
     open_since: datetime | None = None
     open_until: datetime | None = None
+    unknown_since: datetime | None = None
     lateness_ms: tuple[int, ...] = ()
     stops: tuple[LaneStop, ...] = ()
 
@@ -63,6 +65,7 @@ class Done:
             unknown=self.unknown + unknown.num_rows,
             open_since=min(filter(None, [self.open_since, earliest(unknown)]), default=None),
             open_until=max(filter(None, [self.open_until, moment(pc.max(unknown.column("not_before")))]), default=None),
+            unknown_since=min(filter(None, [self.unknown_since, moment(pc.min(unknown.column("sent_at")))]), default=None),
             lateness_ms=(*self.lateness_ms, *(micros // 1000 for micros in pc.subtract(sent_at, due_at).to_pylist())),
         )
 

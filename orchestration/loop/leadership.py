@@ -40,6 +40,8 @@ class Leadership:
     stored: Stored = field(init=False)
     bulk_lane: BulkLane = field(init=False)
     _fence_topics: tuple[str, ...] = ()
+    _fences: int = 0
+    """How often this loop has taken its generation in Kafka again."""
 
     @property
     def generation(self) -> int:
@@ -58,6 +60,7 @@ class Leadership:
                 transactional_prefix=self.settings.transactional_prefix,
                 instance=self.settings.instance,
                 generation=self.generation,
+                fence=self._fences,
                 fence_topics=self._fence_topics,
                 transactions=self.settings.transactions,
             ),
@@ -76,6 +79,14 @@ class Leadership:
         self.renew_bulk_lane()
         take_charge(self.bulk_lane.settings, self._fence_topics, max(self.stored.most_slots(), self.settings.slots + 1))
         self.in_charge = True
+
+    def fence_own(self) -> None:
+        """Fences this loop's own sends: each transaction is committed or aborted then, and tasks that were given up send nothing more.
+
+        Nothing may be sent meanwhile. Raises ClusterError, SessionLostError; SupersededError if a newer loop is in charge.
+        """
+        self._fences += 1
+        self.fence()
 
     def take_first(self) -> None:
         """Takes the generation in Kafka at a start. If Kafka doesn't answer, `take` tries again before the first send."""

@@ -180,7 +180,7 @@ class Loop:
         self._run(self.steps.take_in)
 
     def _dispatch_commands(self) -> None:
-        if self.steps.publish.unrecorded is None:
+        if self.steps.publish.knows_what_was_sent:
             self._run(self.steps.dispatch)
 
     def _publish_before_a_long_run(self) -> None:
@@ -304,7 +304,7 @@ class Loop:
             return
         try:
             with interpreted(self.spark):
-                self.stored.append(replace(self.state.of_kind("end"), settled={}))
+                self.stored.append(replace(self.state.of_kind("end"), settled={}, unrecorded_since=None))
         except Exception as error:
             event(log, logging.DEBUG, "end_not_recorded", reason=error)
 

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from orchestration.kafka.topics import TopicMaker
 from orchestration.loop.due import Due, Window
 from orchestration.loop.health import Reason
-from orchestration.loop.sending import BulkLane, Stop
+from orchestration.loop.published import Stop
+from orchestration.loop.sending import BulkLane
 from orchestration.loop.window import SendWindow
 from orchestration.tables.rows import collected
 

@@ -18,7 +18,9 @@ from orchestration.loop.health import FIRST_PAUSE, LEDGERS, SENDS, Health, Reaso
 from orchestration.loop.lane_results import Done, LaneStop
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.missing_topics import MissingTopics
-from orchestration.loop.sending import HORIZON, Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
+from orchestration.loop.published import Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
+from orchestration.loop.read_back import ReadBack
+from orchestration.loop.sending import HORIZON
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import BULK, TIMED, Sent, StepReport, StepResult
 from orchestration.loop.undecided import Undecided
@@ -36,6 +38,7 @@ class Publish:
 
     sending: held while this step sends, until the results are appended: if the process ends in between, the messages are sent again. The
     timed lane sends without it: before the process ends, HandOver.end must have returned.
+    read_back: finds out what was sent without a result; until that is known, nothing is sent.
     unrecorded: results that could not be appended. Until they are, nothing is sent: without them, deliveries would be sent twice.
     """
 
@@ -48,10 +51,15 @@ class Publish:
     sending: threading.Lock
     stopping: threading.Event
     hand_over: HandOver
+    read_back: ReadBack
     unrecorded: Unrecorded | None = None
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Notes what the timed lane has done; looks into the wheel, if it is time, and sends what is due there, or hands it over."""
+        result = self._run(state, now)
+        return replace(result, state=replace(result.state, unrecorded_since=self.unrecorded_since(now)))
+
+    def _run(self, state: LoopState, now: datetime) -> StepResult:
         report = StepReport(state)
         if not self.health.may(LEDGERS) or not self.health.may(SENDS):
             return report.result()
@@ -81,6 +89,8 @@ class Publish:
                 return report.result()
             before = ledgers.batch
             self._record_late(report)
+            if not self.read_back.run(report, now):
+                return report.result()
             self._see_probes(report, before, now)
             self._hold(report, now)
             before = ledgers.batch
@@ -91,13 +101,15 @@ class Publish:
                 self.publish_paused(report, now)
             self._see_probes(report, before, now)
         except Exception as error:
-            # a step that failed may have sent anything: what has no result is sent again
             self.hand_over.forget()
-            if isinstance(error, ResultsLostError):
-                self.unrecorded = None
-            elif isinstance(error, UnrecordedError) and self.unrecorded is None:
-                self.unrecorded = error.unrecorded
-                self._postpone(report, error.unrecorded.published)
+            if isinstance(error, UnrecordedError):
+                if self.unrecorded is None:
+                    self.unrecorded = error.unrecorded
+                    self._postpone(report, error.unrecorded.published, now)
+            else:
+                # the step may have sent anything, and results that could not be appended before may be lost
+                self.read_back.after(now if self.unrecorded is None else self.unrecorded.since)
+                self.unrecorded = None if isinstance(error, ResultsLostError) else self.unrecorded
             report.change(window=report.state.window.look_now())
             return report.result(error)
         if any(report.counts.get(outcome) for outcome in ("delivered", "failed", "unknown")):
@@ -117,8 +129,22 @@ class Publish:
 
     @property
     def has_unrecorded(self) -> bool:
-        """Whether something was sent whose result is not in the ledger."""
-        return self.unrecorded is not None or self.hand_over.lane.has_unrecorded
+        """Whether something was sent whose result is not in the ledger, or may have been."""
+        return self.unrecorded is not None or self.hand_over.lane.has_unrecorded or self.read_back.since is not None
+
+    @property
+    def knows_what_was_sent(self) -> bool:
+        """Whether orders about messages may be written: not while one of them may have been sent without a result."""
+        return self.unrecorded is None and self.read_back.since is None
+
+    def unrecorded_since(self, now: datetime) -> datetime:
+        """Sends from this moment on may have no result in the ledger; earlier ones have. By the wall clock, as records in Kafka are.
+
+        now: a moment before the call.
+        """
+        pending = None if self.unrecorded is None else self.unrecorded.since
+        since = min(filter(None, [now, pending, self.read_back.since, self.hand_over.lane.unrecorded_since()]))
+        return since - self.clock.ahead
 
     def record_late(self) -> None:
         """Appends the results that could not be appended before. Raises AppendError."""
@@ -136,7 +162,7 @@ class Publish:
         """Adds what the timed lane has done to the report. Raises the error with which its results could not be recorded."""
         done = self.hand_over.lane.take_done()
         # first: if what follows fails, the sends of unknown outcome would be forgotten, and never sent again
-        self._postpone(report, done)
+        self._postpone(report, done, done.unknown_since or now)
         for name in ("delivered", "dead_letters", "failed", "unknown"):
             report.count(name, getattr(done, name))
         report.has_sent(TIMED, Sent(done.delivered, done.lateness))
@@ -210,7 +236,7 @@ class Publish:
         if not published.stops:
             # this step has read the sends of unknown outcome that may be sent again by now
             report.change(window=report.state.window.without_unknown_before(now))
-        self._postpone(report, published)
+        self._postpone(report, published, now)
         if stops is None:
             # tried again as soon as the pause of "sends" is over
             report.change(window=report.state.window.look_now())
@@ -243,9 +269,11 @@ class Publish:
             report.change(window=report.state.window.awaiting(published.failed, now))
         report.has_more = report.has_more or not published.complete or published.failed > 0
 
-    def _postpone(self, report: StepReport, sent: Published | Done) -> None:
+    def _postpone(self, report: StepReport, sent: Published | Done, since: datetime) -> None:
+        """Notes the sends of unknown outcome, of which the first began at `since`: the next step finds out what became of them."""
         if sent.open_since and sent.open_until:
-            report.change(window=report.state.window.with_unknown(sent.open_since, sent.open_until))
+            self.read_back.after(since)
+            report.change(window=report.state.window.with_unknown(sent.open_since, sent.open_until).look_now())
             event(log, logging.WARNING, "send_outcomes_unknown", deliveries=sent.unknown, retry_at=sent.open_until)
 
     # ---------- destinations that are paused
@@ -266,7 +294,7 @@ class Publish:
             published = self.leadership.bulk_lane.run(what, self.clock.now, waiting)
             self._count(report, published, now)
             found = self._stops_of(report, published)
-            self._postpone(report, published)
+            self._postpone(report, published, now)
             # where Kafka as a whole took nothing, each of them has failed
             stops = found if found is not None else {window.topic: paused[window.topic].reason for window in windows}
             upto = published.upto

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,8 +15,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import literal, moment_of
 from orchestration.loop.due import Due, Waiting, ahead_in, due_in, hours_in, in_windows, not_in, of_batches, with_payloads_in
+from orchestration.loop.published import Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.tables.interpreted import FEW_ROWS, interpreted_if_few
-from orchestration.tables.ledgers import AppendError, Ledgers, TakenOverError
+from orchestration.tables.ledgers import Ledgers, TakenOverError
 from orchestration.tables.rows import collected, ids_frame, iterated
 from orchestration.tables.spark import in_short, java_errors
 from publisher import (
@@ -55,71 +56,6 @@ _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 # The accuracy of the percentiles of lateness: 1/500 of the ranks.
 _RANKS = 500
-
-
-@dataclass(frozen=True)
-class Stop:
-    """A destination (None: Kafka as a whole) that takes no sends at the moment, and why."""
-
-    topic: str | None
-    reason: str
-    error: str | None = None
-    """Kafka's name of the error."""
-    is_superseded: bool = False
-    """Whether the reason is that a newer loop is in charge."""
-    is_missing: bool = False
-    """Whether there is no such topic."""
-
-
-@dataclass(frozen=True)
-class Published:
-    """What one publish step did.
-
-    upto: everything due up to there was read. complete: whether that was all. open_since: the earliest due time of the rows whose outcome
-    is unknown; open_until: when the last of them may be sent again.
-    """
-
-    upto: datetime
-    complete: bool
-    delivered: int = 0
-    dead_letters: int = 0
-    failed: int = 0
-    unknown: int = 0
-    open_since: datetime | None = None
-    open_until: datetime | None = None
-    stops: tuple[Stop, ...] = ()
-    lateness_ms: tuple[int, int] | None = None
-
-    @property
-    def sent(self) -> int:
-        """Rows that have a result."""
-        return self.delivered + self.failed + self.unknown
-
-
-@dataclass(frozen=True)
-class Unrecorded:
-    """Results whose append has failed. They are kept: without them, messages would be sent again only because a catalog was locked.
-
-    published: the step. results: the rows that Spark keeps. rows: those of them to append. tried: the batches under which an append was
-    tried.
-    """
-
-    published: Published
-    results: DataFrame
-    rows: DataFrame
-    tried: list[int] = field(default_factory=list)
-
-
-class UnrecordedError(AppendError):
-    """Messages were sent, but their results could not be appended: they must be, before anything else is sent."""
-
-    def __init__(self, unrecorded: Unrecorded, message: str) -> None:
-        super().__init__(message)
-        self.unrecorded = unrecorded
-
-
-class ResultsLostError(AppendError):
-    """The results of sends are lost with the part of Spark that kept them, an executor for instance: the messages are sent again."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +130,7 @@ class BulkLane:
         if published.sent:
             kept = results.where(F.col("outcome") != STOPPED) if seen[STOPPED] else results
             # one small file rather than one from each slot
-            self.record(Unrecorded(published, results, kept.coalesce(1) if published.sent < _SMALL else kept), clock)
+            self.record(Unrecorded(published, what.now, results, kept.coalesce(1) if published.sent < _SMALL else kept), clock)
         else:
             results.unpersist()
         return published

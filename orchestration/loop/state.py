@@ -19,6 +19,9 @@ from orchestration.loop.issued import IssuedCommands
 from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.window import PausedDestination, SendWindow
 
+# For rows of earlier versions: how long before a row of `ticks` something may have been sent without a result by then.
+_LONGEST_UNRECORDED = timedelta(minutes=10)
+
 Kind: TypeAlias = Literal["start", "tick", "end"]
 
 
@@ -34,6 +37,7 @@ class LoopState:
     breakers: by key; a row keeps what CircuitBreaker says.
     awaited, awaited_batch: the places whose sends aren't settled yet, and the last batch whose sends were added to them.
     settled: the places whose settled offset has changed in this tick, and that offset.
+    unrecorded_since: what was sent earlier has a result in `publish_results`; None: everything has.
     counts, step_ms: what this tick did, and how long its steps took.
     """
 
@@ -52,6 +56,7 @@ class LoopState:
     breakers: Mapping[str, CircuitBreaker] = field(default_factory=dict)
     settled: Mapping[Place, int] = field(default_factory=dict)
     awaited: tuple[Awaited, ...] = ()
+    unrecorded_since: datetime | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     step_ms: Mapping[str, int] = field(default_factory=dict)
 
@@ -89,6 +94,7 @@ class LoopState:
             breakers={key: CircuitBreaker.from_row(breaker) for key, breaker in dict(row["circuit_breakers"] or {}).items()},
             settled={_place(one): one["offset"] for one in row["settled"] or ()},
             awaited=tuple(Awaited(_place(one), one["sent"], one["settled"]) for one in row["awaited"] or ()),
+            unrecorded_since=_unrecorded_since(row),
             counts=dict(row["counts"] or {}),
             step_ms=dict(row["step_ms"] or {}),
         )
@@ -113,10 +119,20 @@ class LoopState:
             "circuit_breakers": {key: breaker.as_row() for key, breaker in self.breakers.items()},
             "settled": [{**place._asdict(), "offset": offset} for place, offset in self.settled.items()],
             "awaited": [{**one.place._asdict(), "sent": one.sent, "settled": one.settled} for one in self.awaited],
+            "unrecorded_since": self.unrecorded_since,
             "slots": self.slots,
             "counts": dict(self.counts),
             "step_ms": dict(self.step_ms),
         }
+
+
+def _unrecorded_since(row: Row | Mapping[str, Any]) -> datetime | None:
+    """As in the row; for one that an earlier version wrote, some minutes before it, unless its loop ended normally."""
+    since: datetime | None = row.asDict().get("unrecorded_since") if isinstance(row, Row) else row.get("unrecorded_since")
+    if row["kind"] == "end" or since is not None:
+        return since
+    loop_time: datetime = row["loop_time"]
+    return loop_time - _LONGEST_UNRECORDED
 
 
 def _paused(row: Row | Mapping[str, Any]) -> PausedDestination:

@@ -105,6 +105,10 @@ class SendWindow:
         """With sends of unknown outcome."""
         return replace(self, unknown=(*self.unknown, UnknownSends(since, until)))
 
+    def without_unknown(self) -> SendWindow:
+        """After it was found out what became of all of them."""
+        return replace(self, unknown=())
+
     def without_unknown_before(self, now: datetime) -> SendWindow:
         """Without those that may be sent again by now, and have been read with the last step."""
         return replace(self, unknown=tuple(some for some in self.unknown if some.until > now))

@@ -60,6 +60,8 @@ def _decision_text(row: Mapping[str, Any]) -> str:
 def _send_text(row: Mapping[str, Any]) -> str:
     if row["outcome"] == "delivered":
         return f"sent to {row['topic']}/{row['partition']}/{row['offset']}, {row['lateness_ms']} ms after it was due"
+    if row["outcome"] == "absent":
+        return f"not sent to {row['topic']}: the outcome was unknown, and the record is not in the topic"
     if row["outcome"] == "unknown":
         return f"sent to {row['topic']}, with an unknown outcome: sent again after {_time(row['not_before'])}"
     if row["outcome"] == "held":

@@ -14,7 +14,7 @@ from orchestration.kafka.topics import TopicMaker
 from orchestration.loop.due import Window
 from orchestration.loop.health import Reason
 from orchestration.loop.missing_topics import MissingTopics
-from orchestration.loop.sending import Stop
+from orchestration.loop.published import Stop
 from orchestration.loop.window import PausedDestination, SendWindow
 from orchestration.settings import load_settings
 

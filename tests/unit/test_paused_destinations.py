@@ -13,7 +13,7 @@ from orchestration.loop.due import Due, Waiting, Window
 from orchestration.loop.health import SENDS, Reason
 from orchestration.loop.lane_results import Done, LaneStop
 from orchestration.loop.publish import Publish
-from orchestration.loop.sending import Published, Stop
+from orchestration.loop.published import Published, Stop
 from orchestration.loop.steps import StepReport
 from orchestration.loop.window import TRIED_AT_ONCE, PausedDestination, UnknownSends
 from tests.unit.loop_kit.steps import publish_step, state_at

@@ -126,7 +126,7 @@ def test_the_generation_is_read_after_the_init_and_before_the_first_send(kafka: 
 def test_a_fence_by_a_newer_loop_says_so(
     kafka: MockCluster, script: Callable[[MockCluster], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers = iter([7, 8])
+    numbers = iter([(7, 0), (8, 0)])
     monkeypatch.setattr(generation, "_highest", lambda *_: next(numbers))
     script(kafka)
 
@@ -136,8 +136,19 @@ def test_a_fence_by_a_newer_loop_says_so(
     assert outcomes(results) == {}
 
 
+@pytest.mark.parametrize(("found", "sends"), [((7, 0), True), ((7, 2), True), ((7, 3), False), ((8, 0), False)])
+def test_what_a_loop_has_given_up_sends_nothing_after_a_later_fence(
+    kafka: MockCluster, monkeypatch: pytest.MonkeyPatch, found: tuple[int, int], sends: bool
+) -> None:
+    monkeypatch.setattr(generation, "_highest", lambda *_: found)
+
+    results = send([{"topic": "t"}], of_generation(7, kafka, fence=2))
+
+    assert (outcomes(results), stops(results)) == (({"d0": "delivered"}, []) if sends else ({}, [(None, SUPERSEDED_CODE, "fenced")]))
+
+
 def test_a_commit_that_a_newer_loop_fenced_is_unknown_and_says_so(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = iter([7, 8])
+    numbers = iter([(7, 0), (8, 0)])
     monkeypatch.setattr(generation, "_highest", lambda *_: next(numbers))
     kafka.fail(Api.END_TXN, 90)
 
@@ -231,6 +242,7 @@ def test_the_mark_looks_like_no_consumer_that_is_late() -> None:
     where = mark("s1", 8)
 
     assert (where.topic, where.partition, where.metadata) == ("s1", 0, "generation 8")
+    assert mark("s1", 8, 3).metadata == "generation 8 fence 3"
     assert 2**53 < where.offset < 2**63
 
 

@@ -256,7 +256,7 @@ def test_after_a_load_that_went_wrong_the_next_gets_a_new_producer(mock_cluster:
 
 def test_the_generation_is_read_before_each_load(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = mock_cluster.create("t")
-    numbers = iter([7, 7, 8])
+    numbers = iter([(7, 0), (7, 0), (8, 0)])
     monkeypatch.setattr(generation, "_highest", lambda _: next(numbers))
 
     results = send([{"topic": topic}] * 50, plainly(mock_cluster, max_rows=10, generation=7, fence_topics=(topic,)))

@@ -64,6 +64,7 @@ states = st.builds(
     offsets=st.builds(SourceOffsets, st.dictionaries(partitions, numbers, max_size=4), st.frozensets(names, max_size=3)),
     commands=st.builds(IssuedCommands, numbers, st.dictionaries(names, numbers, max_size=3)),
     feed_batch=st.none() | numbers,
+    unrecorded_since=moments,
     awaited_batch=numbers,
     breakers=st.dictionaries(names, breakers, max_size=3),
     settled=st.dictionaries(places, numbers, max_size=3),
@@ -103,6 +104,9 @@ def test_a_row_of_an_earlier_version_is_read() -> None:
     assert state.awaited == (Awaited(Place("billing", "retries", 0), 10, 4),)
     one = state.window.paused["gone"]
     assert (one.pause, one.reason) == (timedelta(seconds=4), Reason("there is no such topic"))
+    # it did not note what may have no result: a loop that was killed has sent it minutes before at the most
+    assert state.unrecorded_since == NOW - timedelta(minutes=10)
+    assert LoopState.from_row({**row, "kind": "end"}).unrecorded_since is None
     assert LoopState.from_row(state.as_row()) == state
     # the version between them had another key for the feed
     row["next_offsets"]["decision_feed"] = row["next_offsets"].pop("announced")

@@ -9,7 +9,7 @@ import pytest
 from orchestration.loop.due import Due, Waiting
 from orchestration.loop.health import Reason
 from orchestration.loop.publish import Publish
-from orchestration.loop.sending import Published
+from orchestration.loop.published import Published
 from orchestration.loop.steps import StepReport
 from orchestration.loop.window import PausedDestination
 from tests.unit.loop_kit.steps import publish_step, state_at

@@ -72,7 +72,7 @@ select
     first_failed_at,
     case when keeps_its_error then answered.error_class else error_class end as error_class,
     case when keeps_its_error then answered.error_message else error_message end as error_message,
-    case when is_sent_anew then answered.error_stack end as prior_stack,
+    is_sent_anew,
     case when keeps_its_error then answered.error_kind else error_kind end as error_kind,
     case when keeps_its_error then answered.rule else rule end as rule,
     case when keeps_its_error then answered.matched else matched end as matched,

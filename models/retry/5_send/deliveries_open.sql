@@ -35,9 +35,10 @@ postponed as (
     select
         delivery_id,
         due_at,
-        max(not_before) as not_before
+        -- null after an unknown outcome of which it was found out that nothing was sent
+        max_by(not_before, batch) as not_before
     from results
-    where not_before is not null
+    where outcome in ('unknown', 'absent')
     group by delivery_id, due_at
 
 ),

@@ -25,6 +25,7 @@ joined as (
         inputs.key as input_key,
         inputs.value as input_value,
         inputs.headers as input_headers,
+        inputs.error_stack as input_stack,
         inputs.earlier_profile,
         inputs.payload_delivery as earlier_delivery,
         inputs.payload_due as earlier_due,
@@ -60,14 +61,14 @@ judged as (
 kept as (
 
     select
-        * except (input_key, input_value, input_headers, earlier_profile, earlier_delivery, earlier_due, earlier_bytes, error_message, matched),
+        * except (input_key, input_value, input_headers, input_stack, earlier_profile, earlier_delivery, earlier_due, earlier_bytes, error_message, matched),
         case when {{ privacy_keeps('message', 'privacy') }} then error_message end as error_message,
         -- `matched` quotes the message and headers
         case when {{ privacy_keeps('message', 'privacy') }} and coalesce(size(privacy.denied_headers), 0) <= 0 then matched end as matched,
         -- the stack trace is kept with dead letters only: that of a failure which is retried stays in `events`
         case
             when is_written_again or not {{ privacy_keeps('stack', 'privacy') }} then null
-            when prior_stack is not null then prior_stack
+            when is_sent_anew and input_stack is not null then input_stack
             when is_dead_letter and is_report then {{ stack_text(dialect_field('error_stack', 'input_headers')) }}
         end as error_stack,
         case when keeps_payload then input_key end as key,

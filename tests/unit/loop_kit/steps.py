@@ -12,6 +12,7 @@ from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import Health
 from orchestration.loop.missing_topics import MissingTopics
 from orchestration.loop.publish import Publish
+from orchestration.loop.read_back import ReadBack
 from orchestration.loop.state import LoopState
 from orchestration.loop.window import PausedDestination, SendWindow
 
@@ -21,6 +22,8 @@ class StoppedClock:
 
     def __init__(self, now: datetime) -> None:
         self._now = now
+
+    ahead = timedelta()
 
     def now(self) -> datetime:
         return self._now
@@ -49,4 +52,6 @@ def publish_step(bulk_lane: Any, now: datetime) -> Publish:
     health = Health(lambda: now)
     hand_over = HandOver(charge, clock, timedelta())
     missing_topics = MissingTopics(topic_maker, nothing)
-    return Publish(charge, nothing, nothing, missing_topics, health, clock, threading.Lock(), threading.Event(), hand_over)
+    charge.settings = SimpleNamespace(transactions=True)
+    read_back = ReadBack(charge, hand_over, clock)
+    return Publish(charge, nothing, nothing, missing_topics, health, clock, threading.Lock(), threading.Event(), hand_over, read_back)

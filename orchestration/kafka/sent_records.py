@@ -1,0 +1,150 @@
+"""Finds the deliveries in ranges of Kafka's topics, by the headers that name them. Spark runs it in its tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from orchestration.kafka import clients
+from publisher import RejectedPropertiesError, kafka_error, redact
+
+RANGES: Final = "topic string, partition int, begin bigint, end bigint"
+"""The columns of what is read: offsets [begin, end) of a partition."""
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+FOUND: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("delivery_id", pa.string()),
+        ("due_at", _TIME),
+        ("sent_at", _TIME),
+        ("error_code", pa.int32()),
+        ("problem", pa.string()),
+    ]
+)
+"""One row for each record with the headers of a delivery (sent_at: the record's timestamp), and one for each partition that could not be
+read to its end: then `delivery_id` is null, and error_code and problem say why."""
+
+_DELIVERY: Final = "redrive-delivery"
+_DUE: Final = "redrive-due"
+_AT_ONCE: Final = 1_000
+
+# How long no record may come before a read ends, in seconds. An open transaction of another producer hides what comes after it.
+_PATIENCE: Final = 10.0
+
+
+def find_sent(
+    batches: Iterable[pa.RecordBatch], kafka: Mapping[str, str], group: str, patience: float = _PATIENCE
+) -> Iterator[pa.RecordBatch]:
+    """Reads ranges (RANGES), and yields what was found there (FOUND). Raises nothing that Kafka or the properties cause: see `problem`.
+
+    Only committed records count. group: a group id that the client may use; it doesn't join the group.
+    """
+    ranges = [row for batch in batches for row in batch.to_pylist()]
+    if not ranges:
+        return
+    reading = _Reading(kafka, {(row["topic"], row["partition"]): row["end"] for row in ranges})
+    try:
+        # what retention has removed is not there: the read goes on with the first offset that is
+        consumer = clients.reader(kafka, group, **{"auto.offset.reset": "earliest"})
+        try:
+            consumer.assign([TopicPartition(row["topic"], row["partition"], row["begin"]) for row in ranges])
+            yield from reading.of(consumer, patience)
+        finally:
+            consumer.close()
+    except KafkaException as error:
+        reading.give_up(kafka_error(error).code(), kafka_error(error).str())
+    except RejectedPropertiesError as error:
+        reading.give_up(KafkaError._INVALID_ARG, str(error))
+    yield from reading.taken()
+
+
+@dataclass
+class _Reading:
+    """One read. ends: of the partitions that are not read to their end yet, by topic and number."""
+
+    kafka: Mapping[str, str]
+    ends: dict[tuple[str, int], int]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def of(self, consumer: Consumer, patience: float) -> Iterator[pa.RecordBatch]:
+        """Reads until the ends, and yields what was found on the way."""
+        heard = time.monotonic()
+        while self.ends:
+            messages = consumer.consume(_AT_ONCE, timeout=0.2)
+            ended = [where for message in messages if (where := self._see(message)) is not None]
+            if ended:
+                # else the client would go on fetching what comes after the end
+                consumer.pause([TopicPartition(*where) for where in ended])
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > patience:
+                self.give_up(KafkaError._TIMED_OUT, f"no record came within {patience:g} s: a transaction of another producer may be open")
+            if len(self.rows) >= _AT_ONCE:
+                yield from self.taken()
+
+    def give_up(self, code: int, why: str) -> None:
+        """Notes for all partitions that are not read to their end why they are not."""
+        for topic, partition in self.ends:
+            self._problem(topic, partition, code, why)
+        self.ends = {}
+
+    def taken(self) -> Iterator[pa.RecordBatch]:
+        """What was found since the last call."""
+        rows, self.rows = self.rows, []
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, FOUND)
+
+    def _see(self, message: Message) -> tuple[str, int] | None:
+        """Notes what a message says. Returns the partition if this was its end."""
+        error = message.error()
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        where = (topic or "", -1 if partition is None else partition)
+        end = self.ends.get(where)
+        if end is None:
+            if error is not None and error.fatal():
+                raise KafkaException(error)
+            return None
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            self._problem(where[0], where[1], error.code(), error.str())
+        elif offset is not None and offset < end:
+            if error is None:
+                self._found(message, where[0], where[1], offset)
+            if error is not None or offset < end - 1:
+                # more follows; at an end of the partition that lies before the range's, when a transaction ends that is still open
+                return None
+        del self.ends[where]
+        return where
+
+    def _found(self, message: Message, topic: str, partition: int, offset: int) -> None:
+        # the last of each name: ours come after those that the message had
+        pairs: Any = message.headers() or ()
+        headers = {name: value for name, value in pairs if name in (_DELIVERY, _DUE)}
+        delivery, due = (_text(headers.get(name)) for name in (_DELIVERY, _DUE))
+        if delivery is None or due is None or not due.isdecimal() or len(due) > 15:
+            return
+        _, millis = message.timestamp()
+        self.rows.append(
+            {
+                "topic": topic,
+                "partition": partition,
+                "offset": offset,
+                "delivery_id": delivery,
+                "due_at": int(due) * 1_000,
+                "sent_at": millis * 1_000 if 0 <= millis < 10**15 else None,
+            }
+        )
+
+    def _problem(self, topic: str, partition: int, code: int, why: str) -> None:
+        self.rows.append({"topic": topic, "partition": partition, "error_code": code, "problem": redact(why, self.kafka)})
+
+
+def _text(value: Any) -> str | None:
+    return value.decode(errors="ignore") if isinstance(value, bytes) else value

@@ -1,0 +1,192 @@
+"""Finds out what was sent although it has no result, by reading the topics, and records it: so nothing is sent a second time.
+
+What has no result may have been sent if a loop was killed before it could record, a commit had no answer, or Spark lost a task or its
+results. After all slots are fenced, each of their transactions is committed or aborted, and what can be read does not change any more.
+docs/decisions/0057 has the reasons.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from confluent_kafka import KafkaError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from orchestration.clock import EPOCH, LoopClock
+from orchestration.kafka.cluster import ClusterError, Partition
+from orchestration.kafka.sent_records import FOUND, RANGES, find_sent
+from orchestration.logs import event
+from orchestration.loop.due import Due, due_in
+from orchestration.loop.hand_over import HandOver
+from orchestration.loop.health import SENDS, Reason
+from orchestration.loop.leadership import Leadership
+from orchestration.loop.steps import StepReport
+from orchestration.tables.rows import collected
+from publisher import DELIVERED, SessionLostError, SupersededError
+
+log = logging.getLogger(__name__)
+
+# How much earlier than the first send that may have no result the topics are read: clocks of brokers and of Spark's machines differ.
+_MARGIN = timedelta(seconds=60)
+
+# Deliveries of unknown outcome may not be sent again before a time that is at most this far ahead: the longest transaction timeout.
+_LONGEST_POSTPONED = timedelta(hours=1)
+
+_NOT_ALLOWED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+ABSENT = "absent"
+"""The outcome of a delivery whose outcome was unknown, and whose record is not in its topic."""
+
+
+@dataclass
+class ReadBack:
+    """Reads back what was sent.
+
+    since: sends that began at this moment or later may have no result, in loop time; None: all have one. is_fenced: whether these are sends
+    of an earlier loop, whose slots this loop has fenced since, and of no other.
+    """
+
+    leadership: Leadership
+    hand_over: HandOver
+    clock: LoopClock
+    since: datetime | None = None
+    is_fenced: bool = False
+
+    def after(self, since: datetime, *, is_fenced: bool = False) -> None:
+        """Notes that sends since this moment may have no result."""
+        if not self.leadership.settings.transactions:
+            # without transactions nothing tells when a send has ended: what has no result is sent again
+            return
+        self.since, self.is_fenced = min(filter(None, [self.since, since])), is_fenced
+
+    def run(self, report: StepReport, now: datetime) -> bool:
+        """Records what was sent without a result. Returns whether it is known then, and the reason for it if not, as trouble of `sends`.
+
+        Raises AppendError, and errors of Spark.
+        """
+        if self.since is None:
+            return True
+        began = time.monotonic()
+        try:
+            with self.hand_over.lane.held():
+                if not self.is_fenced:
+                    self.leadership.fence_own()
+                ranges = self._ranges(report.state.window.lowest_floor, now, self.since)
+        except SupersededError as error:
+            report.superseded_by = error.by
+            return False
+        except (ClusterError, SessionLostError) as error:
+            report.failed(SENDS, Reason(f"what was sent last has to be read back before anything else is sent: {error}"))
+            return False
+        found = self._found(ranges)
+        if not self._is_read(report, found):
+            return False
+        delivered, absent = self._record(report, found, now)
+        self.since = None
+        report.recovered(SENDS)
+        report.count("read_back", delivered)
+        report.change(window=report.state.window.without_unknown().look_now())
+        self.hand_over.forget()
+        event(
+            log, logging.INFO, "sends_read_back",
+            delivered=delivered, absent=absent, partitions=len(ranges), records=sum(end - begin for begin, end in ranges.values()),
+            seconds=round(time.monotonic() - began, 1),
+        )  # fmt: skip
+        return True
+
+    def _ranges(self, floor: datetime, now: datetime, since: datetime) -> dict[Partition, tuple[int, int]]:
+        """The offsets to read: what was written since to the destinations of all that is due and may be open. Raises ClusterError."""
+        stored, cluster = self.leadership.stored, self.leadership.cluster
+        rows = stored.spark.sql(
+            f"""
+            select distinct topic from {stored.schema}.deliveries
+            where kind is not null and topic is not null and {due_in([(floor, now + _MARGIN)])}
+            """
+        ).collect()
+        partitions = [
+            Partition(topic.name, topic.id, number)
+            for topic in cluster.describe(row["topic"] for row in rows).values()
+            for number in range(topic.partitions)
+        ]
+        # records have the time of the wall clock, which may be behind the loop's
+        return cluster.since(partitions, (since - self.clock.ahead - _MARGIN - EPOCH) // timedelta(milliseconds=1))
+
+    def _found(self, ranges: dict[Partition, tuple[int, int]]) -> DataFrame | None:
+        """What lies there (FOUND); None if nothing does."""
+        if not ranges:
+            return None
+        stored, settings = self.leadership.stored, self.leadership.settings
+        kafka, group = dict(settings.kafka_properties), settings.group
+        rows = [(partition.topic, partition.number, begin, end) for partition, (begin, end) in ranges.items()]
+        read: Any = lambda batches: find_sent(batches, kafka, group)  # noqa: E731
+        # kept, as each use would read the topics again
+        return stored.spark.createDataFrame(rows, RANGES).mapInArrow(read, from_arrow_schema(FOUND)).localCheckpoint(eager=True)
+
+    def _is_read(self, report: StepReport, found: DataFrame | None) -> bool:
+        """Whether all was read. Topics that may not be read don't count: what was sent there without a result is sent again."""
+        problems = [] if found is None else found.where(F.col("problem").isNotNull()).orderBy("topic", "partition").collect()
+        denied = sorted({row["topic"] for row in problems if row["error_code"] in _NOT_ALLOWED})
+        if denied:
+            event(
+                log, logging.WARNING, "read_back_denied",
+                topics=" ".join(denied), hint="what was sent there without a result is sent again: allow redrive to read its destinations",
+            )  # fmt: skip
+        other = [row for row in problems if row["error_code"] not in _NOT_ALLOWED]
+        if other:
+            first = other[0]
+            text = f"{first['topic']}/{first['partition']} can't be read back, and nothing is sent before: {first['problem']}"
+            report.failed(SENDS, Reason(text, KafkaError(first["error_code"]).name()))
+        return not other
+
+    def _record(self, report: StepReport, found: DataFrame | None, now: datetime) -> tuple[int, int]:
+        """Records what was found as delivered, and what is of unknown outcome and was not found as absent. Returns how many of each.
+
+        Raises AppendError.
+        """
+        stored = self.leadership.stored
+        places = None if found is None else found.where("delivery_id is not null")
+        dues = [] if places is None else [row for row in collected(places.agg(F.min("due_at").alias("since"))) if row["since"]]
+        since = min([*(row["since"] for row in dues), *(some.since for some in report.state.window.unknown)], default=None)
+        if since is None:
+            return 0, 0
+        # also what may not be sent yet, as its outcome is unknown
+        what = Due(since, now + _MARGIN, now + _LONGEST_POSTPONED)
+        waiting = self.leadership.bulk_lane.waiting(what)
+        if not waiting.rows:
+            return 0, 0
+        results = _results(self.leadership.bulk_lane.due(what, waiting), places).localCheckpoint(eager=True)
+        count = {row["outcome"]: int(row["count"]) for row in results.groupBy("outcome").count().collect()}
+        if count:
+            stored.ledgers.append("publish_results", results.coalesce(1), self.clock.now())
+        return count.get(DELIVERED, 0), count.get(ABSENT, 0)
+
+
+def _results(ready: DataFrame, places: DataFrame | None) -> DataFrame:
+    """Results of open deliveries: those that lie in their topics are delivered, others that have a `not_before` are absent."""
+    columns = (
+        "delivery_id", "due_at", "kind", "message_id", "consumer_group", "original_topic", "original_partition", "original_offset",
+    )  # fmt: skip
+    ready = ready.select(*columns, "topic", "not_before")
+    found_by = F.lit("read_back").alias("found_by")
+    if places is None:
+        return ready.where("not_before is not null").select(*columns, "topic", F.lit(ABSENT).alias("outcome"), found_by)
+    # the first, if somebody has copied it within its topic, headers and all
+    first = places.groupBy("topic", "delivery_id", "due_at").agg(
+        F.min_by(F.struct("partition", "offset", "sent_at"), "offset").alias("place")
+    )
+    joined = ready.join(F.broadcast(first), ["topic", "delivery_id", "due_at"], "left")
+    return joined.where("place is not null or not_before is not null").select(
+        *columns,
+        "topic",
+        F.expr(f"if(place is null, '{ABSENT}', '{DELIVERED}')").alias("outcome"),
+        "place.partition",
+        "place.offset",
+        "place.sent_at",
+        found_by,
+    )
