@@ -35,6 +35,7 @@ def main() -> None:
     from bench.publish import bench_publish
     from bench.rate import bench_rate
     from bench.redrive import bench_redrive
+    from bench.restart import bench_restart
     from bench.soak import bench_soak
     from bench.tick import bench_tick
 
@@ -49,6 +50,7 @@ def main() -> None:
         "publish": bench_publish,
         "rate": bench_rate,
         "redrive": bench_redrive,
+        "restart": bench_restart,
         "soak": bench_soak,
         "tick": bench_tick,
     }

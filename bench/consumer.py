@@ -146,15 +146,13 @@ class Reader(_Consumer):
     def _take(self, record: Message, at: float) -> None:
         topic = str(record.topic())
         headers: dict[str, bytes] = dict(record.headers() or ())  # type: ignore[arg-type]  # redrive's own are never null
-        # dead letters have neither header
-        delivery = headers.get("redrive-delivery", f"{topic}/{record.partition()}/{record.offset()}".encode())
+        delivery = headers["redrive-delivery"]
         if delivery in self._seen:
             self.twice[topic] += 1
             return
         self._seen.add(delivery)
         self.came[topic].append(at)
-        if "redrive-due" in headers:
-            self.late[topic].append(at - int(headers["redrive-due"]) / 1000)
+        self.late[topic].append(at - int(headers["redrive-due"]) / 1000)
 
 
 def _wait(is_done: Callable[[], bool], seconds: float, problem: Callable[[], str]) -> None:
@@ -168,7 +166,7 @@ def _wait(is_done: Callable[[], bool], seconds: float, problem: Callable[[], str
 @contextmanager
 def redrive_run(kafka: dict[str, str], home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`redrive run` in a process of its own, with the shipped rules, but without jitter, and for topics `orders` with any number."""
-    loop = subprocess.Popen([*_REDRIVE, "run"], env=_environment(kafka, home))
+    loop = subprocess.Popen([*_REDRIVE, "run"], env=environment(kafka, home))
     try:
         yield loop
     finally:
@@ -179,10 +177,11 @@ def redrive_run(kafka: dict[str, str], home: Path) -> Iterator[subprocess.Popen[
 def redrive(kafka: dict[str, str], home: Path, *arguments: str) -> str:
     """The output of a command on the same home. Raises CalledProcessError."""
     command = [*_REDRIVE, *arguments]
-    return subprocess.run(command, env=_environment(kafka, home), check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(command, env=environment(kafka, home), check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def _environment(kafka: dict[str, str], home: Path) -> dict[str, str]:
+def environment(kafka: dict[str, str], home: Path) -> dict[str, str]:
+    """The environment of processes on a home, with the shipped rules, but without jitter, and for topics `orders` with any number."""
     seeds = home / "seeds"
     if not seeds.exists():
         shutil.copytree(load_settings().seeds, seeds)

@@ -28,7 +28,7 @@ def processes(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config, reque
         yield running
 
 
-def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_flight(processes: Processes) -> None:
+def test_killed_after_each_step_it_loses_nothing_and_sends_nothing_twice(processes: Processes) -> None:
     count = 10
     cases = [(point, "all") for point in POINTS] + [("in the middle of sending", "all but workers")]
     with processes.failing_consumer():
@@ -56,10 +56,9 @@ def test_killed_after_each_step_it_loses_nothing_and_repeats_only_what_was_in_fl
     assert {record.key for record in dead} == keys
     assert {record.header("dlq-attempts") for record in dead} == {str(MAX_ATTEMPTS)}
 
-    # nothing is sent twice but what one kill left without results
-    sent = deliveries([*retries, *dead])
-    in_flight = int((processes.home / "state" / "unrecorded").read_text())
-    assert 0 < sum(sent.values()) - len(sent) <= in_flight
+    # nothing is sent twice, though a kill has left something without results
+    assert int((processes.home / "state" / "unrecorded").read_text()) > 0
+    assert set(deliveries([*retries, *dead]).values()) == {1}
 
     # and the tables tell the same
     (told,) = processes.sql(
@@ -112,13 +111,11 @@ def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes:
     said = processes.ended(last)
     assert last.returncode == 0, said[-3000:]
 
-    # none is lost, and none is sent twice but what one kill left without results
+    # none is lost, and none is sent twice, though a kill has left some without results
     retries = processes.retries()
-    sent = deliveries(retries)
-    in_flight = int((processes.home / "state" / "unrecorded").read_text())
+    assert int((processes.home / "state" / "unrecorded").read_text()) > 0
     assert {record.key for record in retries} == {f"message-{number}".encode() for number in range(count)}
-    assert len(sent) == count
-    assert 0 < len(retries) - count <= in_flight < count
+    assert len(retries) == count
     assert len(processes.dead()) == count
 
     # none is issued twice, and the tables tell the same
