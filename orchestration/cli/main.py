@@ -7,7 +7,7 @@ import logging
 import typer
 from rich.markup import escape
 
-from orchestration.cli import dagster, dlq, dlq_commands, init, rules, run, tables, waiting
+from orchestration.cli import dagster, dlq, dlq_commands, init, rules, run, tables, verify, waiting
 from orchestration.cli.screen import tell
 from orchestration.errors import is_ours
 
@@ -23,6 +23,7 @@ for command in (
     rules.explain,
     rules.classify,
     run.status,
+    verify.verify,
     tables.maintain,
     run.demo,
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,12 +26,14 @@ FOUND: Final = pa.schema(
         ("delivery_id", pa.string()),
         ("due_at", _TIME),
         ("sent_at", _TIME),
+        ("content_hash", pa.string()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("error_code", pa.int32()),
         ("problem", pa.string()),
     ]
 )
-"""One row for each record with the headers of a delivery (sent_at: the record's timestamp), and one for each partition that could not be
-read to its end: then `delivery_id` is null, and error_code and problem say why."""
+"""One row for each record with the headers of a delivery (sent_at: the record's timestamp; content_hash: as the macro of this name computes
+it), and one for each partition that could not be read to its end: then `delivery_id` is null, and error_code and problem say why."""
 
 _DELIVERY: Final = "redrive-delivery"
 _DUE: Final = "redrive-due"
@@ -41,16 +44,17 @@ _PATIENCE: Final = 10.0
 
 
 def find_sent(
-    batches: Iterable[pa.RecordBatch], kafka: Mapping[str, str], group: str, patience: float = _PATIENCE
+    batches: Iterable[pa.RecordBatch], kafka: Mapping[str, str], group: str, patience: float = _PATIENCE, *, with_content: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Reads ranges (RANGES), and yields what was found there (FOUND). Raises nothing that Kafka or the properties cause: see `problem`.
 
     Only committed records count. group: a group id that the client may use; it doesn't join the group.
+    with_content: also yields content_hash and headers; else both are null.
     """
     ranges = [row for batch in batches for row in batch.to_pylist()]
     if not ranges:
         return
-    reading = _Reading(kafka, {(row["topic"], row["partition"]): row["end"] for row in ranges})
+    reading = _Reading(kafka, {(row["topic"], row["partition"]): row["end"] for row in ranges}, with_content)
     try:
         # what retention has removed is not there: the read goes on with the first offset that is
         consumer = clients.reader(kafka, group, **{"auto.offset.reset": "earliest"})
@@ -72,6 +76,7 @@ class _Reading:
 
     kafka: Mapping[str, str]
     ends: dict[tuple[str, int], int]
+    with_content: bool
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def of(self, consumer: Consumer, patience: float) -> Iterator[pa.RecordBatch]:
@@ -139,11 +144,21 @@ class _Reading:
                 "delivery_id": delivery,
                 "due_at": int(due) * 1_000,
                 "sent_at": millis * 1_000 if 0 <= millis < 10**15 else None,
+                **(_content(message, pairs) if self.with_content else {}),
             }
         )
 
     def _problem(self, topic: str, partition: int, code: int, why: str) -> None:
         self.rows.append({"topic": topic, "partition": partition, "error_code": code, "problem": redact(why, self.kafka)})
+
+
+def _content(message: Message, headers: Any) -> dict[str, Any]:
+    """Key and value as a hash, and the headers, of which values are bytes or null."""
+    parts: list[Any] = [message.key(), message.value()]
+    lengths = ",".join("-1" if part is None else str(len(part)) for part in parts)
+    content = b"".join(part.encode() if isinstance(part, str) else part for part in parts if part is not None)
+    pairs = [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]
+    return {"content_hash": hashlib.sha256(lengths.encode() + content).hexdigest()[:32], "headers": pairs}
 
 
 def _text(value: Any) -> str | None:

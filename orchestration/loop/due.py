@@ -62,8 +62,8 @@ class Due:
     only: if not empty, only what lies in one of these windows. undecided_after: the last batch that is decided, if there are later ones.
     Deliveries that events of later batches name are left out: an order may cancel or replace one, and a report may show that one was sent
     although its result is lost. The floor must not move over a step that left something out. seen: if given, only what that look has not
-    seen. in_lane: the delivery ids that the timed lane has, which are left out. only_ahead: of what is due by now, only what is sent at a
-    rate.
+    seen. in_lane: the delivery ids that the timed lane has, which are left out. backlog: if given, what is due by now and was
+    decided up to this batch is left out, except what is sent at a rate.
     """
 
     floor: datetime
@@ -75,7 +75,7 @@ class Due:
     undecided_after: int | None = None
     seen: Seen | None = None
     in_lane: frozenset[str] = frozenset()
-    only_ahead: bool = False
+    backlog: int | None = None
 
     @classmethod
     def within(
@@ -109,8 +109,8 @@ AT_A_RATE = "(decision = 'redrive' and happened_at is not null)"
 
 
 def ahead_in(what: Due) -> str:
-    """A condition: the delivery is one of those that `only_ahead` selects."""
-    return f"({AT_A_RATE} or due_at > {literal(what.now)})" if what.only_ahead else "true"
+    """A condition: the delivery is not part of the backlog."""
+    return "true" if what.backlog is None else f"({AT_A_RATE} or due_at > {literal(what.now)} or batch > {what.backlog:d})"
 
 
 def not_in(seen: Seen | None) -> str:

@@ -29,7 +29,7 @@ from publisher import PublisherSettings, Session, publish, refuse_superseded
 MOST_ROWS = 100_000
 MOST_BYTES = 64 * 1024 * 1024
 
-# If more than this is overdue, it is left to the bulk lane, which is made for backlogs; not what is sent at a rate.
+# If more than this is overdue, it is left to the bulk lane, which is made for backlogs; not what is sent at a rate, or decided later.
 MOST_OVERDUE = 20_000
 
 # The shortest time between two looks; one that could not hand over everything is followed by the next after this time.
@@ -41,19 +41,25 @@ _HOLDS_EVERY = timedelta(seconds=2)
 
 @dataclass
 class HandOver:
-    """Hands deliveries over to the timed lane `look_ahead` before they are due; if that is zero, the bulk lane sends everything."""
+    """Hands deliveries over to the timed lane `look_ahead` before they are due; if that is zero, the bulk lane sends everything.
+
+    longest_unrecorded: as for TimedLane.
+    """
 
     leadership: Leadership
     clock: LoopClock
     look_ahead: timedelta
+    longest_unrecorded: float
     _seen: Seen | None = None
+    _backlog: int | None = None
+    """While the bulk lane sends a backlog: the last batch that is part of it."""
     _left_out: frozenset[str] = frozenset()
     _session: Session | None = None
     _settings: PublisherSettings | None = None
     lane: TimedLane = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lane = TimedLane(self._send, self._record, self._now_ms, MOST_ROWS, MOST_BYTES)
+        self.lane = TimedLane(self._send, self._record, self._now_ms, MOST_ROWS, MOST_BYTES, self.longest_unrecorded)
 
     # ---------- handing over
 
@@ -65,15 +71,19 @@ class HandOver:
         left_out = frozenset([*state.window.paused, *(f"breaker {key}" for key in open_breakers)])
         if left_out != self._left_out or any(some.until <= now for some in state.window.unknown):
             self._seen, self._left_out = None, left_out
-        for upto in (now + self.look_ahead, now):
+        for upto in (now + self.look_ahead, now) if self._backlog is None else (now,):
             if self._hand_over_up_to(report, now, upto, open_breakers):
+                self._backlog = None
                 return True
-        # the bulk lane sends the backlog; what falls due meanwhile is handed over, so that the backlog doesn't delay it
+        # the bulk lane sends the backlog; what is decided or falls due meanwhile is handed over, so that the backlog doesn't delay it
         self.forget()
+        self._backlog = state.watermark if self._backlog is None else self._backlog
         for ahead in (self.look_ahead, self.look_ahead / 8):
             what = self._due(state, now, now + ahead, open_breakers)
-            if self._hand_over(replace(what, only_ahead=True)) is not None:
-                break
+            if self._hand_over(replace(what, backlog=self._backlog)) is not None:
+                return False
+        # there is no room for what was decided since: it joins the backlog
+        self._backlog = state.watermark
         return False
 
     def _due(self, state: LoopState, now: datetime, upto: datetime, open_breakers: Collection[str]) -> Due:
@@ -94,7 +104,7 @@ class HandOver:
         waiting = bulk_lane.waiting(what)
         # without `seen`, `waiting` also counts what the lane already has, so the limit is all that the lane may hold, not the room left
         rows, size = self.lane.room() if what.seen else (MOST_ROWS, MOST_BYTES)
-        if waiting.rows > rows or waiting.size > size or (waiting.overdue > MOST_OVERDUE and not what.only_ahead):
+        if waiting.rows > rows or waiting.size > size or (waiting.overdue > MOST_OVERDUE and what.backlog is None):
             return None
         if waiting.rows:
             ready = bulk_lane.due(what, waiting).withColumn(IS_PACED, F.expr(AT_A_RATE))

@@ -29,13 +29,8 @@ BREAKER_KEY = "breaker_key"
 HANDED: pa.Schema = READY.append(pa.field(BREAKER_KEY, pa.string())).append(pa.field(IS_PACED, pa.bool_()))
 """The columns of what is handed over."""
 
-# How long results wait for others before they are recorded, in seconds. After a crash, what was sent in this time, or during the append
-# before it, is sent again.
+# How long results wait for others before they are recorded, in seconds.
 _GATHERS = 0.3
-
-# If there are results, and for longer than this, in seconds, none was recorded, nothing more is sent until they are. An append of results
-# waits for the appends of the loop's steps, which take a second or more each.
-_LONGEST_UNRECORDED = 3.0
 
 # The most rows that are sent at once: what is due next waits for them.
 _AT_ONCE = 10_000
@@ -54,7 +49,8 @@ class TimedLane:
     The loop's thread calls its methods; `end` is also called by the thread that ends the process after a signal, at the same time. Only
     `withdraw`, `finish_send` and `end` wait for Kafka.
 
-    now_ms: the loop's clock, in epoch milliseconds. most_rows, most_bytes: what may be held.
+    now_ms: the loop's clock, in epoch milliseconds. most_rows, most_bytes: what may be held. longest_unrecorded: if there are results, and
+    for longer than this, in seconds, none was recorded, nothing more is sent until they are: an append waits for those of the loop's steps.
     """
 
     send: Send
@@ -62,6 +58,7 @@ class TimedLane:
     now_ms: Callable[[], int]
     most_rows: int
     most_bytes: int
+    longest_unrecorded: float
     _waiting: Schedule = field(default_factory=Schedule)
     _sending: pa.RecordBatch | None = None
     _sending_since: datetime | None = None
@@ -259,7 +256,7 @@ class TimedLane:
     def _until_due(self) -> float | None:
         """Seconds until the next row is to be sent; 0: now; None: nothing is to be sent."""
         first = self._waiting.next
-        waits = bool(self._unrecorded) and time.monotonic() - self._unrecorded_since > _LONGEST_UNRECORDED
+        waits = bool(self._unrecorded) and time.monotonic() - self._unrecorded_since > self.longest_unrecorded
         if first is None or self._is_halted or self._is_held or waits:
             return None
         return max(0.0, (first - self._now()).total_seconds())

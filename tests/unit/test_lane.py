@@ -258,8 +258,8 @@ def test_a_withdrawal_waits_for_one_send_though_others_follow_at_once(world: Wor
     world.lane.send = send
 
 
-def test_nothing_more_is_sent_while_results_wait_long_to_be_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestration.loop.lane._LONGEST_UNRECORDED", 0.1)
+def test_nothing_more_is_sent_while_results_wait_long_to_be_recorded(world: World) -> None:
+    world.lane.longest_unrecorded = 0.1
     world.appends.clear()
     world.lane.hand_over(rows("a"))
     world.lane.hand_over(rows("b", due=NOW + SECOND))

@@ -63,7 +63,7 @@ class World:
     def __post_init__(self) -> None:
         self.answers.set()
         self.appends.set()
-        self.lane = TimedLane(self._send, self._record, self._now_ms, 1_000, 1_000_000)
+        self.lane = TimedLane(self._send, self._record, self._now_ms, 1_000, 1_000_000, longest_unrecorded=3.0)
 
     def _now_ms(self) -> int:
         return (self.now - EPOCH) // timedelta(milliseconds=1)
