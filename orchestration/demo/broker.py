@@ -88,7 +88,7 @@ class BrokerSettings:
     port: where clients reach it, on the loopback address; ``None``: the one it had before, or else a free one.
     heap: the Java heap, as ``-Xmx`` takes it.
     start_seconds: how long a start may take. stop_seconds: how long a graceful stop may take before the broker is killed.
-    properties: Kafka broker properties that override the ones chosen here.
+    properties: Kafka broker properties that override the ones chosen here. listeners: further ones, as in Kafka's property of this name.
     """
 
     directory: Path
@@ -97,6 +97,7 @@ class BrokerSettings:
     start_seconds: float = 60.0
     stop_seconds: float = 20.0
     properties: Mapping[str, str] = field(default_factory=dict)
+    listeners: Sequence[str] = ()
 
 
 class Broker:
@@ -157,7 +158,7 @@ class Broker:
         try:
             with _lock_broker(directory) as broker_lock:
                 self._port = self._choose_port(directory)
-                properties = write_properties(directory, self._port, self.settings.properties)
+                properties = write_properties(directory, self._port, self.settings.properties, self.settings.listeners)
                 format_storage(java, jars, directory, properties)
                 self._process = self._launch(java, jars, directory, properties, broker_lock)
             self._wait_until_up()

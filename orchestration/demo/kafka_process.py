@@ -124,7 +124,7 @@ def java_command(java: Path, jars: Sequence[Path], heap: str, main: str, *argume
     ]
 
 
-def write_properties(directory: Path, port: int, changes: Mapping[str, str]) -> Path:
+def write_properties(directory: Path, port: int, changes: Mapping[str, str], listeners: Sequence[str] = ()) -> Path:
     # Only this process connects to the controller, so its port may differ at each start.
     controller = free_port()
     properties = {
@@ -132,8 +132,8 @@ def write_properties(directory: Path, port: int, changes: Mapping[str, str]) -> 
         "node.id": str(NODE_ID),
         "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listeners": ",".join([f"PLAINTEXT://{HOST}:{port}", *listeners, f"CONTROLLER://{HOST}:{controller}"]),
+        "advertised.listeners": ",".join([f"PLAINTEXT://{HOST}:{port}", *listeners]),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(directory / "data"),
         # a topic that was not created is a mistake, and must cause an error

@@ -48,7 +48,7 @@ FAILURES = Metric(
 SENDS = Metric(
     "redrive_sends_total",
     "counter",
-    "Results by destination: sends that were delivered, failed, or are of unknown outcome, and deliveries that were held instead.",
+    "Results by destination: sends that were delivered, failed, are of unknown outcome or absent, and deliveries that were held instead.",
     ("topic", "kind", "outcome"),
 )
 LATENESS = Metric(
