@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 
 from orchestration.demo.broker import Broker, BrokerSettings
 from orchestration.demo.kafka_process import HOST, find_java, free_port
+from orchestration.status import read_status
 from tests.loop.harness import Topics, deliveries
 from tests.loop.processes import Processes, running_processes, until
 
@@ -48,7 +49,10 @@ RIGHTS = {
         (ResourceType.TOPIC, "literal", f"{DOMAIN}.orders.dlq", ("READ", "WRITE", "DESCRIBE_CONFIGS")),
         (ResourceType.GROUP, "literal", "billing", ("DESCRIBE",)),
     ),
-    "operator": ((ResourceType.TOPIC, "literal", COMMANDS, ("WRITE",)),),
+    "operator": (
+        (ResourceType.TOPIC, "literal", COMMANDS, ("WRITE",)),
+        (ResourceType.TRANSACTIONAL_ID, "prefixed", f"redrive.{DOMAIN}.command-", ("WRITE",)),
+    ),
     "reporter": ((ResourceType.TOPIC, "literal", f"{DOMAIN}.reports", ("WRITE",)),),
 }
 
@@ -142,6 +146,12 @@ def run(processes: Processes, guarded: Guarded, **told: Any) -> subprocess.Popen
     return processes.start(settings={"kafka": guarded.as_user("loop"), "commands_topic": COMMANDS}, **told)
 
 
+def turns(processes: Processes) -> bool:
+    """Whether the second loop has begun its ticks."""
+    status = read_status(processes.home / "state" / "status.json")
+    return status is not None and status.generation == 2 and status.state == "running"
+
+
 def test_with_the_least_rights_all_is_done_and_what_was_sent_is_read_back(
     guarded: Guarded, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,13 +160,17 @@ def test_with_the_least_rights_all_is_done_and_what_was_sent_is_read_back(
     loop = run(processes, guarded, die="before the results' append")
     said = processes.ended(loop)
     assert loop.returncode == -signal.SIGKILL, said[-3000:]
-    loop = run(processes, guarded)
+    # it answers what the operator asks
+    loop = run(processes, guarded, idle_for=600)
     until(lambda: len(processes.retries()) >= 2 and processes.dead(), "all are sent")
+    until(lambda: turns(processes), "it answers")
+    until(lambda: processes.sql("select 1 as there from dead_letters where state = 'open'"), "the dead letter is recorded")
     with monkeypatch.context() as patch:
         for name, value in guarded.as_user("operator").items():
             patch.setenv(f"REDRIVE_KAFKA__{name.replace('.', '_').upper()}", value)
         patch.setitem(processes.kafka, "bootstrap.servers", guarded.secure["bootstrap.servers"])
         patch.setenv("REDRIVE_COMMANDS_TOPIC", COMMANDS)
+        patch.setenv("REDRIVE_INSTANCE", DOMAIN)
         processes.redrive("dlq", "redrive", "--all", "--reason", "the bug is fixed")
     until(lambda: len(processes.retries()) >= 3, "the dead letter is sent again")
     loop.send_signal(signal.SIGTERM)
