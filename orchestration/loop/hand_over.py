@@ -76,8 +76,10 @@ class HandOver:
                 self._backlog = None
                 return True
         # the bulk lane sends the backlog; what is decided or falls due meanwhile is handed over, so that the backlog doesn't delay it
+        if self._backlog is None:
+            # what was decided since the last look is not part of it: it is overdue only because it was decided late
+            self._backlog = state.watermark if self._seen is None else self._seen.batch
         self.forget()
-        self._backlog = state.watermark if self._backlog is None else self._backlog
         for ahead in (self.look_ahead, self.look_ahead / 8):
             what = self._due(state, now, now + ahead, open_breakers)
             if self._hand_over(replace(what, backlog=self._backlog)) is not None:

@@ -62,6 +62,8 @@ def test_a_backlog_is_what_was_decided_when_it_was_found(looks: Looks) -> None:
     # the backlog is sent
     assert look(looks, 20, True) == (True, [(0, None)])
     assert look(looks, 20, True) == (True, [(40, None)])
+    # what was decided since the look before is not part of the next one
+    assert look(looks, 24, False, False, True) == (False, [(40, None), (0, None), (40, 20)])
 
 
 def test_the_condition_of_a_backlog_leaves_out_what_was_due_and_decided_by_then() -> None:
