@@ -129,8 +129,8 @@ class Cluster:
             raise self._unanswered("list its topics", error) from None
         return sorted(name for name in topics if not name.startswith("__"))
 
-    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics of these names that exist."""
+    def describe(self, names: Iterable[str], denied: set[str] | None = None) -> dict[str, Topic]:
+        """The topics of these names that exist. denied: if given, gets those that may not be described, for which it raises otherwise."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -142,6 +142,9 @@ class Cluster:
                     description = future.result()
                 except KafkaException as error:
                     if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                        continue
+                    if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and denied is not None:
+                        denied.add(name)
                         continue
                     raise
                 topic_id = str(description.topic_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -77,7 +77,8 @@ class ReadBack:
             with self.hand_over.lane.held():
                 if not self.is_fenced:
                     self.leadership.fence_own()
-                ranges = self._ranges(report.state.window.lowest_floor, now, self.since)
+                denied = set[str]()
+                ranges = self._ranges(report.state.window.lowest_floor, now, self.since, denied)
         except SupersededError as error:
             report.superseded_by = error.by
             return False
@@ -85,13 +86,15 @@ class ReadBack:
             report.failed(SENDS, Reason(f"what was sent last has to be read back before anything else is sent: {error}"))
             return False
         found = self._found(ranges)
-        if not self._is_read(report, found):
+        if not self._is_read(report, found, denied):
             return False
-        delivered, absent = self._record(report, found, now)
+        delivered, absent = self._record(report, found, denied, now)
         self.since = None
         report.recovered(SENDS)
         report.count("read_back", delivered)
-        report.change(window=report.state.window.without_unknown().look_now())
+        window = report.state.window
+        # what is of unknown outcome in a topic that may not be read is sent again, but later: the floor stays below it until then
+        report.change(window=(window if denied else window.without_unknown()).look_now())
         self.hand_over.forget()
         event(
             log, logging.INFO, "sends_read_back",
@@ -100,8 +103,11 @@ class ReadBack:
         )  # fmt: skip
         return True
 
-    def _ranges(self, floor: datetime, now: datetime, since: datetime) -> dict[Partition, tuple[int, int]]:
-        """The offsets to read: what was written since to the destinations of all that is due and may be open. Raises ClusterError."""
+    def _ranges(self, floor: datetime, now: datetime, since: datetime, denied: set[str]) -> dict[Partition, tuple[int, int]]:
+        """The offsets to read: what was written since to the destinations of all that is due and may be open. Raises ClusterError.
+
+        Adds the destinations that this user may not describe to `denied`.
+        """
         stored, cluster = self.leadership.stored, self.leadership.cluster
         rows = stored.spark.sql(
             f"""
@@ -111,7 +117,7 @@ class ReadBack:
         ).collect()
         partitions = [
             Partition(topic.name, topic.id, number)
-            for topic in cluster.describe(row["topic"] for row in rows).values()
+            for topic in cluster.describe((row["topic"] for row in rows), denied).values()
             for number in range(topic.partitions)
         ]
         # records have the time of the wall clock, which may be behind the loop's
@@ -128,14 +134,15 @@ class ReadBack:
         # kept, as each use would read the topics again
         return stored.spark.createDataFrame(rows, RANGES).mapInArrow(read, from_arrow_schema(FOUND)).localCheckpoint(eager=True)
 
-    def _is_read(self, report: StepReport, found: DataFrame | None) -> bool:
-        """Whether all was read. Topics that may not be read don't count: what was sent there without a result is sent again."""
+    def _is_read(self, report: StepReport, found: DataFrame | None, denied: set[str]) -> bool:
+        """Whether all was read, except what may not be: these topics are added to `denied`. What was sent there is sent again."""
         problems = [] if found is None else found.where(F.col("problem").isNotNull()).orderBy("topic", "partition").collect()
-        denied = sorted({row["topic"] for row in problems if row["error_code"] in _NOT_ALLOWED})
+        denied |= {row["topic"] for row in problems if row["error_code"] in _NOT_ALLOWED}
         if denied:
             event(
                 log, logging.WARNING, "read_back_denied",
-                topics=" ".join(denied), hint="what was sent there without a result is sent again: allow redrive to read its destinations",
+                topics=" ".join(sorted(denied)),
+                hint="what was sent there without a result is sent again: allow redrive to read its destinations",
             )  # fmt: skip
         other = [row for row in problems if row["error_code"] not in _NOT_ALLOWED]
         if other:
@@ -144,8 +151,10 @@ class ReadBack:
             report.failed(SENDS, Reason(text, KafkaError(first["error_code"]).name()))
         return not other
 
-    def _record(self, report: StepReport, found: DataFrame | None, now: datetime) -> tuple[int, int]:
+    def _record(self, report: StepReport, found: DataFrame | None, denied: set[str], now: datetime) -> tuple[int, int]:
         """Records what was found as delivered, and what is of unknown outcome and was not found as absent. Returns how many of each.
+
+        denied: the topics that could not be read; what is of unknown outcome there stays so.
 
         Raises AppendError.
         """
@@ -160,7 +169,8 @@ class ReadBack:
         waiting = self.leadership.bulk_lane.waiting(what)
         if not waiting.rows:
             return 0, 0
-        results = _results(self.leadership.bulk_lane.due(what, waiting), places).localCheckpoint(eager=True)
+        results = _results(self.leadership.bulk_lane.due(replace(what, without=tuple(denied)), waiting), places)
+        results = results.localCheckpoint(eager=True)
         count = {row["outcome"]: int(row["count"]) for row in results.groupBy("outcome").count().collect()}
         if count:
             stored.ledgers.append("publish_results", results.coalesce(1), self.clock.now())

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Uuid
+from confluent_kafka import KafkaError, KafkaException, Uuid
 
 from orchestration.kafka.cluster import Cluster, ClusterError, Partition
 from tests.unit.publisher_kit.mock_cluster import Api, MockCluster
@@ -129,3 +129,19 @@ def test_topics_of_a_broker_that_knows_no_ids_are_known_by_their_names(monkeypat
 
     monkeypatch.setattr(cluster, "_admin", SimpleNamespace(describe_topics=describe_topics))
     assert {topic.id for topic in cluster.describe(["a", "b"]).values()} == {"name:a", "name:b"}
+
+
+def test_a_topic_that_may_not_be_described_is_told_to_those_who_ask_for_it_and_refused_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster({"bootstrap.servers": "127.0.0.1:1"})
+    refused: Future[Any] = Future()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    found: Future[Any] = Future()
+    found.set_result(SimpleNamespace(topic_id=Uuid(1, 2), partitions=[0, 1]))
+    answers = SimpleNamespace(describe_topics=lambda *_, **__: {"a": refused, "b": found}, poll=lambda _: 0)
+    monkeypatch.setattr(cluster, "_admin", answers)
+    denied = set[str]()
+    assert [(topic.name, topic.partitions) for topic in cluster.describe(["a", "b"], denied).values()] == [("b", 2)]
+    assert denied == {"a"}
+    with pytest.raises(ClusterError) as raised:
+        cluster.describe(["a", "b"])
+    assert raised.value.name == "TOPIC_AUTHORIZATION_FAILED"
