@@ -15,6 +15,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 # without Spark's code generation, queries of small tables are several times as fast; processes that tests start use it, as in production
 os.environ.setdefault("REDRIVE_CODEGEN", "false")
+# one Spark serves many tests, and keeps the plans of all their statements: with less it spends minutes collecting garbage
+os.environ.setdefault("REDRIVE_SPARK_MEMORY", "3g")
 
 # the tests on the broker are divided into two halves, one for each worker
 _SHARING = ("tests/dagster/", "tests/dbt/", "tests/loop/test_promise", "tests/loop/")
