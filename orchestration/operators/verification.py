@@ -106,8 +106,9 @@ def _bounds(spark: SparkSession, since: datetime | None) -> dict[str, str]:
     ticks = collected(spark.sql("select watermark, unrecorded_since, loop_time, kind from ticks order by batch desc limit 1"))
     first = 0
     if since is not None:
-        (row,) = spark.sql(f"select min(batch) as batch from ticks where recorded_at >= {literal(since)}").collect()
-        first = int(row["batch"] or 0)
+        # the row of a tick comes after what it did
+        (row,) = spark.sql(f"select max(batch) as batch from ticks where recorded_at < {literal(since)}").collect()
+        first = int(row["batch"] or 0) + 1
     (decided,) = spark.sql("select max(batch) as batch from deliveries").collect()
     # null in the row of an orderly end: everything sent before it has a result
     recorded_until = EPOCH if not ticks else ticks[0]["unrecorded_since"] or (ticks[0]["loop_time"] if ticks[0]["kind"] == "end" else EPOCH)
