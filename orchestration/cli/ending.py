@@ -32,8 +32,8 @@ _LANE_PATIENCE = 20.0
 def end_on_signals(loop: Loop) -> None:
     """Lets SIGTERM and Ctrl-C end the loop and the process within seconds, whatever it is doing, except while it sends.
 
-    A loop may end anywhere, and the next one goes on from there; but messages whose results are not appended would be sent again, so the
-    process waits until they are. A second signal ends it at once.
+    A loop may end anywhere, and the next one goes on from there; but it would have to read back what was sent without a result, so the
+    process waits until results are appended. A second signal ends it at once.
     """
 
     # a thread, as a Python handler only runs when the main thread's current call returns, and a call into librdkafka may take ten seconds

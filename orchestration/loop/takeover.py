@@ -37,7 +37,7 @@ class TakeOver:
     def run(self) -> StartingPoint | None:
         """Takes the next generation: in Kafka, so that an older loop stops sending, then in each ledger, so that it stops appending.
 
-        In between the older loop may append the results of its last sends, which would be sent again here otherwise.
+        In between the older loop may append the results of its last sends, which would have to be read back otherwise.
 
         If Kafka gives no answer, the tables are taken all the same; the loop then takes the generation in Kafka before its first send. The
         row in `ticks` comes first, so that an older loop whose append is refused can read there which loop is in charge. What it appends to
