@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.cli.options import Home, settings_of
+from orchestration.clock import wall_clock
 from orchestration.output import console, printable
 
 if TYPE_CHECKING:
@@ -44,15 +45,11 @@ def verify(
 
 
 def _moment(text: str) -> datetime:
-    from orchestration.clock import parse_duration, parse_moment, wall_clock
+    from orchestration.operators.selections import DlqError, parse_since
 
     try:
-        return wall_clock() - parse_duration(text)
-    except ValueError:
-        pass
-    try:
-        return parse_moment(text)
-    except (ValueError, OverflowError):
+        return parse_since(text, wall_clock())
+    except DlqError:
         raise typer.BadParameter(
             f"{text!r} is neither a duration such as 90m or 2d nor a time such as 2026-11-25T10:00", param_hint="--since"
         ) from None
@@ -104,5 +101,5 @@ def _as_metrics(proved: Verification) -> list[str]:
         *(f'redrive_broken_promises{{promise="{finding.promise.name}"}} {finding.broken}' for finding in proved.findings),
         "# HELP redrive_verified_timestamp_seconds When `redrive verify` ended.",
         "# TYPE redrive_verified_timestamp_seconds gauge",
-        f"redrive_verified_timestamp_seconds {datetime.now(UTC).timestamp():.3f}",
+        f"redrive_verified_timestamp_seconds {wall_clock().timestamp():.3f}",
     ]

@@ -11,6 +11,7 @@ from orchestration.clock import literal, wall_clock
 from orchestration.dagster.loop_signs import last_sign, overdue, undecided, watermark_of
 from orchestration.dagster.report import read_unusual
 from orchestration.dagster.resource import Redrive
+from orchestration.operators.promises import INPUTS_BY_BATCH
 from orchestration.status import read_status
 
 # A dead letter is due at once. A paused destination is tried again after 60 s at most; a dead letter that Kafka refused, after the delay of
@@ -53,16 +54,7 @@ def nothing_is_lost(redrive: Redrive) -> dg.AssetCheckResult:
         f"""
         with
 
-        inputs as (
-            select batch, count(*) as inputs
-            from (
-                select batch from events
-                union all
-                select batch from publish_results where outcome = 'failed'
-            ) as came
-            where batch <= {watermark}
-            group by batch
-        ),
+        inputs as ({INPUTS_BY_BATCH.format(first=0, watermark=watermark)}),
 
         decided as (
             select batch, count(distinct input_id) as decisions

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.kafka import clients
-from orchestration.kafka.cluster import Cluster, Partition
+from orchestration.kafka.cluster import Cluster
 from orchestration.kafka.topics import HEADER_ROOM_BYTES
 from orchestration.loop.loop import Loop
 
@@ -32,7 +32,7 @@ def make_topics(kafka: dict[str, str], commands: str) -> dict[TopicPartition, in
     if commands and commands not in names:
         cluster.create([NewTopic(commands, num_partitions=_PARTITIONS_OF_COMMANDS, replication_factor=1)])
     there = cluster.describe(set(_TOPICS) & names)
-    ends = cluster.ends(Partition(topic.name, topic.id, number) for topic in there.values() for number in range(topic.partitions))
+    ends = cluster.ends(partition for topic in there.values() for partition in topic.all_partitions)
     missing = sorted(set(_TOPICS) - there.keys())
     cluster.create(
         NewTopic(

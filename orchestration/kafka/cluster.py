@@ -64,6 +64,11 @@ class Topic:
     id: str
     partitions: int
 
+    @property
+    def all_partitions(self) -> list[Partition]:
+        """Its partitions, by number."""
+        return [Partition(self.name, self.id, number) for number in range(self.partitions)]
+
 
 @dataclass(frozen=True)
 class Partition:
@@ -167,8 +172,7 @@ class Cluster:
     def since(self, partitions: Iterable[Partition], millis: int) -> dict[Partition, tuple[int, int]]:
         """The offsets [begin, end) of what was written since a moment, in epoch milliseconds, by the timestamps of records.
 
-               Records of open transactions count.
-        Partitions without any are left out. Raises ClusterError if a partition gives no answer.
+        Records of open transactions count. Partitions without any are left out. Raises ClusterError if a partition gives no answer.
         """
         wanted = list(partitions)
         if not wanted:

@@ -1,4 +1,4 @@
-"""Finds the deliveries in ranges of Kafka's topics, by the headers that name them. Spark runs it in its tasks."""
+"""Finds the deliveries that lie in ranges of Kafka's topics, by the headers that name them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.kafka import clients
+from orchestration.kafka.cluster import Partition
+from orchestration.settings import Settings
 from publisher import RejectedPropertiesError, kafka_error, redact
 
 RANGES: Final = "topic string, partition int, begin bigint, end bigint"
@@ -39,8 +44,37 @@ _DELIVERY: Final = "redrive-delivery"
 _DUE: Final = "redrive-due"
 _AT_ONCE: Final = 1_000
 
+MARGIN: Final = timedelta(seconds=60)
+"""How much earlier than a send its record is looked for: clocks of brokers and of Spark's machines differ."""
+
+# The most offsets of a partition in one range: tasks share the ranges of a large partition.
+_RANGE: Final = 200_000
+
 # How long no record may come before a read ends, in seconds. An open transaction of another producer hides what comes after it.
 _PATIENCE: Final = 10.0
+
+
+def sent_in(
+    spark: SparkSession, settings: Settings, ranges: Mapping[Partition, tuple[int, int]], *, with_content: bool = False
+) -> DataFrame:
+    """What lies in ranges of offsets (FOUND), read by Spark's tasks. Kept by Spark, as each use would read the topics again.
+
+    with_content: as for find_sent. Raises errors of Spark.
+    """
+    rows = [
+        (partition.topic, partition.number, low, min(low + _RANGE, end))
+        for partition, (begin, end) in ranges.items()
+        for low in range(begin, end, _RANGE)
+    ]
+    schema = from_arrow_schema(FOUND)
+    if not rows:
+        return spark.createDataFrame([], schema)
+    kafka, group = dict(settings.kafka_properties), settings.group
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return find_sent(batches, kafka, group, with_content=with_content)
+
+    return spark.createDataFrame(rows, RANGES).mapInArrow(read, schema).localCheckpoint(eager=True)
 
 
 def find_sent(
@@ -51,23 +85,15 @@ def find_sent(
     Only committed records count. group: a group id that the client may use; it doesn't join the group.
     with_content: also yields content_hash and headers; else both are null.
     """
-    ranges = [row for batch in batches for row in batch.to_pylist()]
-    if not ranges:
-        return
-    reading = _Reading(kafka, {(row["topic"], row["partition"]): row["end"] for row in ranges}, with_content)
-    try:
-        # what retention has removed is not there: the read goes on with the first offset that is
-        consumer = clients.reader(kafka, group, **{"auto.offset.reset": "earliest"})
-        try:
-            consumer.assign([TopicPartition(row["topic"], row["partition"], row["begin"]) for row in ranges])
-            yield from reading.of(consumer, patience)
-        finally:
-            consumer.close()
-    except KafkaException as error:
-        reading.give_up(kafka_error(error).code(), kafka_error(error).str())
-    except RejectedPropertiesError as error:
-        reading.give_up(KafkaError._INVALID_ARG, str(error))
-    yield from reading.taken()
+    left = [row for batch in batches for row in batch.to_pylist()]
+    while left:
+        # a consumer reads each partition from one place on
+        ranges: dict[tuple[str, int], dict[str, Any]] = {}
+        for row in left:
+            ranges.setdefault((row["topic"], row["partition"]), row)
+        left = [row for row in left if row is not ranges[row["topic"], row["partition"]]]
+        reading = _Reading(kafka, {where: row["end"] for where, row in ranges.items()}, with_content)
+        yield from reading.run([TopicPartition(*where, row["begin"]) for where, row in ranges.items()], group, patience)
 
 
 @dataclass
@@ -79,7 +105,23 @@ class _Reading:
     with_content: bool
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def of(self, consumer: Consumer, patience: float) -> Iterator[pa.RecordBatch]:
+    def run(self, places: list[TopicPartition], group: str, patience: float) -> Iterator[pa.RecordBatch]:
+        """Reads partitions from these places on, with a consumer of its own."""
+        try:
+            # what retention has removed is not there: the read goes on with the first offset that is
+            consumer = clients.reader(self.kafka, group, **{"auto.offset.reset": "earliest"})
+            try:
+                consumer.assign(places)
+                yield from self._until_ends(consumer, patience)
+            finally:
+                consumer.close()
+        except KafkaException as error:
+            self.give_up(kafka_error(error).code(), kafka_error(error).str())
+        except RejectedPropertiesError as error:
+            self.give_up(KafkaError._INVALID_ARG, str(error))
+        yield from self.taken()
+
+    def _until_ends(self, consumer: Consumer, patience: float) -> Iterator[pa.RecordBatch]:
         """Reads until the ends, and yields what was found on the way."""
         heard = time.monotonic()
         while self.ends:
@@ -88,7 +130,7 @@ class _Reading:
             if ended:
                 # else the client would go on fetching what comes after the end
                 consumer.pause([TopicPartition(*where) for where in ended])
-            if messages:
+            if any(message.error() is None for message in messages):
                 heard = time.monotonic()
             elif time.monotonic() - heard > patience:
                 self.give_up(KafkaError._TIMED_OUT, f"no record came within {patience:g} s: a transaction of another producer may be open")

@@ -31,11 +31,6 @@ from orchestration.loop.stored import Stored
 from orchestration.loop.undecided import Undecided
 from orchestration.tables.decide_statements import DecideRunner
 
-# How long the timed lane goes on sending while its results are not recorded, in seconds: a publish step may keep all processors busy for
-# that long. After a crash, a start reads back what was sent in this time, or without transactions, sends it again.
-_UNRECORDED = 30.0
-_UNRECORDED_AND_SENT_AGAIN = 3.0
-
 
 @dataclass(frozen=True)
 class Steps:
@@ -65,8 +60,7 @@ def assembled(
     settings, cluster, health, rules = leadership.settings, leadership.cluster, leadership.health, leadership.rules
     undecided = Undecided(stored, breakers)
     intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
-    longest_unrecorded = _UNRECORDED if settings.transactions else _UNRECORDED_AND_SENT_AGAIN
-    hand_over = HandOver(leadership, clock, timedelta(seconds=settings.look_ahead_seconds), longest_unrecorded)
+    hand_over = HandOver(leadership, clock, timedelta(seconds=settings.look_ahead_seconds), settings.transactions)
     read_back = ReadBack(leadership, hand_over, clock)
     if state.unrecorded_since is not None:
         read_back.after(state.unrecorded_since, is_fenced=True)

@@ -7,7 +7,7 @@ was taken back, or left out for a reason that is over: a paused destination, an 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pyarrow as pa
@@ -32,6 +32,11 @@ MOST_BYTES = 64 * 1024 * 1024
 # If more than this is overdue, it is left to the bulk lane, which is made for backlogs; not what is sent at a rate, or decided later.
 MOST_OVERDUE = 20_000
 
+# How long the timed lane goes on sending while its results are not recorded, in seconds: a publish step may keep all processors busy for
+# that long. After a crash, a start reads back what was sent in this time, or without transactions, sends it again.
+_UNRECORDED = 30.0
+_UNRECORDED_AND_SENT_AGAIN = 3.0
+
 # The shortest time between two looks; one that could not hand over everything is followed by the next after this time.
 _AGAIN = timedelta(seconds=1)
 
@@ -43,13 +48,13 @@ _HOLDS_EVERY = timedelta(seconds=2)
 class HandOver:
     """Hands deliveries over to the timed lane `look_ahead` before they are due; if that is zero, the bulk lane sends everything.
 
-    longest_unrecorded: as for TimedLane.
+    transactions: whether the brokers have them.
     """
 
     leadership: Leadership
     clock: LoopClock
     look_ahead: timedelta
-    longest_unrecorded: float
+    transactions: InitVar[bool]
     _seen: Seen | None = None
     _backlog: int | None = None
     """While the bulk lane sends a backlog: the last batch that is part of it."""
@@ -58,8 +63,9 @@ class HandOver:
     _settings: PublisherSettings | None = None
     lane: TimedLane = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.lane = TimedLane(self._send, self._record, self._now_ms, MOST_ROWS, MOST_BYTES, self.longest_unrecorded)
+    def __post_init__(self, transactions: bool) -> None:
+        unrecorded = _UNRECORDED if transactions else _UNRECORDED_AND_SENT_AGAIN
+        self.lane = TimedLane(self._send, self._record, self._now_ms, MOST_ROWS, MOST_BYTES, unrecorded)
 
     # ---------- handing over
 
@@ -176,7 +182,7 @@ class HandOver:
         self.forget()
 
     def end(self) -> None:
-        """Ends the lane, and its producer. Raises AppendError if results can't be recorded: their messages are sent again."""
+        """Ends the lane, and its producer. Raises AppendError if results can't be recorded."""
         try:
             self.lane.end()
         finally:

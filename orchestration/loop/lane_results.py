@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestration.clock import moment_of
+from orchestration.loop.outcomes import Outcomes
 from publisher import DELIVERED, FAILED, UNKNOWN
 
 
@@ -23,21 +24,13 @@ class LaneStop:
     since: datetime
 
 
-@dataclass(frozen=True)
-class Done:
+@dataclass(frozen=True, kw_only=True)
+class Done(Outcomes):
     """What the lane has done and recorded since it was asked last.
 
-    open_since: the earliest due time among the sends whose outcome is unknown; open_until: when the last of them may be sent again;
-    unknown_since: when the first of them was sent.
-    lateness_ms: of each delivered row.
+    unknown_since: when the first of the sends whose outcome is unknown was made. lateness_ms: of each delivered row.
     """
 
-    delivered: int = 0
-    dead_letters: int = 0
-    failed: int = 0
-    unknown: int = 0
-    open_since: datetime | None = None
-    open_until: datetime | None = None
     unknown_since: datetime | None = None
     lateness_ms: tuple[int, ...] = ()
     stops: tuple[LaneStop, ...] = ()

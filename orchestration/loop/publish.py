@@ -15,9 +15,10 @@ from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.due import Due
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import FIRST_PAUSE, LEDGERS, SENDS, Health, Reason
-from orchestration.loop.lane_results import Done, LaneStop
+from orchestration.loop.lane_results import LaneStop
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.missing_topics import MissingTopics
+from orchestration.loop.outcomes import Outcomes
 from orchestration.loop.published import Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.loop.read_back import ReadBack
 from orchestration.loop.sending import HORIZON
@@ -36,7 +37,7 @@ class Publish:
     """The publish step: hands over to the timed lane, has the bulk lane send what is due, and keeps the floors.
 
 
-    sending: held while this step sends, until the results are appended: if the process ends in between, the messages are sent again. The
+    sending: held while this step sends, until the results are appended: if the process ends in between, the next loop reads them back. The
     timed lane sends without it: before the process ends, HandOver.end must have returned.
     read_back: finds out what was sent without a result; until that is known, nothing is sent.
     unrecorded: results that could not be appended. Until they are, nothing is sent: without them, deliveries would be sent twice.
@@ -121,7 +122,7 @@ class Publish:
         return report.result()
 
     def end(self) -> None:
-        """Ends the timed lane, and appends what is not appended yet. Raises AppendError: what has no result is sent again."""
+        """Ends the timed lane, and appends what is not appended yet. Raises AppendError: the next loop finds out what has no result."""
         try:
             self.hand_over.end()
         finally:
@@ -130,7 +131,7 @@ class Publish:
     @property
     def has_unrecorded(self) -> bool:
         """Whether something was sent whose result is not in the ledger, or may have been."""
-        return self.unrecorded is not None or self.hand_over.lane.has_unrecorded or self.read_back.since is not None
+        return not self.knows_what_was_sent or self.hand_over.lane.has_unrecorded
 
     @property
     def knows_what_was_sent(self) -> bool:
@@ -163,8 +164,7 @@ class Publish:
         done = self.hand_over.lane.take_done()
         # first: if what follows fails, the sends of unknown outcome would be forgotten, and never sent again
         self._postpone(report, done, done.unknown_since or now)
-        for name in ("delivered", "dead_letters", "failed", "unknown"):
-            report.count(name, getattr(done, name))
+        _count(report, done)
         report.has_sent(TIMED, Sent(done.delivered, done.lateness))
         if done.failed:
             self.undecided.find(report)
@@ -262,14 +262,13 @@ class Publish:
 
     def _count(self, report: StepReport, published: Published, now: datetime) -> None:
         """Adds what was sent to the counts of the step."""
-        for name in ("delivered", "dead_letters", "failed", "unknown"):
-            report.count(name, getattr(published, name))
+        _count(report, published)
         report.has_sent(BULK, Sent(published.delivered, published.lateness_ms))
         if published.failed:
             report.change(window=report.state.window.awaiting(published.failed, now))
         report.has_more = report.has_more or not published.complete or published.failed > 0
 
-    def _postpone(self, report: StepReport, sent: Published | Done, since: datetime) -> None:
+    def _postpone(self, report: StepReport, sent: Outcomes, since: datetime) -> None:
         """Notes the sends of unknown outcome, of which the first began at `since`: the next step finds out what became of them."""
         if sent.open_since and sent.open_until:
             self.read_back.after(since)
@@ -335,3 +334,8 @@ class Publish:
                 report.failed(SENDS, Reason(f"nothing can be sent, and no attempts are charged: {stop.reason}", stop.error))
                 return None
         return self.missing_topics.reasons(stops, report.state.window, self.clock.now())
+
+
+def _count(report: StepReport, sent: Outcomes) -> None:
+    for name, rows in sent.counts.items():
+        report.count(name, rows)

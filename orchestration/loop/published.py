@@ -7,6 +7,7 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame
 
+from orchestration.loop.outcomes import Outcomes
 from orchestration.tables.ledgers import AppendError
 
 
@@ -24,22 +25,15 @@ class Stop:
     """Whether there is no such topic."""
 
 
-@dataclass(frozen=True)
-class Published:
+@dataclass(frozen=True, kw_only=True)
+class Published(Outcomes):
     """What one publish step did.
 
-    upto: everything due up to there was read. complete: whether that was all. open_since: the earliest due time of the rows whose outcome
-    is unknown; open_until: when the last of them may be sent again.
+    upto: everything due up to there was read. complete: whether that was all.
     """
 
     upto: datetime
     complete: bool
-    delivered: int = 0
-    dead_letters: int = 0
-    failed: int = 0
-    unknown: int = 0
-    open_since: datetime | None = None
-    open_until: datetime | None = None
     stops: tuple[Stop, ...] = ()
     lateness_ms: tuple[int, int] | None = None
 
@@ -73,4 +67,4 @@ class UnrecordedError(AppendError):
 
 
 class ResultsLostError(AppendError):
-    """The results of sends are lost with the part of Spark that kept them, an executor for instance: the messages are sent again."""
+    """The results of sends are lost with the part of Spark that kept them, an executor for instance: the topics have to be read back."""

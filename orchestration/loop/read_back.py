@@ -11,16 +11,14 @@ import logging
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from confluent_kafka import KafkaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import EPOCH, LoopClock
 from orchestration.kafka.cluster import ClusterError, Partition
-from orchestration.kafka.sent_records import FOUND, RANGES, find_sent
+from orchestration.kafka.sent_records import MARGIN, sent_in
 from orchestration.logs import event
 from orchestration.loop.due import Due, due_in
 from orchestration.loop.hand_over import HandOver
@@ -31,9 +29,6 @@ from orchestration.tables.rows import collected
 from publisher import DELIVERED, SessionLostError, SupersededError
 
 log = logging.getLogger(__name__)
-
-# How much earlier than the first send that may have no result the topics are read: clocks of brokers and of Spark's machines differ.
-_MARGIN = timedelta(seconds=60)
 
 # Deliveries of unknown outcome may not be sent again before a time that is at most this far ahead: the longest transaction timeout.
 _LONGEST_POSTPONED = timedelta(hours=1)
@@ -73,11 +68,11 @@ class ReadBack:
         if self.since is None:
             return True
         began = time.monotonic()
+        denied = set[str]()
         try:
             with self.hand_over.lane.held():
                 if not self.is_fenced:
                     self.leadership.fence_own()
-                denied = set[str]()
                 ranges = self._ranges(report.state.window.lowest_floor, now, self.since, denied)
         except SupersededError as error:
             report.superseded_by = error.by
@@ -85,7 +80,7 @@ class ReadBack:
         except (ClusterError, SessionLostError) as error:
             report.failed(SENDS, Reason(f"what was sent last has to be read back before anything else is sent: {error}"))
             return False
-        found = self._found(ranges)
+        found = sent_in(self.leadership.stored.spark, self.leadership.settings, ranges)
         if not self._is_read(report, found, denied):
             return False
         delivered, absent = self._record(report, found, denied, now)
@@ -112,32 +107,18 @@ class ReadBack:
         rows = stored.spark.sql(
             f"""
             select distinct topic from {stored.schema}.deliveries
-            where kind is not null and topic is not null and {due_in([(floor, now + _MARGIN)])}
+            where kind is not null and topic is not null and {due_in([(floor, now + MARGIN)])}
             """
         ).collect()
-        partitions = [
-            Partition(topic.name, topic.id, number)
-            for topic in cluster.describe((row["topic"] for row in rows), denied).values()
-            for number in range(topic.partitions)
-        ]
+        topics = cluster.describe((row["topic"] for row in rows), denied).values()
         # records have the time of the wall clock, which may be behind the loop's
-        return cluster.since(partitions, (since - self.clock.ahead - _MARGIN - EPOCH) // timedelta(milliseconds=1))
+        millis = (since - self.clock.ahead - MARGIN - EPOCH) // timedelta(milliseconds=1)
+        return cluster.since((partition for topic in topics for partition in topic.all_partitions), millis)
 
-    def _found(self, ranges: dict[Partition, tuple[int, int]]) -> DataFrame | None:
-        """What lies there (FOUND); None if nothing does."""
-        if not ranges:
-            return None
-        stored, settings = self.leadership.stored, self.leadership.settings
-        kafka, group = dict(settings.kafka_properties), settings.group
-        rows = [(partition.topic, partition.number, begin, end) for partition, (begin, end) in ranges.items()]
-        read: Any = lambda batches: find_sent(batches, kafka, group)  # noqa: E731
-        # kept, as each use would read the topics again
-        return stored.spark.createDataFrame(rows, RANGES).mapInArrow(read, from_arrow_schema(FOUND)).localCheckpoint(eager=True)
-
-    def _is_read(self, report: StepReport, found: DataFrame | None, denied: set[str]) -> bool:
+    def _is_read(self, report: StepReport, found: DataFrame, denied: set[str]) -> bool:
         """Whether all was read, except what may not be: these topics are added to `denied`. What was sent there is sent again."""
-        problems = [] if found is None else found.where(F.col("problem").isNotNull()).orderBy("topic", "partition").collect()
-        denied |= {row["topic"] for row in problems if row["error_code"] in _NOT_ALLOWED}
+        problems = found.where(F.col("problem").isNotNull()).orderBy("topic", "partition").collect()
+        denied.update(row["topic"] for row in problems if row["error_code"] in _NOT_ALLOWED)
         if denied:
             event(
                 log, logging.WARNING, "read_back_denied",
@@ -151,7 +132,7 @@ class ReadBack:
             report.failed(SENDS, Reason(text, KafkaError(first["error_code"]).name()))
         return not other
 
-    def _record(self, report: StepReport, found: DataFrame | None, denied: set[str], now: datetime) -> tuple[int, int]:
+    def _record(self, report: StepReport, found: DataFrame, denied: set[str], now: datetime) -> tuple[int, int]:
         """Records what was found as delivered, and what is of unknown outcome and was not found as absent. Returns how many of each.
 
         denied: the topics that could not be read; what is of unknown outcome there stays so.
@@ -159,13 +140,13 @@ class ReadBack:
         Raises AppendError.
         """
         stored = self.leadership.stored
-        places = None if found is None else found.where("delivery_id is not null")
-        dues = [] if places is None else [row for row in collected(places.agg(F.min("due_at").alias("since"))) if row["since"]]
-        since = min([*(row["since"] for row in dues), *(some.since for some in report.state.window.unknown)], default=None)
+        places = found.where("delivery_id is not null")
+        (first,) = collected(places.agg(F.min("due_at").alias("due_at")))
+        since = min(filter(None, [first["due_at"], *(some.since for some in report.state.window.unknown)]), default=None)
         if since is None:
             return 0, 0
         # also what may not be sent yet, as its outcome is unknown
-        what = Due(since, now + _MARGIN, now + _LONGEST_POSTPONED)
+        what = Due(since, now + MARGIN, now + _LONGEST_POSTPONED)
         waiting = self.leadership.bulk_lane.waiting(what)
         if not waiting.rows:
             return 0, 0
@@ -177,20 +158,16 @@ class ReadBack:
         return count.get(DELIVERED, 0), count.get(ABSENT, 0)
 
 
-def _results(ready: DataFrame, places: DataFrame | None) -> DataFrame:
+def _results(ready: DataFrame, places: DataFrame) -> DataFrame:
     """Results of open deliveries: those that lie in their topics are delivered, others that have a `not_before` are absent."""
     columns = (
         "delivery_id", "due_at", "kind", "message_id", "consumer_group", "original_topic", "original_partition", "original_offset",
     )  # fmt: skip
-    ready = ready.select(*columns, "topic", "not_before")
-    found_by = F.lit("read_back").alias("found_by")
-    if places is None:
-        return ready.where("not_before is not null").select(*columns, "topic", F.lit(ABSENT).alias("outcome"), found_by)
     # the first, if somebody has copied it within its topic, headers and all
     first = places.groupBy("topic", "delivery_id", "due_at").agg(
         F.min_by(F.struct("partition", "offset", "sent_at"), "offset").alias("place")
     )
-    joined = ready.join(F.broadcast(first), ["topic", "delivery_id", "due_at"], "left")
+    joined = ready.select(*columns, "topic", "not_before").join(F.broadcast(first), ["topic", "delivery_id", "due_at"], "left")
     return joined.where("place is not null or not_before is not null").select(
         *columns,
         "topic",
@@ -198,5 +175,5 @@ def _results(ready: DataFrame, places: DataFrame | None) -> DataFrame:
         "place.partition",
         "place.offset",
         "place.sent_at",
-        found_by,
+        F.lit("read_back").alias("found_by"),
     )

@@ -147,7 +147,7 @@ class BulkLane:
             raise
         except Exception as error:
             if any(one.condition == _LOST for one in java_errors(error.__cause__ or error)):
-                raise ResultsLostError(f"the results of {unrecorded.published.sent} sends are lost, so these are sent again") from error
+                raise ResultsLostError(f"the results of {unrecorded.published.sent} sends are lost: what was sent is read back") from error
             raise UnrecordedError(unrecorded, f"the results of sends could not be appended: {in_short(error)}") from error
         unrecorded.results.unpersist()
 

@@ -1,8 +1,8 @@
 """The promises that `redrive verify` proves, each as a query for what breaks it: rows with `subject` and `detail`, both texts.
 
-The queries read the ledgers, `deliveries`, and what the topics hold, not the marts of what they prove. They may refer to
-`{first}` and `{upto}`, the batches between which results and decisions are judged; `{watermark}`, up to which everything is decided;
-`{recorded_until}`: what was sent before has a result; and to the views `verified_records`, what was found in the topics, and
+The queries read the ledgers, the decisions, what the topics hold, and the states of messages where a promise is about these. They may
+refer to `{first}` and `{upto}`, the batches between which results and decisions are judged; `{watermark}`, up to which everything is
+decided; `{recorded_until}`: what was sent before has a result; and to the views `verified_records`, what was found in the topics, and
 `verified_ranges`, the offsets that were read there.
 """
 
@@ -10,6 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+INPUTS_BY_BATCH: Final = """
+            select batch, count(*) as inputs
+            from (
+                select batch from events
+                union all
+                select batch from publish_results where outcome = 'failed'
+            ) as came
+            where batch >= {first} and batch <= {watermark}
+            group by batch
+"""
+"""How many inputs each batch has: every one of them gets a decision."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +41,9 @@ PROMISES: Final = (
         with
 
         inputs as (
-            select batch, count(*) as inputs
-            from (
-                select batch from events
-                union all
-                select batch from publish_results where outcome = 'failed'
-            )
-            where batch >= {first} and batch <= {watermark}
-            group by batch
+            """
+        + INPUTS_BY_BATCH
+        + """
         ),
 
         decided as (

@@ -6,17 +6,15 @@ name must be there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import EPOCH, literal
 from orchestration.kafka.cluster import Cluster, Partition
-from orchestration.kafka.sent_records import FOUND, RANGES, find_sent
+from orchestration.kafka.sent_records import MARGIN, RANGES, sent_in
 from orchestration.operators.promises import PROMISES, Promise
 from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables, without_tables
@@ -27,11 +25,13 @@ from orchestration.tables.spark import schema, session_to_ask
 # How many breaches of a promise are named.
 _NAMED = 20
 
-# One task reads at most so many offsets of a partition at once.
-_RANGE = 200_000
 
-# Clocks of brokers and of Spark's machines differ: topics are read from so much earlier on.
-_MARGIN = timedelta(seconds=60)
+# What is judged: how much was delivered to each topic.
+_JUDGED = """
+select topic, count(*) as results from publish_results
+where outcome = 'delivered' and batch >= {first} and batch <= {upto}
+group by topic
+"""
 
 
 class VerificationError(Exception):
@@ -75,9 +75,10 @@ def verify(settings: Settings, since: datetime | None = None) -> Verification:
     spark = _session(settings)
     spark.sql(f"use {schema(settings.project)}")
     bounds = _bounds(spark, since)
-    topics = [row["topic"] for row in _judged(spark, bounds).select("topic").distinct().collect()]
-    ranges, gone = _ranges(Cluster(settings.kafka_properties), topics, since)
-    spark.createDataFrame(ranges, RANGES).createOrReplaceTempView("verified_ranges")
+    judged = {row["topic"]: int(row["results"]) for row in spark.sql(_JUDGED.format_map(bounds)).collect()}
+    ranges, gone = _ranges(Cluster(settings.kafka_properties), judged, since)
+    read = [(partition.topic, partition.number, begin, end) for partition, (begin, end) in ranges.items()]
+    spark.createDataFrame(read, RANGES).createOrReplaceTempView("verified_ranges")
     records = _records(spark, settings, ranges)
     records.createOrReplaceTempView("verified_records")
     try:
@@ -85,7 +86,7 @@ def verify(settings: Settings, since: datetime | None = None) -> Verification:
     finally:
         for view in ("verified_ranges", "verified_records"):
             spark.catalog.dropTempView(view)
-    return Verification(since, _judged(spark, bounds).count(), records.count(), len(topics) - len(gone), gone, findings)
+    return Verification(since, sum(judged.values()), records.count(), len(judged) - len(gone), gone, findings)
 
 
 def _session(settings: Settings) -> SparkSession:
@@ -103,55 +104,44 @@ def _session(settings: Settings) -> SparkSession:
 def _bounds(spark: SparkSession, since: datetime | None) -> dict[str, str]:
     """What the queries of the promises refer to, as SQL."""
     (last,) = spark.sql("select greatest((select max(batch) from events), (select max(batch) from publish_results)) as upto").collect()
-    ticks = collected(spark.sql("select watermark, unrecorded_since, loop_time, kind from ticks order by batch desc limit 1"))
+    ticks = collected(
+        spark.sql(
+            """
+            select
+                watermark,
+                -- null in the row of an orderly end: everything sent before it has a result; and in rows of earlier versions
+                coalesce(unrecorded_since, case when kind = 'end' then loop_time end) as recorded_until
+            from ticks
+            order by batch desc
+            limit 1
+            """
+        )
+    )
     first = 0
     if since is not None:
         # the row of a tick comes after what it did
         (row,) = spark.sql(f"select max(batch) as batch from ticks where recorded_at < {literal(since)}").collect()
         first = int(row["batch"] or 0) + 1
     (decided,) = spark.sql("select max(batch) as batch from deliveries").collect()
-    # null in the row of an orderly end: everything sent before it has a result
-    recorded_until = EPOCH if not ticks else ticks[0]["unrecorded_since"] or (ticks[0]["loop_time"] if ticks[0]["kind"] == "end" else EPOCH)
     return {
         "first": str(first),
         "upto": str(int(last["upto"] or 0)),
         "watermark": str(max(int(ticks[0]["watermark"]) if ticks else 0, int(decided["batch"] or 0))),
-        "recorded_until": literal(recorded_until),
+        "recorded_until": literal((ticks and ticks[0]["recorded_until"]) or EPOCH),
     }
 
 
-def _judged(spark: SparkSession, bounds: Mapping[str, str]) -> DataFrame:
-    """The results of what was delivered."""
-    return spark.sql(
-        "select * from publish_results where outcome = 'delivered' and batch >= {first} and batch <= {upto}".format_map(bounds)
-    )
-
-
-def _ranges(cluster: Cluster, topics: list[str], since: datetime | None) -> tuple[list[tuple[str, int, int, int]], tuple[str, ...]]:
-    """The offsets to read, in pieces, and the topics that don't exist any more."""
+def _ranges(cluster: Cluster, topics: Collection[str], since: datetime | None) -> tuple[dict[Partition, tuple[int, int]], tuple[str, ...]]:
+    """The offsets to read, and the topics that don't exist any more."""
     described = cluster.describe(topics)
-    partitions = [Partition(topic.name, topic.id, number) for topic in described.values() for number in range(topic.partitions)]
-    millis = 0 if since is None else max(0, (since - _MARGIN - EPOCH) // timedelta(milliseconds=1))
-    pieces = [
-        (partition.topic, partition.number, low, min(low + _RANGE, end))
-        for partition, (begin, end) in cluster.since(partitions, millis).items()
-        for low in range(begin, end, _RANGE)
-    ]
-    return pieces, tuple(sorted(set(topics) - described.keys()))
+    millis = 0 if since is None else max(0, (since - MARGIN - EPOCH) // timedelta(milliseconds=1))
+    ranges = cluster.since((partition for topic in described.values() for partition in topic.all_partitions), millis)
+    return ranges, tuple(sorted(set(topics) - described.keys()))
 
 
-def _records(spark: SparkSession, settings: Settings, ranges: list[tuple[str, int, int, int]]) -> DataFrame:
-    """What lies there, kept by Spark. Raises VerificationError if a part can't be read."""
-    kafka, group = dict(settings.kafka_properties), settings.group
-
-    def read(batches: Iterable[Any]) -> Iterator[Any]:
-        # a reader reads each partition once
-        for batch in batches:
-            for place in range(batch.num_rows):
-                yield from find_sent([batch.slice(place, 1)], kafka, group, with_content=True)
-
-    tasks = max(1, min(len(ranges), 4 * spark.sparkContext.defaultParallelism))
-    found = spark.createDataFrame(ranges, RANGES).repartition(tasks).mapInArrow(read, from_arrow_schema(FOUND)).localCheckpoint()
+def _records(spark: SparkSession, settings: Settings, ranges: Mapping[Partition, tuple[int, int]]) -> DataFrame:
+    """What lies there. Raises VerificationError if a part can't be read."""
+    found = sent_in(spark, settings, ranges, with_content=True)
     problems = found.where("problem is not null").orderBy("topic", "partition").limit(1).collect()
     if problems:
         raise VerificationError(f"{problems[0]['topic']}/{problems[0]['partition']} can't be read: {problems[0]['problem']}")

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from orchestration.kafka.cluster import Cluster, Partition
+from orchestration.kafka.cluster import Cluster
 from orchestration.kafka.sent_records import find_sent
 
 DUE = 1_790_000_000_123
@@ -66,6 +66,14 @@ def test_it_finds_records_that_name_a_delivery_and_no_others(kafka: dict[str, st
     assert all(abs(row["sent_at"].timestamp() - time.time()) < 60 for row in found)
 
 
+def test_ranges_of_one_partition_are_read_one_after_the_other(kafka: dict[str, str], create_topic: Callable[..., str]) -> None:
+    topic = create_topic("retries")
+    write(kafka, topic, *(named(str(number)) for number in range(5)))
+    ranges = [{"topic": topic, "partition": 0, "begin": begin, "end": end} for begin, end in ((3, 5), (0, 2), (2, 3))]
+    found = find_sent([pa.RecordBatch.from_pylist(ranges)], kafka, "redrive-test")
+    assert [row["offset"] for batch in found for row in batch.to_pylist()] == [3, 4, 0, 1, 2]
+
+
 def test_aborted_records_are_not_found_and_markers_at_the_end_end_it(kafka: dict[str, str], create_topic: Callable[..., str]) -> None:
     topic = create_topic("retries")
     transaction(kafka, topic, "aborted").abort_transaction(10)
@@ -103,7 +111,7 @@ def test_the_range_since_a_moment_has_open_transactions(kafka: dict[str, str], c
     topic = create_topic("retries", partitions=partitions)
     cluster = Cluster(kafka)
     (described,) = cluster.describe([topic]).values()
-    places = [Partition(topic, described.id, number) for number in range(partitions)]
+    places = described.all_partitions
     assert cluster.since(places, 0) == {}
     producer = Producer({**kafka})
     now = int(time.time() * 1000)

@@ -77,7 +77,7 @@ def test_an_address_that_cannot_be_resolved_one_that_refuses_and_one_that_needs_
 def halves(cluster: Cluster) -> dict[int, Partition]:
     """The partitions of the topic `half`, by number."""
     topic = cluster.describe(["half"])["half"]
-    return {number: Partition(topic.name, topic.id, number) for number in range(topic.partitions)}
+    return {partition.number: partition for partition in topic.all_partitions}
 
 
 def test_a_group_whose_coordinator_has_moved_is_asked_again_and_ends_no_process(mock_cluster: MockCluster) -> None:

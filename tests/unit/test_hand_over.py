@@ -34,7 +34,7 @@ class Looks(HandOver):
 @pytest.fixture
 def looks() -> Looks:
     nothing = cast(Any, SimpleNamespace())
-    return Looks(nothing, cast(Any, StoppedClock(NOW)), AHEAD, 3.0)
+    return Looks(nothing, cast(Any, StoppedClock(NOW)), AHEAD, True)
 
 
 def look(looks: Looks, watermark: int, *fits: bool) -> tuple[bool, list[tuple[float, int | None]]]:

@@ -135,7 +135,7 @@ class Deciding:
         self.health = Health(lambda: NOW)
         rules = cast(Any, SimpleNamespace(hash=None))
         clock = cast(Any, StoppedClock(NOW))
-        hand_over = HandOver(nothing, clock, timedelta(), 3.0)
+        hand_over = HandOver(nothing, clock, timedelta(), transactions=True)
         self.step = Decide(cast(Any, runs), undecided, self.breakers, rules, self.health, clock, threading.Event(), hand_over)
         self.recovery = Recovery(undecided)
         state = state_at(NOW, watermark=3)

@@ -27,7 +27,7 @@ def read_back(fence: Callable[[], None] = lambda: None, *, transactions: bool = 
     """A ReadBack whose loop fences itself with a function of the test."""
     leadership = cast(Any, SimpleNamespace(settings=SimpleNamespace(transactions=transactions), fence_own=fence))
     clock = cast(Any, StoppedClock(NOW))
-    return ReadBack(leadership, HandOver(leadership, clock, timedelta(), 3.0), clock)
+    return ReadBack(leadership, HandOver(leadership, clock, timedelta(), transactions=True), clock)
 
 
 def test_the_earliest_moment_counts_and_a_send_of_this_loop_has_to_be_fenced() -> None:

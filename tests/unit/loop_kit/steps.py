@@ -50,7 +50,7 @@ def publish_step(bulk_lane: Any, now: datetime) -> Publish:
     charge = cast(Any, SimpleNamespace(in_charge=True, bulk_lane=bulk_lane))
     topic_maker = cast(Any, SimpleNamespace(settings=SimpleNamespace(create_topics=False)))
     health = Health(lambda: now)
-    hand_over = HandOver(charge, clock, timedelta(), 3.0)
+    hand_over = HandOver(charge, clock, timedelta(), transactions=True)
     missing_topics = MissingTopics(topic_maker, nothing)
     charge.settings = SimpleNamespace(transactions=True)
     read_back = ReadBack(charge, hand_over, clock)
