@@ -83,8 +83,8 @@ def test_killed_after_a_commit_the_next_loop_finds_what_was_sent(redrive: Redriv
         fails(redrive, "oncekill", 3)
         fails(redrive, "oncekilldead", 2, error="KeyError")
         until_it_dies(redrive)
-        start_after_death(redrive)
-    # which of them were sent by then depends on when the reports came in: each kill leaves some
+    # it sends what was not sent by then, which depends on when the reports came in
+    start_after_death(redrive)
     redrive.retries("oncekill", 3)
     redrive.dead("oncekilldead", 2)
     assert_sent_once(redrive, "oncekill", 3)
