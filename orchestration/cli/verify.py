@@ -69,7 +69,7 @@ def _show(proved: Verification) -> None:
                 screen.print(f"  {escape(printable(subject))}: {escape(printable(detail))}")
     print(f"\n{proved.results:,} results and {proved.records:,} records in {proved.topics:,} topics{_since(proved)}")
     if proved.gone:
-        print(f"topics that don't exist any more, and were not read: {', '.join(proved.gone)}")
+        print(f"topics that don't exist any more, and were not read: {printable(', '.join(proved.gone))}")
 
 
 def _since(proved: Verification) -> str:

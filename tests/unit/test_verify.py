@@ -70,3 +70,16 @@ def test_since_is_a_duration_or_a_time(proved: None) -> None:
     refused = CliRunner().invoke(app, ["verify", "--since", "yesterday"])
     assert refused.exit_code == 2
     assert "neither a duration" in refused.output
+
+
+TERMINAL = "\x1b[2J\x07\r\n\u202eforged[b]"
+
+
+def test_what_others_wrote_is_told_in_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = tuple(Finding(promise, 1, ((TERMINAL, TERMINAL),)) for promise in PROMISES)
+    monkeypatch.setattr(command, "settings_of", lambda **_: None)
+    monkeypatch.setattr(verification, "verify", lambda *_: Verification(None, 10, 12, 2, (TERMINAL,), findings))
+    for form in ("table", "json", "prometheus"):
+        said = CliRunner().invoke(app, ["verify", "--format", form]).output
+        assert [letter for letter in said if not (letter.isprintable() or letter == "\n")] == []
+        assert ("forged" in said) == (form != "prometheus")
