@@ -30,6 +30,7 @@ def main() -> None:
     from bench.lanes import bench_lanes
     from bench.lateness import bench_lateness
     from bench.marts import bench_marts
+    from bench.orders import bench_orders, bench_start
     from bench.pictures import PICTURES, draw
     from bench.policy import bench_policy
     from bench.publish import bench_publish
@@ -46,12 +47,14 @@ def main() -> None:
         "lanes": bench_lanes,
         "lateness": bench_lateness,
         "marts": bench_marts,
+        "orders": bench_orders,
         "policy": bench_policy,
         "publish": bench_publish,
         "rate": bench_rate,
         "redrive": bench_redrive,
         "restart": bench_restart,
         "soak": bench_soak,
+        "start": bench_start,
         "tick": bench_tick,
     }
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)

@@ -62,10 +62,15 @@ class _Consumer:
 
 
 class FailingConsumer(_Consumer):
-    """A consumer in a thread, which reports each retry as failed at once, until a message has failed three times."""
+    """A consumer in a thread, which reports each retry as failed at once, until a message has failed three times.
 
-    def __init__(self, kafka: dict[str, str]) -> None:
-        super().__init__(kafka, "billing", [RETRIES])
+    number: ends the names of its topics, as in `environment`.
+    """
+
+    def __init__(self, kafka: dict[str, str], number: str = "") -> None:
+        self._orders, self._reports = f"orders{number}", f"redrive.failures{number}"
+        self._retries = f"{self._orders}-billing-retry"
+        super().__init__(kafka, "billing", [self._retries])
         self._producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
         self._next = 0
         self.forget()
@@ -80,12 +85,16 @@ class FailingConsumer(_Consumer):
         self._seen: set[bytes] = set()
 
     def fail(self, count: int) -> None:
-        """Reports the first failures of some messages."""
+        """Processes some new messages, and reports those that fail."""
         for _ in range(count):
-            place = {"topic": "orders", "partition": "0", "offset": str(self._next)}
-            self._report(f"key-{self._next}".encode(), os.urandom(250), [], place)
+            place = {"topic": self._orders, "partition": "0", "offset": str(self._next)}
+            self._report(f"key-{self._next}".encode(), os.urandom(250), [], place, 1)
             self._next += 1
         self._producer.flush()
+
+    def error(self, key: bytes, attempt: int) -> str | None:
+        """The error of an attempt; None: it succeeds."""
+        return "TimeoutError" if attempt <= len(DELAYS) else None
 
     def until(self, retries: int, seconds: float = 600) -> None:
         """Waits until `retries` retries have come. Raises TimeoutError."""
@@ -111,19 +120,21 @@ class FailingConsumer(_Consumer):
         late = at - int(headers["redrive-due"]) / 1000
         self.lateness[attempt - 1].append(late)
         self.arrivals.append((at, late))
-        if attempt <= len(DELAYS):
-            place = {"topic": RETRIES, "partition": str(record.partition()), "offset": str(record.offset())}
-            self._report(record.key(), record.value(), pairs, place)
+        place = {"topic": self._retries, "partition": str(record.partition()), "offset": str(record.offset())}
+        self._report(record.key() or b"", record.value(), pairs, place, attempt)
 
-    def _report(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]], place: dict[str, str]) -> None:
+    def _report(self, key: bytes, value: bytes | None, headers: list[tuple[str, bytes]], place: dict[str, str], attempt: int) -> None:
+        error = self.error(key, attempt)
+        if error is None:
+            return
         stated = {
-            "redrive-error-class": b"TimeoutError",
+            "redrive-error-class": error.encode(),
             "redrive-error-message": b"no answer within 2 s",
             **{f"redrive-original-{name}": text.encode() for name, text in place.items()},
             "redrive-failed-at": str(time.time_ns() // 1_000_000).encode(),
             "redrive-consumer-group": b"billing",
         }
-        self._producer.produce("redrive.failures", value, key, headers=[*headers, *stated.items()])
+        self._producer.produce(self._reports, value, key, headers=[*headers, *stated.items()])
 
 
 class Reader(_Consumer):
@@ -164,9 +175,9 @@ def _wait(is_done: Callable[[], bool], seconds: float, problem: Callable[[], str
 
 
 @contextmanager
-def redrive_run(kafka: dict[str, str], home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`redrive run` in a process of its own, with the shipped rules, but without jitter, and for topics `orders` with any number."""
-    loop = subprocess.Popen([*_REDRIVE, "run"], env=environment(kafka, home))
+def redrive_run(kafka: dict[str, str], home: Path, number: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """`redrive run` in a process of its own, in an `environment`."""
+    loop = subprocess.Popen([*_REDRIVE, "run"], env=environment(kafka, home, number))
     try:
         yield loop
     finally:
@@ -180,19 +191,24 @@ def redrive(kafka: dict[str, str], home: Path, *arguments: str) -> str:
     return subprocess.run(command, env=environment(kafka, home), check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def environment(kafka: dict[str, str], home: Path) -> dict[str, str]:
-    """The environment of processes on a home, with the shipped rules, but without jitter, and for topics `orders` with any number."""
+def environment(kafka: dict[str, str], home: Path, number: str = "") -> dict[str, str]:
+    """The environment of processes on a home, with the shipped rules, but without jitter, and for topics `orders` with any number.
+
+    number: ends the name of the report topic, for a second installation on the same brokers.
+    """
     seeds = home / "seeds"
     if not seeds.exists():
         shutil.copytree(load_settings().seeds, seeds)
         policies = seeds / "retry_policies.csv"
         policies.write_text(policies.read_text(encoding="utf-8").replace("jitter=0.3", "jitter=0"), encoding="utf-8")
         sources = seeds / "sources.csv"
-        sources.write_text(sources.read_text(encoding="utf-8").replace(",orders,", ",^orders[0-9]*$,"), encoding="utf-8")
+        text = sources.read_text(encoding="utf-8").replace(",orders,", ",^orders[0-9]*$,")
+        sources.write_text(text.replace("redrive.failures", f"redrive.failures{number}"), encoding="utf-8")
     return {
         **os.environ,
         "REDRIVE_HOME": str(home / "state"),
         "REDRIVE_SEEDS": str(seeds),
+        "REDRIVE_INSTANCE": f"default{number}",
         "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": kafka["bootstrap.servers"],
         "REDRIVE_LOG_LEVEL": os.environ.get("REDRIVE_LOG_LEVEL", "warning"),
     }

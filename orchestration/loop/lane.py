@@ -226,22 +226,27 @@ class TimedLane:
             self._threads[-1].start()
 
     def _send_in_time(self) -> None:
-        while True:
-            sending: pa.RecordBatch | None = None
-            try:
-                sending = self._next()
-                if sending is None:
-                    return
-                results = list(self.send(sending.select(READY.names)))
-                with self._changed:
-                    self._note(sending, results)
-            except Exception as error:
-                # a bug: without this, whoever waits for the lane would wait without end
-                with self._changed:
-                    self._stop(None, f"{type(error).__name__}: {error}", type(error).__name__, 0, sending)
+        while self._send_next():
+            pass
+
+    def _send_next(self) -> bool:
+        """Sends what is due next, when it is due. Returns False when the lane has ended."""
+        sending: pa.RecordBatch | None = None
+        try:
+            sending = self._next()
+            if sending is None:
+                return False
+            results = list(self.send(sending.select(READY.names)))
             with self._changed:
-                self._sending = self._sending_since = None
-                self._changed.notify_all()
+                self._note(sending, results)
+        except Exception as error:
+            # a bug: without this, whoever waits for the lane would wait without end
+            with self._changed:
+                self._stop(None, f"{type(error).__name__}: {error}", type(error).__name__, 0, sending)
+        with self._changed:
+            self._sending = self._sending_since = None
+            self._changed.notify_all()
+        return True
 
     def _next(self) -> pa.RecordBatch | None:
         """Waits until something is due, and returns it; None when the lane has ended."""
@@ -306,9 +311,7 @@ class TimedLane:
                 if self._ended:
                     return
             time.sleep(_GATHERS)
-            with self._changed:
-                is_failed = self._attempt is not None
-            if not is_failed:
+            if self._attempt is None:
                 self._record()
 
     def _record_now(self) -> None:

@@ -92,6 +92,11 @@ class Settings(BaseSettings):
     maintenance_orphan_days: Annotated[int, Field(ge=2, le=3650)] = 3
     """After this many days `redrive maintain` removes files that no snapshot refers to. It must be longer than any commit takes."""
 
+    retention_days: Annotated[int, Field(ge=0, le=36_500)] = 0
+    """`redrive maintain` removes messages that were finished this many days ago; 0: none. What waits or is dead stays."""
+    ticks_days: Annotated[int, Field(ge=7, le=36_500)] = 30
+    """`redrive maintain` removes rows of `ticks` that are older than this."""
+
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port on which the loop answers Prometheus; 0: none. See docs/metrics.md."""
     metrics_address: str = "0.0.0.0"

@@ -1,6 +1,6 @@
 """Maintenance: combines many small files into few large ones, and removes snapshots and files that are no longer needed.
 
-It changes rows only to remove what an operator has purged.
+It changes rows only to remove what an operator has purged, and removes rows only if they are as old as a setting says (retention.py).
 
 It may run beside the loop, in another process: it rewrites only settled rows (see Settled), and its commits (Iceberg's
 operation `replace`) are no conflict for the loop's guarded appends. docs/maintenance.md explains why.
@@ -29,6 +29,7 @@ from orchestration.tables.catalog import left_behind, missing_tables
 from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.procedures import Rewrite
 from orchestration.tables.procedures import Table as IcebergTable
+from orchestration.tables.retention import Retention
 from orchestration.tables.spark import in_short, is_commit_refused, start_session
 from orchestration.tables.spark import schema as schema_of
 
@@ -66,6 +67,14 @@ class Settled:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """How many rows of a table were emptied, because they were purged, and how many were removed."""
+
+    purged: int
+    removed: int
+
+
+@dataclass(frozen=True)
 class TableReport:
     """What was done to a table. files and bytes: those of the whole table, including what the loop has appended meanwhile."""
 
@@ -75,6 +84,7 @@ class TableReport:
     bytes_before: int
     bytes_after: int
     rows_purged: int
+    rows_removed: int
     files_rewritten: int
     bytes_rewritten: int
     manifests_rewritten: int
@@ -102,10 +112,23 @@ def maintain(settings: Settings, spark: SparkSession | None = None, now: datetim
     _must_exist(spark, schema, settings)
     settled = _settled(spark, schema)
     now = now or datetime.now(UTC)
+    left: dict[str, list[str]] = {table: [] for table in TABLES}
     purged = _purge(spark, schema, settled) if settled else {}
+    for table, count in purged.items():
+        if count is None:
+            left[table].append(f"payloads: other commits came first {_ATTEMPTS} times")
+    removed = _remove_old(spark, schema, settled, settings, now, left) if settled else {}
     return MaintenanceReport(
         tuple(
-            _maintain(IcebergTable(spark, f"{schema}.{table}"), table, rewrites(settled).get(table), purged.get(table, 0), settings, now)
+            _maintain(
+                IcebergTable(spark, f"{schema}.{table}"),
+                table,
+                rewrites(settled).get(table),
+                Rows(purged.get(table) or 0, removed.get(table) or 0),
+                left[table],
+                settings,
+                now,
+            )
             for table in TABLES
         )
     )
@@ -123,6 +146,7 @@ def print_report(report: MaintenanceReport, output: Literal["table", "json"]) ->
         "files",
         "bytes",
         "rows purged",
+        "rows removed",
         "files rewritten",
         "manifests rewritten",
         "snapshots expired",
@@ -135,8 +159,8 @@ def print_report(report: MaintenanceReport, output: Literal["table", "json"]) ->
             done.table,
             f"{done.files_before:,} -> {done.files_after:,}",
             f"{done.bytes_before:,} -> {done.bytes_after:,}",
-            *(f"{count:,}" for count in (done.rows_purged, done.files_rewritten, done.manifests_rewritten, done.snapshots_expired)),
-            *(f"{count:,}" for count in (done.orphans_removed, done.milliseconds)),
+            *(f"{count:,}" for count in (done.rows_purged, done.rows_removed, done.files_rewritten, done.manifests_rewritten)),
+            *(f"{count:,}" for count in (done.snapshots_expired, done.orphans_removed, done.milliseconds)),
         )
     console(200).print(table)
     for done in report.tables:
@@ -236,12 +260,27 @@ def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int 
     return emptied
 
 
+def _remove_old(
+    spark: SparkSession, schema: str, settled: Settled, settings: Settings, now: datetime, left: dict[str, list[str]]
+) -> dict[str, int | None]:
+    """Removes rows that are older than the settings say; returns how many, by table. None: left for the next run."""
+
+    def attempt(step: Callable[[], int], what: str) -> int | None:
+        return _unless_overtaken(step, what, left[what.rpartition(" ")[2]])
+
+    retention = Retention(spark, schema, settled.batch, attempt)
+    removed = retention.trim_ticks(now - timedelta(days=settings.ticks_days))
+    if settings.retention_days:
+        hour = datetime.strptime(settled.hour, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+        removed |= retention.remove_finished(min(now - timedelta(days=settings.retention_days), hour))
+    return removed
+
+
 def _maintain(
-    table: IcebergTable, name: str, rewrite: Rewrite | None, purged: int | None, settings: Settings, now: datetime
+    table: IcebergTable, name: str, rewrite: Rewrite | None, rows: Rows, left: list[str], settings: Settings, now: datetime
 ) -> TableReport:
     began = time.monotonic()
     before = table.size()
-    left = [] if purged is not None else [f"payloads: other commits came first {_ATTEMPTS} times"]
     rewritten = _unless_overtaken(lambda: table.rewrite_files(rewrite), "files", left) if rewrite else None
     manifests = _unless_overtaken(table.rewrite_manifests, "manifests", left)
     expired = _unless_overtaken(
@@ -257,7 +296,8 @@ def _maintain(
         files_after=after.files,
         bytes_before=before.bytes,
         bytes_after=after.bytes,
-        rows_purged=purged or 0,
+        rows_purged=rows.purged,
+        rows_removed=rows.removed,
         files_rewritten=rewritten.files if rewritten else 0,
         bytes_rewritten=rewritten.bytes if rewritten else 0,
         manifests_rewritten=manifests or 0,

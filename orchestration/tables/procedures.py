@@ -58,6 +58,14 @@ class Table:
             self.spark.sql(f"update {self.name} set {', '.join(changes)} where {where}")
         return count
 
+    def remove(self, where: str) -> int:
+        """Removes rows; returns how many. Commits nothing if no row matches."""
+        alias = self.name.rpartition(".")[2]
+        count = int(self.spark.sql(f"select count(*) as n from {self.name} as {alias} where {where}").collect()[0]["n"])
+        if count:
+            self.spark.sql(f"delete from {self.name} as {alias} where {where}")
+        return count
+
     def rewrite_files(self, rewrite: Rewrite) -> Size:
         """Combines the small files of a partition if there are five or more. Commits nothing if there is nothing to do."""
         order = f", strategy => 'sort', sort_order => '{rewrite.sort_order}'" if rewrite.sort_order else ", strategy => 'binpack'"

@@ -1,0 +1,77 @@
+"""Removes what is finished and older than a setting says: messages, with all their rows; and rows of `ticks` that nothing reads any more.
+
+A message is finished if it was processed, sent, cancelled or dropped by its policy, and nothing has happened to it since. What waits stays, and
+so do dead, discarded and refused messages, whatever their age.
+
+`deliveries` first: a result or an event is removed because its delivery or decision is gone. So a run that was interrupted is completed by the
+next, and no delivery is ever open again because its result went first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from orchestration.clock import literal
+from orchestration.tables.procedures import Table
+
+# States of `messages` after which nothing more is done about a message.
+_FINISHED: Final = ("recovered", "sent", "cancelled", "dropped")
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Removes rows recorded before a time, up to a batch up to which everything is decided. attempt: runs a step that may be refused."""
+
+    spark: SparkSession
+    schema: str
+    batch: int
+    attempt: Callable[[Callable[[], int], str], int | None]
+
+    def remove_finished(self, before: datetime) -> dict[str, int | None]:
+        """Removes finished messages; returns how many rows, by table. None: left for the next run."""
+        old = f"recorded_at < {literal(before)} and batch <= {self.batch:d}"
+        self.spark.sql(self._finished(before)).localCheckpoint().createOrReplaceTempView("finished_messages")
+        conditions = {
+            "deliveries": f"due_at < {literal(before)} and {old} and message_id in (select message_id from finished_messages)",
+            "publish_results": f"""
+                due_at < {literal(before)} and {old} and delivery_id is not null
+                and not exists (
+                    select 1 from {self.schema}.deliveries as kept
+                    where kept.delivery_id = publish_results.delivery_id and kept.due_at = publish_results.due_at
+                )
+            """,
+            "events": f"""
+                {old} and kind not in ('start', 'gap', 'command')
+                and not exists (
+                    select 1 from {self.schema}.deliveries as kept
+                    where kept.input_id = concat_ws('/', events.topic_id, events.partition, events.offset, events.index)
+                )
+            """,
+        }
+        removed = {table: self._remove(table, where) for table, where in conditions.items()}
+        self.spark.catalog.dropTempView("finished_messages")
+        return removed
+
+    def trim_ticks(self, before: datetime) -> dict[str, int | None]:
+        """Removes rows of ticks; those of starts and ends stay, and those that record circuit breakers."""
+        last = f"(select max(batch) from {self.schema}.ticks)"
+        where = f"kind = 'tick' and recorded_at < {literal(before)} and circuit_breakers is null and batch < {last}"
+        return {"ticks": self._remove("ticks", where)}
+
+    def _finished(self, before: datetime) -> str:
+        return f"""
+            select messages.message_id from {self.schema}.messages as messages
+            left anti join (
+                select message_id from {self.schema}.deliveries
+                where due_at >= {literal(before)} or recorded_at >= {literal(before)} or batch > {self.batch:d}
+            ) as recent on messages.message_id = recent.message_id
+            where messages.state in {_FINISHED}
+        """
+
+    def _remove(self, table: str, where: str) -> int | None:
+        return self.attempt(lambda: Table(self.spark, f"{self.schema}.{table}").remove(where), f"rows of {table}")

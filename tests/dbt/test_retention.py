@@ -1,0 +1,151 @@
+"""What is finished and old is removed with all its rows, and nothing else; a run that was interrupted is completed by the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from orchestration.operators.promises import INPUTS_BY_BATCH
+from orchestration.settings import Settings, load_settings
+from orchestration.tables.maintenance import MaintenanceReport, maintain
+from orchestration.tables.retention import Retention
+from tests.dbt.harness import PROJECT, Home, Result, order, report
+
+pytestmark = pytest.mark.long
+
+# what became of each message, by its offset
+FINISHED = {0: "sent", 1: "cancelled"}
+KEPT = {2: "dead", 3: "waiting", 4: "sent lately", 5: "refused"}
+
+
+@dataclass(frozen=True)
+class Old:
+    """Messages of a topic that are forty days old."""
+
+    home: Home
+    topic: str
+
+    @property
+    def settings(self) -> Settings:
+        return load_settings(
+            home=self.home.path, seeds=self.home.path / "seeds", project=PROJECT, retention_days=30, maintenance_snapshots=1
+        )
+
+    def maintain(self) -> MaintenanceReport:
+        return maintain(self.settings, self.home.spark, self.home.now)
+
+    def rows(self, table: str, column: str = "original_offset", where: str = "true") -> set[int]:
+        found = self.home.spark.sql(
+            f"select distinct {column} as offset from {self.home.schema}.{table} where original_topic = '{self.topic}' and {where}"
+        )
+        return {row["offset"] for row in found.collect()}
+
+    def events(self) -> int:
+        # the number of reports about this topic: the header has its name
+        found = self.home.spark.sql(
+            f"""
+            select count(*) as events from {self.home.schema}.events
+            where exists(headers, h -> h.key = 'redrive-original-topic' and cast(h.value as string) = '{self.topic}')
+            """
+        )
+        return int(found.collect()[0]["events"])
+
+
+@pytest.fixture
+def old(home: Home, request: pytest.FixtureRequest) -> Old:
+    topic = f"old-{abs(hash(request.node.name)) % 10_000}-{home.batch}"
+    offsets = [*FINISHED, *KEPT]
+    inputs = home.append_reports(
+        *(report(topic, offset, error="KeyError" if offset == 2 else "TimeoutError", failed_at=home.now) for offset in offsets[:-1]),
+        report(topic, 5, error="KeyError", failed_at=home.now).but(source="nobody"),
+    )
+    home.decide()
+    decided = [home.decisions()[name] for name in inputs]
+    home.append_reports(order("cancel", decided[1]))
+    home.append_results(*(Result(decided[offset], offset=offset) for offset in (0, 2, 4)))
+    home.decide()
+    # a day passes, and another thirty-nine
+    home.later(days=40)
+    again = home.append_reports(report(topic, 4, failed_at=home.now))
+    home.decide()
+    home.append_results(Result(home.decisions()[again[0]], offset=40))
+    home.append_tick(home.batch)
+    return Old(home, topic)
+
+
+def test_finished_messages_are_removed_with_all_their_rows_and_no_others(old: Old) -> None:
+    states = {row["original_offset"]: row["state"] for row in old.home.read("messages") if row["original_topic"] == old.topic}
+    assert {offset: states[offset] for offset in (0, 1, 2, 3, 5)} == {0: "sent", 1: "cancelled", 2: "dead", 3: "waiting", 5: "refused"}
+    before = {str(row) for row in old.home.read("deliveries") if row["original_topic"] == old.topic and row["original_offset"] in KEPT}
+    reports = old.events()
+
+    done = {table.table: table.rows_removed for table in old.maintain().tables}
+    assert done["deliveries"] >= 3
+    assert done["publish_results"] >= 1
+    assert done["events"] >= 3
+
+    assert old.rows("deliveries") == {*KEPT}
+    assert old.rows("publish_results") == {2, 4}
+    assert old.events() == reports - 2
+    after = {str(row) for row in old.home.read("deliveries") if row["original_topic"] == old.topic}
+    assert after == before
+    left = {row["original_offset"]: row["state"] for row in old.home.read("messages") if row["original_topic"] == old.topic}
+    assert left == {offset: state for offset, state in states.items() if offset in KEPT}
+    # every input that is left has its decision, and every decision its input
+    assert unbalanced(old.home) == []
+    assert {table.rows_removed for table in old.maintain().tables} == {0}
+
+
+def unbalanced(home: Home) -> list[object]:
+    """Batches that don't have one decision for each input."""
+    home.spark.sql(f"use {home.schema}")
+    inputs = INPUTS_BY_BATCH.format(first=0, watermark=home.batch)
+    return home.spark.sql(
+        f"""
+        with inputs as ({inputs}),
+        decided as (select batch, count(distinct input_id) as decided from decisions where batch <= {home.batch} group by batch)
+        select * from inputs full outer join decided using (batch) where inputs is distinct from decided
+        """
+    ).collect()
+
+
+def test_a_run_that_was_interrupted_is_completed_by_the_next(old: Old, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = Retention._remove
+
+    def interrupted(self: Retention, table: str, where: str) -> int | None:
+        if table == "publish_results":
+            raise KeyboardInterrupt
+        return remove(self, table, where)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Retention, "_remove", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            old.maintain()
+    assert old.rows("deliveries") == {*KEPT}
+    assert old.rows("publish_results") == {0, 2, 4}
+    # nothing that was sent is open again
+    assert old.rows("ready") == {3}
+    old.maintain()
+    assert old.rows("publish_results") == {2, 4}
+    assert unbalanced(old.home) == []
+
+
+def test_old_ticks_are_removed_but_for_the_last_and_those_of_starts(old: Old) -> None:
+    home = old.home
+    ticks = f"select count(*) as ticks from {home.schema}.ticks where kind = 'tick'"
+    home.append_tick(home.batch)
+    home.later(days=31)
+    home.append_tick(home.batch)
+    last = home.batch
+    done = {table.table: table.rows_removed for table in old.maintain().tables}
+    assert done["ticks"] >= 1
+    assert home.spark.sql(ticks).collect()[0]["ticks"] >= 1
+    assert home.spark.sql(f"select min(batch) as batch from {home.schema}.ticks where kind = 'tick'").collect()[0]["batch"] == last
+
+
+def test_without_a_retention_nothing_is_removed(old: Old) -> None:
+    settings = old.settings.model_copy(update={"retention_days": 0})
+    done = {table.table: table.rows_removed for table in maintain(settings, old.home.spark, old.home.now).tables}
+    assert (done["deliveries"], done["publish_results"], done["events"]) == (0, 0, 0)
+    assert old.rows("deliveries") == {*FINISHED, *KEPT}

@@ -1,0 +1,50 @@
+"""Runs a simulation, and judges it: by the model, from what came, and by the promises of `redrive verify`, from tables and topics."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestration.operators.verification import verify
+from tests.simulation.effects import Effects, Time, injected
+from tests.simulation.model import broken
+from tests.simulation.world import World, tables_say, told
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a simulation found. broken: what breaks a promise, by the model and by the tables; crashes: where loops have crashed."""
+
+    broken: list[str]
+    crashes: Counter[str]
+    told: str
+
+
+def simulate(
+    kafka: dict[str, str], home: Path, project: Path, *, seed: int, messages: int = 1_000, steps: int = 30, crashes: int = 20
+) -> Outcome:
+    """Runs one simulation. The topics on the brokers are made, so each needs brokers of its own. crashes: about how many."""
+    # a step has some 25 effects, a start twelve
+    effects = Effects(seed, Time(), max(1, (25 * steps + 12 * crashes) // max(crashes, 1)))
+    began = time.monotonic()
+    with injected(effects):
+        world = World(kafka, home, project, effects, seed, messages, steps)
+        world.start()
+        for step in range(steps):
+            world.step()
+            print(f"{time.monotonic() - began:.0f} s, step {step + 1}: {told(world)}", file=sys.stderr)
+        world.drain()
+        print(f"{time.monotonic() - began:.0f} s, all is sent", file=sys.stderr)
+        states = tables_say(world)
+        found = broken(world.fates, world.history)
+        world.close()
+        verified = verify(world.settings)
+    found += [f"{finding.promise.name}: {finding.broken}, such as {finding.named[:3]}" for finding in verified.findings if finding.broken]
+    if sum(states.values()) != len(world.fates):
+        found.append(f"{len(world.fates)} messages, but the tables say {states}")
+    left = {state: count for state, count in states.items() if state not in ("recovered", "dead_letter", "dead", "discarded", "cancelled")}
+    found += [f"{count} messages are {state} in the end" for state, count in left.items()]
+    return Outcome(found, Counter(effects.crashes), f"{told(world)} {states}")

@@ -1,0 +1,95 @@
+"""A thousand messages with random fates, thirty ticks, some twenty crashes: no promise is broken; where a rule is, the simulation finds it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.dbt.harness import PROJECT, copy_of_the_project
+from tests.simulation.fates import fate
+from tests.simulation.model import Came, Failed, broken
+
+
+def simulated(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a simulation in a process of its own, as it needs a Spark session of its own."""
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    return subprocess.run(command, cwd=PROJECT, env={**os.environ}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_thousand_fates_break_no_promise() -> None:
+    done = simulated("--seed", "2")
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+SABOTAGED = {
+    "what was sent is open again": (
+        "models/retry/5_send/deliveries_open.sql",
+        "    left anti join closed\n        on\n            deliveries.delivery_id = closed.delivery_id\n            and deliveries.due_at = closed.due_at\n",
+        "",
+        "came twice",
+    ),
+    "a busy consumer is charged": (
+        "models/retry/3_schedule/attempts_counted.sql",
+        "coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end",
+        "coalesce(answered.attempt, 0) + 1",
+        "failures",
+    ),
+    "delays don't grow": (
+        "macros/policies/backoff_delay_ms.sql",
+        "power({{ policy }}.factor, greatest({{ failures }} - 1, 0))",
+        "1",
+        "before its delay",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rule", SABOTAGED)
+def test_a_sabotaged_rule_is_found(rule: str, tmp_path: Path) -> None:
+    path, text, instead, finding = SABOTAGED[rule]
+    project = copy_of_the_project(tmp_path)
+    sql = (project / path).read_text(encoding="utf-8")
+    assert sql.count(text) == 1
+    (project / path).write_text(sql.replace(text, instead), encoding="utf-8")
+    done = simulated("--messages", "300", "--steps", "10", "--crashes", "3", "--project", str(project))
+    assert done.returncode == 1, done.stdout + done.stderr[-3000:]
+    assert finding in done.stdout
+
+
+def one(number: int) -> int:
+    """The number of a message that fails once with an error that passes, of a topic with a policy that grows."""
+    return next(
+        n for n in range(number, 10_000) if (f := fate(1, n)).topic == "sim.doubled" and f.errors == ("TimeoutError",) and not f.lasts
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "finding"),
+    [
+        (Came(False, "a", 2, 1_700, 1_700, True), None),
+        (Came(False, "a", 2, 1_699, 1_700, True), "before its delay is over"),
+        (Came(False, "a", 2, 1_700, 1_699, True), "1 ms early"),
+        (Came(False, "a", 3, 1_700, 1_700, True), "attempt 3 after 1 failures"),
+        (Came(False, "a", 2, 1_700, 1_700, False), "bytes"),
+        (Came(True, "a", 1, 1_700, 1_700, True), "a dead came"),
+    ],
+)
+def test_the_model_names_what_is_broken(record: Came, finding: str | None) -> None:
+    number = one(0)
+    found = broken([fate(1, number)], {number: [Failed("TimeoutError", 1_000, False), record]})
+    assert [finding in text for text in found if finding] == ([True] if finding else [])
+    assert bool(found) == bool(finding)
+
+
+def test_the_model_knows_what_is_missing_and_what_comes_twice() -> None:
+    number = one(0)
+    failed, record = Failed("TimeoutError", 1_000, False), Came(False, "a", 2, 1_700, 1_700, True)
+    assert "nothing came" in broken([fate(1, number)], {number: [failed]})[0]
+    assert "twice" in broken([fate(1, number)], {number: [failed, record, record]})[0]
