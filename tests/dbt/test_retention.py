@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from pyspark.sql import Row
 
 from orchestration.operators.promises import INPUTS_BY_BATCH
 from orchestration.settings import Settings, load_settings
@@ -97,7 +98,7 @@ def test_finished_messages_are_removed_with_all_their_rows_and_no_others(old: Ol
     assert {table.rows_removed for table in old.maintain().tables} == {0}
 
 
-def unbalanced(home: Home) -> list[object]:
+def unbalanced(home: Home) -> list[Row]:
     """Batches that don't have one decision for each input."""
     home.spark.sql(f"use {home.schema}")
     inputs = INPUTS_BY_BATCH.format(first=0, watermark=home.batch)

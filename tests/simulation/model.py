@@ -6,34 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.simulation.fates import CHANGED, FATAL, POLICIES, UNCHARGED, Fate
-
-
-@dataclass(frozen=True)
-class Failed:
-    """An attempt failed and was reported. at_ms: loop time; is_after: whether the rules had changed by then, for certain."""
-
-    error: str
-    at_ms: int
-    is_after: bool
-
-
-@dataclass(frozen=True)
-class Came:
-    """A record came: a retry, or a dead letter. seen_ms: loop time when it was seen first."""
-
-    is_dead: bool
-    delivery: str
-    attempt: int
-    due_ms: int
-    seen_ms: int
-    is_intact: bool
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """An operator ordered something about the message: redrive, discard, send_now or cancel."""
-
-    what: str
+from tests.simulation.history import Came, Event, Failed, Ordered
 
 
 @dataclass
@@ -46,13 +19,22 @@ class Life:
     least_due_ms: int = 0
     is_dead: bool = False
 
+    def happened(self, event: Event) -> str | None:
+        """Returns what is wrong with an event."""
+        if isinstance(event, Came):
+            return self.came(event)
+        if isinstance(event, Failed):
+            self.failed(event)
+        else:
+            self.ordered(event)
+        return None
+
     def failed(self, event: Failed) -> None:
-        """A failure is charged unless the consumer was only too busy; the policy of the topic says what follows."""
+        """A failure is charged, unless the consumer was only too busy; the topic's policy says what follows."""
         policy = POLICIES[self.fate.topic]
         self.charged += event.error != UNCHARGED
-        may_be_fatal = event.error in FATAL or event.error == CHANGED
         must_die = event.error in FATAL or (event.error == CHANGED and event.is_after) or self.charged >= policy.attempts
-        self.may = {"dead"} if must_die or self.fate.is_refused else {"retry", "dead"} if may_be_fatal else {"retry"}
+        self.may = {"dead"} if must_die or self.fate.is_refused else {"retry", "dead"} if event.error == CHANGED else {"retry"}
         waits = policy.least_ms[self.charged - 1] if event.error != UNCHARGED and not must_die else 0
         self.least_due_ms = event.at_ms + waits
 
@@ -80,20 +62,16 @@ class Life:
             self.least_due_ms = 0
 
 
-def broken(fates: Iterable[Fate], history: dict[int, list[Failed | Came | Ordered]]) -> list[str]:
+def broken(fates: Iterable[Fate], history: dict[int, list[Event]]) -> list[str]:
     """Each message whose life breaks a promise, and how. history: what happened to each message, by its number, in its order."""
     found: list[str] = []
     deliveries: set[str] = set()
     for fate in fates:
         life = Life(fate)
         for event in history.get(fate.number, []):
-            objection = None
-            if isinstance(event, Failed):
-                life.failed(event)
-            elif isinstance(event, Ordered):
-                life.ordered(event)
-            else:
-                objection = f"{event.delivery} came twice" if event.delivery in deliveries else life.came(event)
+            objection = life.happened(event)
+            if isinstance(event, Came):
+                objection = f"{event.delivery} came twice" if event.delivery in deliveries else objection
                 deliveries.add(event.delivery)
             if objection:
                 found.append(f"message {fate.number} of {fate.topic}: {objection}")

@@ -26,7 +26,7 @@ from orchestration.tables.spark import start_session
 from tests.sessions import stop_session
 from tests.simulation.effects import Crash, Effects
 from tests.simulation.fates import CHANGED, LATE, NARROW, POLICIES, Fate, chance, fate, pick
-from tests.simulation.model import Came, Failed, Ordered
+from tests.simulation.history import Came, Event, Failed, Ordered
 
 GROUP = "billing"
 REPORTS = "sim.reports"
@@ -61,7 +61,7 @@ class World:
     seed: int
     messages: int
     steps: int
-    history: dict[int, list[Failed | Came | Ordered]] = field(default_factory=lambda: defaultdict(list))
+    history: dict[int, list[Event]] = field(default_factory=lambda: defaultdict(list))
     fates: list[Fate] = field(default_factory=list)
     loops: int = 0
     seen: Counter[str] = field(default_factory=Counter)
@@ -156,7 +156,7 @@ class World:
         self.loop = Loop(self.settings.model_copy(update={"look_ahead_seconds": ahead}))
         before = self.effects.time.elapsed
         self.loop.start()
-        # The clock of the loop before may have been ahead. A failure can't be later than its report is taken in, which this start may have done.
+        # the clock of the loop before may have been ahead: a failure can't be later than its report is taken in, perhaps by this start
         earliest = _ms(self.loop.clock.now() - (self.effects.time.elapsed - before))
         for events in self.history.values():
             if isinstance(last := events[-1], Failed) and last.at_ms > earliest:
