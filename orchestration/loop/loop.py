@@ -26,7 +26,7 @@ from orchestration.loop.health import DECIDE, LEDGERS, STATUS, Health, Reason
 from orchestration.loop.intake import Intake
 from orchestration.loop.lane import TimedLane
 from orchestration.loop.leadership import Leadership
-from orchestration.loop.preparation import prepare_tables
+from orchestration.loop.preparation import begin_dbt, prepare_tables
 from orchestration.loop.reports import log_first_sends, log_tick, status_of, turn_of, what_it_waits_for
 from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.serving import Serving
@@ -39,7 +39,6 @@ from orchestration.presence import Presence
 from orchestration.rules.seeds import read_seeds
 from orchestration.settings import Settings
 from orchestration.status import write_status
-from orchestration.tables.dbt import Dbt
 from orchestration.tables.interpreted import interpreted
 from orchestration.tables.ledgers import Ledgers, TakenOverError
 from orchestration.tables.spark import schema as schema_of
@@ -84,9 +83,9 @@ class Loop:
         the first one here. Returns early if it is stopped, or another loop is in charge. Raises SeedError, DbtError.
         """
         seeds = read_seeds(self.settings.seeds)
+        self.dbt = begin_dbt(self.settings)
         self.spark = start_session(self.settings)
         self.schema = schema_of(self.settings.project)
-        self.dbt = Dbt(self.settings)
         self.rules = RulesInForce(self.settings, self.spark, self.dbt, self.health, seeds, lambda: self.steps.use_rules())
         prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
         self.cluster = Cluster(self.settings.kafka_properties)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 
 from pyspark.sql import SparkSession
 
@@ -17,19 +19,40 @@ from orchestration.tables.migration import migrate_tables
 log = logging.getLogger(__name__)
 
 
+def begin_dbt(settings: Settings) -> Dbt:
+    """dbt, which begins to parse the project if the tables have to be made: Spark, which starts at the same time, mostly waits for Java.
+
+    An error is raised by the next use of dbt, which parses again.
+    """
+    dbt = Dbt(settings)
+
+    def parse() -> None:
+        with contextlib.suppress(Exception):
+            dbt.parse()
+
+    if _made(settings) != sql_digest(settings):
+        settings.make_home()
+        threading.Thread(target=parse, name="parse", daemon=True).start()
+    return dbt
+
+
+def _made(settings: Settings) -> str:
+    """The digest of the SQL that the views were made of; empty if there are none."""
+    stamp = settings.project_digest
+    return stamp.read_text(encoding="utf-8") if stamp.exists() else ""
+
+
 def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Dbt, rules: RulesInForce) -> None:
     """Makes what is missing, and migrates tables of an earlier table version. Raises DbtError, CatalogError."""
     migrate_tables(settings, spark, schema)
     relink(settings)
-    stamp = settings.project_digest
     digest = sql_digest(settings)
-    made = stamp.read_text(encoding="utf-8") if stamp.exists() else ""
     tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
-    if made != digest or not {"deliveries", "rules"} <= tables:
+    if _made(settings) != digest or not {"deliveries", "rules"} <= tables:
         event(log, logging.INFO, "preparation_started", schema=schema)
         dbt.parse()
         with dbt_interpreted(spark):
             dbt.run("seed")
             dbt.run("run", variables={"watermark": 0, "upto": 0})
-        stamp.write_text(digest, encoding="utf-8")
+        settings.project_digest.write_text(digest, encoding="utf-8")
         seeds_file(settings).write_text(seeds_stamp(rules.seeds, rules.loaded_hash()), encoding="utf-8")

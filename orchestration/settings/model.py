@@ -93,7 +93,10 @@ class Settings(BaseSettings):
     """After this many days `redrive maintain` removes files that no snapshot refers to. It must be longer than any commit takes."""
 
     retention_days: Annotated[int, Field(ge=0, le=36_500)] = 0
-    """`redrive maintain` removes messages that were finished this many days ago; 0: none. What waits or is dead stays."""
+    """`redrive maintain` removes messages that were finished this many days ago; 0: none. What waits or is dead stays.
+
+    At least 8: a delivery is recognised by the headers of a report for 7 days after its due time (pointer_retention_days).
+    """
     ticks_days: Annotated[int, Field(ge=7, le=36_500)] = 30
     """`redrive maintain` removes rows of `ticks` that are older than this."""
 
@@ -193,6 +196,13 @@ class Settings(BaseSettings):
             if topic and others.data.get(name) == topic:
                 raise ValueError(f"must be another topic than {name}, which is {topic}")
         return topic
+
+    @field_validator("retention_days")
+    @classmethod
+    def _is_none_or_long(cls, days: int) -> int:
+        if 0 < days < 8:
+            raise ValueError("must be 0, or at least 8")
+        return days
 
     @field_validator("project")
     @classmethod

@@ -1,10 +1,10 @@
-"""Removes what is finished and older than a setting says: messages, with all their rows; and rows of `ticks` that nothing reads any more.
+"""Removes what is finished and old: messages, with all their rows; and rows of `ticks` that nothing reads any more.
 
-A message is finished if it was processed, sent, cancelled or dropped by its policy, and nothing has happened to it since. What waits stays, and
-so do dead, discarded and refused messages, whatever their age.
+A message is finished if it was processed, sent, cancelled or dropped by its policy, and nothing has happened to it since. What waits
+stays, and so do dead, discarded and refused messages, whatever their age.
 
-`deliveries` first: a result or an event is removed because its delivery or decision is gone. So a run that was interrupted is completed by the
-next, and no delivery is ever open again because its result went first.
+`deliveries` comes first; a result or an event is removed because its delivery or decision is gone. So a run that was interrupted is
+completed by the next, and no delivery is ever open again because its result went first.
 """
 
 from __future__ import annotations
