@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,41 +12,37 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka._model import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from confluent_kafka.cimpl import NewTopic
 
 from orchestration.clock import EPOCH
 from orchestration.loop.loop import Loop
 from orchestration.operators.commands import CommandRequest
 from orchestration.operators.lists import Target
 from orchestration.operators.sending import records
-from orchestration.settings import Settings, load_settings
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import start_session
 from tests.sessions import stop_session
 from tests.simulation.effects import Crash, Effects
-from tests.simulation.fates import CHANGED, LATE, NARROW, POLICIES, Fate, chance, fate, pick
+from tests.simulation.fates import LATE, POLICIES, Fate, chance, fate, pick
 from tests.simulation.history import Came, Event, Failed, Ordered
-
-GROUP = "billing"
-REPORTS = "sim.reports"
-COMMANDS = "redrive.commands"
-PARTITIONS = 2
+from tests.simulation.installation import (
+    COMMANDS,
+    GROUP,
+    PARTITIONS,
+    REPORTS,
+    change_rules,
+    make_settings,
+    make_topics,
+    retries_of,
+)
 
 # When these are needed in the course of a simulation, as parts of its steps.
 _WRITES_UNTIL = 0.7
 _CREATED_AT = 0.3
 _RULES_CHANGE_AT = 0.5
 
-_WITHOUT_BOUND = {"retention.ms": "-1", "max.message.bytes": "4000000"}
-
 
 def _ms(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(milliseconds=1)
-
-
-def retries_of(topic: str) -> str:
-    """The retry topic."""
-    return f"{topic}-{GROUP}-retry"
 
 
 @dataclass
@@ -72,14 +67,14 @@ class World:
     def __post_init__(self) -> None:
         stop_session()
         self._admin = AdminClient({**self.kafka})
-        self._make_topics(*(name for topic in POLICIES if topic != LATE for name in (retries_of(topic), f"{topic}.dlq")))
-        self._make_topics(f"{LATE}.dlq", REPORTS, f"{REPORTS}.dlq", COMMANDS)
+        make_topics(self._admin, *(name for topic in POLICIES if topic != LATE for name in (retries_of(topic), f"{topic}.dlq")))
+        make_topics(self._admin, f"{LATE}.dlq", REPORTS, f"{REPORTS}.dlq", COMMANDS)
         self._producer = Producer({**self.kafka, "message.max.bytes": 4_000_000, "enable.idempotence": True})
         self._consumer = Consumer({**self.kafka, **_READS})
         self._read_upto: dict[tuple[str, int], int] = {}
         self._attempts: Counter[int] = Counter()
         self._assign()
-        self.settings = self._make_settings()
+        self.settings = make_settings(self.kafka, self.home, self.project)
         self.effects.beside = self._send_in_lane
 
     # ---------- the course of a simulation
@@ -95,10 +90,12 @@ class World:
         if self._step <= self.steps * _WRITES_UNTIL:
             self._write(-(-self.messages // int(self.steps * _WRITES_UNTIL)))
         if self._step == int(self.steps * _CREATED_AT):
-            self._make_topics(retries_of(LATE))
+            make_topics(self._admin, retries_of(LATE))
             self._assign()
         if self._step == int(self.steps * _RULES_CHANGE_AT):
-            self._change_rules()
+            change_rules(self.settings)
+            # what is reported from now on is decided after the rules are loaded
+            self._is_changed = True
         if chance(self.seed, "set", self._step) < 0.15:
             self.effects.time.wrong = pick((timedelta(), timedelta(hours=-3), timedelta(minutes=4)), self.seed, "wrong", self._step)
         if self._step % 5 == 0:
@@ -302,40 +299,6 @@ class World:
         for _, number in targets:
             self.seen[what] += 1
             self.history[number].append(Ordered(what))
-
-    def _change_rules(self) -> None:
-        rules = self.settings.seeds / "error_rules.csv"
-        lines = rules.read_text(encoding="utf-8").splitlines()
-        lines.insert(1, f"{CHANGED},,,,fatal,*,*,*,it never passes")
-        rules.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        # what is reported from now on is decided after the rules are loaded
-        self._is_changed = True
-
-    def _make_topics(self, *names: str) -> None:
-        narrow = {**_WITHOUT_BOUND, "max.message.bytes": "5000"}
-        made = [NewTopic(name, PARTITIONS, 1, config=narrow if name == retries_of(NARROW) else _WITHOUT_BOUND) for name in names]
-        for answer in self._admin.create_topics(made).values():
-            answer.result()
-
-    def _make_settings(self) -> Settings:
-        seeds = self.home / "seeds"
-        shutil.copytree(self.project / "dbt_project" / "seeds", seeds)
-        routes = ["topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic"]
-        routes += [
-            f"{topic},*,{kind},{topic},publish,{{topic}}-{{group}}-retry,{{topic}}.dlq" for topic in POLICIES for kind in ("*", "blocking")
-        ]
-        policies = ["policy,definition", *(f'{topic},"{policy.text}"' for topic, policy in POLICIES.items())]
-        policies.append('publish,"fixed(1s x 1, 2s)"')
-        source = f"failures,{REPORTS},redrive,,^sim[.][a-z]+$,earliest,true"
-        for name, lines in (
-            ("routes", routes),
-            ("retry_policies", policies),
-            ("sources", ["source,topic,dialect,consumer_group,speaks_for,start,states_kind", source]),
-        ):
-            (seeds / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return load_settings(
-            home=self.home / "state", seeds=seeds, kafka={**self.kafka, "log_level": "0"}, project=self.project, settle_seconds=5
-        )
 
 
 _READS = {
