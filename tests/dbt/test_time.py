@@ -54,6 +54,20 @@ def test_what_answers_a_delivery_is_recognised_on_a_host_in_any_zone(home: Home,
     assert [row["message_id"] for row in decided] == [f"billing:{topic}/0/{offset}" for offset in range(3)]
 
 
+@pytest.mark.parametrize(("minutes", "attempt"), [(-9, 2), (-11, 1)])
+def test_an_answer_is_recognised_though_the_clock_that_sent_its_delivery_was_ahead(home: Home, minutes: int, attempt: int) -> None:
+    topic = f"ahead{minutes}"
+    (input_id,) = home.append_reports(report(topic))
+    home.decide()
+    sent = home.decisions()[input_id]
+    # the loop that sent it was killed, and the next begins with an earlier time; that it was sent is not recorded yet
+    now, home.now = home.now, sent["due_at"] + timedelta(minutes=minutes)
+    (again,) = home.append_reports(failed_again(sent, 70).with_headers(*pointer(sent)))
+    home.decide()
+    home.now = now
+    assert home.decisions()[again]["attempt"] == attempt
+
+
 @pytest.mark.parametrize("name", REPEATED)
 def test_times_come_from_spark_as_they_are(home: Home, name: str) -> None:
     moments = REPEATED[name]

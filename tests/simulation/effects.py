@@ -36,7 +36,7 @@ from tests.simulation.fates import chance
 _BEGINS = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 # Of the commits of the timed lane, the part that has no answer.
-_UNANSWERED = 0.03
+_UNANSWERED = 0.08
 
 
 class Crash(BaseException):
