@@ -39,15 +39,21 @@ def on_small_disk(broker: Broker, small_disk: Path, pytestconfig: pytest.Config)
         yield running
 
 
+def fill(filler: Path) -> None:
+    """Writes until there is no room left. Raises OSError."""
+    with filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 1_000)
+
+
 def test_a_full_disk_stops_what_writes_and_loses_nothing(on_small_disk: Processes) -> None:
     processes = on_small_disk
     filler = processes.home / "filler"
     loop = processes.start(idle_for=3600)
     processes.fail_some("before", 5)
     until(lambda: len(processes.retries()) == 5, "it sends")
-    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-        while True:
-            file.write(b"x" * 1_000)
+    with pytest.raises(OSError, match="No space left"):
+        fill(filler)
     processes.fail_some("while full", 5)
     # it can't even say so in the status file; its log does
     time.sleep(20)

@@ -338,7 +338,7 @@ def told(world: World) -> str:
 def tables_say(world: World) -> dict[Any, int]:
     """How many messages are in each state, by the tables.
 
-    A delivery that was read back was sent when its record says, by the real clock: later than any offset that is committed in simulated time.
+    A delivery that was read back was sent when its record says, by the real clock: after all that is committed in simulated time.
     """
     rows = world.loop.spark.sql(
         f"""
