@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestration.operators.verification import verify
 from tests.simulation.effects import Effects, Time, injected
 from tests.simulation.model import broken
-from tests.simulation.world import World, tables_say, told
+from tests.simulation.world import World
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,33 @@ def simulate(
     left = {state: count for state, count in states.items() if state not in ("recovered", "dead_letter", "dead", "discarded", "cancelled")}
     found += [f"{count} messages are {state} in the end" for state, count in left.items()]
     return Outcome(found, Counter(effects.crashes), f"{told(world)} {states}")
+
+
+def told(world: World) -> str:
+    """What a simulation has done, as text."""
+    return json.dumps(
+        {
+            "messages": len(world.fates),
+            "loops": world.loops,
+            "crashes": len(world.effects.crashes),
+            "unanswered": world.effects.unanswered,
+            **world.seen,
+        }
+    )
+
+
+def tables_say(world: World) -> dict[Any, int]:
+    """How many messages are in each state, by the tables.
+
+    A delivery that was read back was sent when its record says, by the real clock: after all that is committed in simulated time.
+    """
+    rows = world.loop.spark.sql(
+        f"""
+        select if(results.found_by is not null and state = 'sent', 'recovered', state) as state, count(*) as messages
+        from {world.loop.schema}.messages as messages
+        left join (select * from {world.loop.schema}.publish_results where outcome = 'delivered') as results
+            on messages.delivery_id = results.delivery_id and messages.due_at = results.due_at
+        group by 1
+        """
+    ).collect()
+    return {row["state"]: int(row["messages"]) for row in rows}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka._model import IsolationLevel
@@ -320,33 +318,3 @@ _READS = {
     "auto.offset.reset": "earliest",
     "fetch.wait.max.ms": 10,
 }
-
-
-def told(world: World) -> str:
-    """What a simulation has done, as text."""
-    return json.dumps(
-        {
-            "messages": len(world.fates),
-            "loops": world.loops,
-            "crashes": len(world.effects.crashes),
-            "unanswered": world.effects.unanswered,
-            **world.seen,
-        }
-    )
-
-
-def tables_say(world: World) -> dict[Any, int]:
-    """How many messages are in each state, by the tables.
-
-    A delivery that was read back was sent when its record says, by the real clock: after all that is committed in simulated time.
-    """
-    rows = world.loop.spark.sql(
-        f"""
-        select if(results.found_by is not null and state = 'sent', 'recovered', state) as state, count(*) as messages
-        from {world.loop.schema}.messages as messages
-        left join (select * from {world.loop.schema}.publish_results where outcome = 'delivered') as results
-            on messages.delivery_id = results.delivery_id and messages.due_at = results.due_at
-        group by 1
-        """
-    ).collect()
-    return {row["state"]: int(row["messages"]) for row in rows}
