@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import typer
 from rich.markup import escape
@@ -44,5 +45,17 @@ def main() -> None:
     except Exception as error:
         if logging.getLogger().isEnabledFor(logging.DEBUG):
             raise
-        tell.print(f"[red]{'error' if is_ours(error) else type(error).__name__}:[/red] {escape(str(error))}", style="")
+        tell.print(f"[red]{'error' if is_ours(error) else type(error).__name__}:[/red] {escape(_in_words(error))}", style="")
         raise SystemExit(getattr(error, "exit_code", 1)) from None
+
+
+def _in_words(error: Exception) -> str:
+    """The text of an error; of one of Spark's, without the JVM's stack, and with what to do if a file of a table is damaged."""
+    if is_ours(error) or "pyspark" not in sys.modules:
+        return str(error)
+    from orchestration.tables.spark import in_short, is_damaged, java_errors
+
+    if not java_errors(error):
+        return str(error)
+    hint = ". A file of a table is missing or damaged: docs/operations.md, A file is damaged" if is_damaged(error) else ""
+    return f"{in_short(error)}{hint}"

@@ -34,6 +34,16 @@ FROM_KAFKA = "org.apache.spark.sql.kafka010."
 # The errors with which Iceberg says that it has not committed, and will not.
 _COMMIT_REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException", "org.apache.iceberg.exceptions.CommitFailedException"})
 
+# The errors of a file that is missing or damaged.
+_UNREADABLE = frozenset(
+    {
+        "java.io.FileNotFoundException",
+        "org.apache.hadoop.fs.ChecksumException",
+        "org.apache.iceberg.exceptions.NotFoundException",
+        "org.apache.iceberg.exceptions.RuntimeIOException",
+    }
+)
+
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 # The most causes that are followed: in Java, a chain of causes may be a circle.
@@ -226,6 +236,11 @@ def java_errors(error: BaseException) -> list[JavaError]:
 def is_commit_refused(error: BaseException) -> bool:
     """Whether Iceberg refused a commit, as another one came first: nothing was committed, and the step may be tried again."""
     return any(one.name in _COMMIT_REFUSALS for one in java_errors(error))
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Whether a file of a table is missing, or its content can't be read."""
+    return any(one.name in _UNREADABLE or one.is_raised_in("org.apache.parquet.", "org.apache.avro.") for one in java_errors(error))
 
 
 def _condition(thrown: Any) -> str | None:

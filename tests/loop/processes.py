@@ -114,20 +114,21 @@ class Processes:
 
     def redrive(self, *arguments: str) -> str:
         """What the command line prints."""
-        called = subprocess.run(
-            [Path(sys.executable).with_name("redrive"), *arguments, "--home", self.home / "state"],
-            cwd=self.project,
-            env={
-                **os.environ,
-                "REDRIVE_CODEGEN": "true",
-                "REDRIVE_SEEDS": str(self.home / "seeds"),
-                "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": self.kafka["bootstrap.servers"],
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
+        called = self.called(*arguments)
+        called.check_returncode()
         return called.stdout
+
+    def called(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command line, as a process that has ended."""
+        environment = {
+            **os.environ,
+            "REDRIVE_CODEGEN": "true",
+            "REDRIVE_SEEDS": str(self.home / "seeds"),
+            "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": self.kafka["bootstrap.servers"],
+            "REDRIVE_INSTANCE": self.domain,
+        }
+        command = [str(Path(sys.executable).with_name("redrive")), *arguments, "--home", str(self.home / "state")]
+        return subprocess.run(command, cwd=self.project, env=environment, capture_output=True, text=True, check=False)
 
     def close(self) -> None:
         """Kills what is left."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -69,3 +71,73 @@ def test_a_full_disk_stops_what_writes_and_loses_nothing(on_small_disk: Processe
     assert "No space left on device" in said
     assert set(deliveries(processes.retries()).values()) == {1}
     assert_never_early(processes.retries())
+
+
+@pytest.fixture
+def slowly(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Processes]:
+    """Retries wait for forty seconds."""
+    with running_processes({"bootstrap.servers": broker.bootstrap_servers}, tmp_path, pytestconfig.rootpath, "lanesdamaged") as running:
+        yield running
+
+
+def table_file(processes: Processes, what: str) -> Path:
+    """A file of the table `deliveries`: its largest data file, which has the messages; its last manifest or metadata file."""
+    table = processes.home / "state" / "warehouse" / "redrive" / "deliveries"
+    if what == "data":
+        return max(table.glob("data/**/*.parquet"), key=lambda file: file.stat().st_size)
+    pattern = {"manifest": "metadata/*-m0.avro", "metadata": "metadata/*.metadata.json"}[what]
+    return max(table.glob(pattern), key=lambda file: file.stat().st_mtime_ns)
+
+
+def test_a_damaged_file_is_named_and_when_it_is_put_back_all_is_sent_once(slowly: Processes, tmp_path: Path) -> None:
+    processes = slowly
+    state = processes.home / "state"
+    first = processes.start(idle_for=3600)
+    processes.fail_some("waiting", 3)
+    until(lambda: decided(processes) >= 3, "all are decided")
+    first.send_signal(signal.SIGTERM)
+    processes.ended(first)
+    backup = shutil.copytree(state / "warehouse", tmp_path / "backup")
+
+    for what in ("metadata", "manifest"):
+        path = table_file(processes, what)
+        damage(path)
+        tick = processes.called("tick")
+        assert tick.returncode == 1
+        said = "".join(tick.stderr.split())
+        assert path.name in said
+        assert "Afileisdamaged" in said
+        assert "Traceback" not in said
+        shutil.copy2(backup / path.relative_to(state / "warehouse"), path)
+
+    path = table_file(processes, "data")
+    damage(path)
+    loop = processes.start(idle_for=3600)
+    until(lambda: path.name in str(trouble(processes)), "the status names the file")
+    # longer than they had to wait
+    time.sleep(20)
+    assert processes.retries() == []
+    shutil.copy2(backup / path.relative_to(state / "warehouse"), path)
+    until(lambda: len(processes.retries()) == 3, "it goes on")
+    loop.send_signal(signal.SIGTERM)
+    said = processes.ended(loop)
+    assert loop.returncode == 0, said[-3000:]
+    assert set(deliveries(processes.retries()).values()) == {1}
+    assert_never_early(processes.retries())
+
+
+def damage(path: Path) -> None:
+    """Overwrites the second half of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + b"\x00" * (len(content) - len(content) // 2))
+
+
+def trouble(processes: Processes) -> object:
+    """What the status file says that doesn't work."""
+    return json.loads((processes.home / "state" / "status.json").read_text(encoding="utf-8"))["trouble"]
+
+
+def decided(processes: Processes) -> int:
+    """How many decisions the last tick that did something has made."""
+    status = processes.home / "state" / "status.json"
+    return int(json.loads(status.read_text(encoding="utf-8"))["counts"].get("decisions", 0)) if status.exists() else 0
