@@ -123,7 +123,7 @@ def _purge(
 
 
 def _triage(dry_run: DryRun = False, home: Home = None) -> None:
-    """Send the dead letters again that the seed `redrive_rules` selects: one command for each rule. Without rules it does nothing."""
+    """Do what the rules ask for: redrive by `redrive_rules`, discard and purge by `purge_after` of routes. One command for each rule."""
     from orchestration.operators.commands import check_request
     from orchestration.operators.lists import triage
     from orchestration.rules.seeds import read_seeds
@@ -139,7 +139,7 @@ def _triage(dry_run: DryRun = False, home: Home = None) -> None:
         tell.print(escape(request.reason))
         carry_out(asked, request, listed, dry_run=dry_run)
     if not wanted:
-        tell.print("no dead letter is to be sent again now by redrive_rules")
+        tell.print("the rules ask for nothing now: no dead letter is to be sent again, discarded or purged")
 
 
 def _add_about_command(dlq: typer.Typer, what: str, does: str) -> None:

@@ -180,7 +180,7 @@ class TriageConfig(dg.Config):
     dry_run: bool = Field(default=False, description="Only show what would be sent, and keep the lists.")
 
 
-@dg.op(description="Sends dead letters again by the seed redrive_rules, with one command for each rule. Without rules it does nothing.")
+@dg.op(description="Redrives by the seed redrive_rules, discards and purges by purge_after of routes: one command for each rule.")
 def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, redrive: Redrive) -> None:
     from orchestration.operators.commands import check_request
     from orchestration.operators.lists import triage
@@ -193,7 +193,7 @@ def triage_dead_letters(context: dg.OpExecutionContext, config: TriageConfig, re
             _carry_out(context, redrive, request, listed, dry_run=config.dry_run)
 
 
-@dg.job(description="Sends dead letters again by the seed redrive_rules.", executor_def=dg.in_process_executor)
+@dg.job(description="Redrives, discards and purges dead letters as the rules say.", executor_def=dg.in_process_executor)
 def triage() -> None:
     triage_dead_letters()
 

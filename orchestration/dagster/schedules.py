@@ -57,7 +57,7 @@ hourly_triage = dg.ScheduleDefinition(
     cron_schedule="20 * * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Sends dead letters again by the seed redrive_rules, each hour. Without rules it does nothing.",
+    description="Redrives, discards and purges dead letters as the rules say, each hour.",
 )
 
 SCHEDULES = (shifts, hourly_report, nightly_maintenance, hourly_triage)

@@ -30,7 +30,7 @@ _PART_BYTES = 256 * 1024
 WAITING = ("send_now", "cancel")
 
 BY_RULES = "redrive_rules"
-"""The name, in place of a person's, in commands by the redrive rules."""
+"""The name, in place of a person's, in commands by the rules: redrive_rules, and purge_after of routes."""
 
 # Why a redrive would be refused, by the reason of the decision.
 _OBJECTIONS = {
@@ -94,21 +94,23 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
 
 
 def triage(dead: DeadLetters) -> list[tuple[CommandRequest, list[Target]]]:
-    """The dead letters to send again by the redrive rules, a command for each rule. At most MOST: the rest follows the next time."""
-    rows = dead.rows(
-        f"""
-        select
-            rule, why, message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since,
-            unix_millis(due_at) as due_ms
-        from dead_letters_to_redrive
-        order by rule, due_ms, delivery_id
-        limit {MOST}
-        """
+    """What the rules ask for now, a command for each rule: the dead letters to send again, and those to discard and to purge.
+
+    At most MOST of each: the rest follows the next time.
+    """
+    columns = (
+        "message_id, delivery_id, original_topic, consumer_group, error_class, error_kind, dead_at as since, unix_millis(due_at) as due_ms"
     )
-    by_rule: dict[tuple[str, str], list[Target]] = {}
-    for row in rows:
-        by_rule.setdefault((row.pop("rule"), row.pop("why")), []).append(Target(**row))
-    return [(CommandRequest("redrive", f"{rule}: {why}", BY_RULES), listed) for (rule, why), listed in by_rule.items()]
+    again = dead.rows(f"select rule, why, {columns} from dead_letters_to_redrive order by rule, due_ms, delivery_id limit {MOST}")
+    old = dead.rows(f"select what, {columns} from dead_letters_to_purge order by what, due_ms, delivery_id limit {MOST}")
+    wanted: dict[tuple[str, str], list[Target]] = {}
+    for row in again:
+        wanted.setdefault(("redrive", f"{row.pop('rule')}: {row.pop('why')}"), []).append(Target(**row))
+    sent_again = {row["delivery_id"] for row in again}
+    for row in old:
+        if row["delivery_id"] not in sent_again:
+            wanted.setdefault((row.pop("what"), "kept for as long as its route says (purge_after)"), []).append(Target(**row))
+    return [(CommandRequest(what, reason, BY_RULES), listed) for (what, reason), listed in wanted.items()]
 
 
 # ---------- a list that is kept

@@ -173,6 +173,10 @@ def _duration(value: str) -> str | None:
     return None
 
 
+def _duration_or_none(value: str) -> str | None:
+    return _duration(value) if value else None
+
+
 def _places(value: str) -> str | None:
     wrong = [place for place in value.split() if place.startswith("$") and not place.startswith(("$.", "$["))]
     return f"{wrong[0]} is no path: $.name, or $['name']; a header is given by its name alone" if wrong else None
@@ -208,6 +212,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "request_id": _places,
         "process_id": _places,
         "trace_id": _places,
+        "purge_after": _duration_or_none,
     },
     "dead_letter_topics": {
         "error_class": _class,

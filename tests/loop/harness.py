@@ -28,17 +28,19 @@ reports,"^[a-z]+[.]reports$",redrive,,"^[a-z]+[.]orders$",earliest,true,
 spring,"^[a-z]+[.]spring-reports$",spring,,"^[a-z]+[.]orders$",earliest,true,
 graves,"^[a-z]+[.]graves$",spring,,"^[a-z]+[.]orders$",earliest,false,dead
 """,
-    "routes": """topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic,dead_letter_headers,privacy
-*,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,
-*,*,blocking,publish,publish,{topic}-{group}-retry,{topic}.dlq,,
-^lanes,*,*,slow,publish,{topic}-{group}-retry,{topic}.dlq,,
-^lanesfar,*,*,far,publish,{topic}-{group}-retry,{topic}.dlq,,
-^lanesordered,*,*,slower,publish,{topic}-{group}-retry,{topic}.dlq,,
-^lanes,*,blocking,slow,publish,{topic}-{group}-retry,{topic}.dlq,,
-letterssafi.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,safi,
-lettersspring.orders,*,*,default,publish,{topic}-{group}-retry,{topic}-{group}-dlt,spring,
-lettersconnect.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,connect+stack,
-lettersprivate.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,secret
+    "routes": """\
+topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_letter_topic,dead_letter_headers,privacy,purge_after
+*,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,,
+*,*,blocking,publish,publish,{topic}-{group}-retry,{topic}.dlq,,,
+^lanes,*,*,slow,publish,{topic}-{group}-retry,{topic}.dlq,,,
+^lanesfar,*,*,far,publish,{topic}-{group}-retry,{topic}.dlq,,,
+^lanesordered,*,*,slower,publish,{topic}-{group}-retry,{topic}.dlq,,,
+^lanes,*,blocking,slow,publish,{topic}-{group}-retry,{topic}.dlq,,,
+letterssafi.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,safi,,
+lettersspring.orders,*,*,default,publish,{topic}-{group}-retry,{topic}-{group}-dlt,spring,,
+lettersconnect.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,connect+stack,,
+lettersprivate.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,secret,
+purgeafter.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,,,1ms
 """,
     "dead_letter_topics": """error_class,topic,consumer_group,dead_letter_topic
 letters.PoisonError,^letters,billing,letters.{topic}.bad

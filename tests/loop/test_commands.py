@@ -252,6 +252,18 @@ def test_what_was_stopped_stays_so_also_over_a_restart(executing: Redrive) -> No
     assert _state(executing, command)["issued"] == 1
 
 
+@pytest.mark.long
+def test_the_triage_discards_and_purges_what_its_route_keeps_no_longer(executing: Redrive) -> None:
+    executing.domain("purgeafter")
+    _die(executing, "purgeafter", 2)
+    for what in ("discard", "purge"):
+        assert re.search(rf"{what} +2", _call(executing, "dlq", "triage", "--dry-run"))
+        assert _until_done(executing, _call(executing, "dlq", "triage").split()[-1])["who"] == "redrive_rules"
+    rows = executing.sql("select state, purged_at, value, reason from dead_letters where original_topic = 'purgeafter.orders'")
+    assert [(row["state"], row["value"], row["purged_at"] is not None) for row in rows] == [("discarded", None, True)] * 2
+    assert executing.sql("select * from dead_letters_to_purge") == []
+
+
 @pytest.mark.slow
 def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_people(executing: Redrive) -> None:
     executing.domain("triage")
@@ -274,7 +286,7 @@ def test_the_triage_sends_again_what_the_rules_say_once_and_leaves_the_rest_to_p
     executing.settle()
     states = executing.sql("select state, life_cycles from dead_letters where original_topic = 'triage.orders'")
     assert [tuple(row) for row in states] == [("open", 2)] * 2
-    assert "no dead letter is to be sent again now by redrive_rules" in _call(executing, "dlq", "triage")
+    assert "the rules ask for nothing now" in _call(executing, "dlq", "triage")
 
 
 @pytest.mark.slow
