@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.settings import Settings, load_settings
@@ -25,11 +27,22 @@ def retries_of(topic: str) -> str:
 
 
 def make_topics(admin: AdminClient, *names: str) -> None:
-    """Creates topics."""
+    """Creates topics, and waits until their partitions answer."""
     narrow = {**_WITHOUT_BOUND, "max.message.bytes": "5000"}
     made = [NewTopic(name, PARTITIONS, 1, config=narrow if name == retries_of(NARROW) else _WITHOUT_BOUND) for name in names]
     for answer in admin.create_topics(made).values():
         answer.result()
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(name, number): latest for name in names for number in range(PARTITIONS)}
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            for found in admin.list_offsets(asked).values():
+                found.result()
+            return
+        except KafkaException:
+            assert time.monotonic() < deadline, f"{names} don't answer"
+            time.sleep(0.2)
 
 
 def make_settings(kafka: dict[str, str], home: Path, project: Path) -> Settings:
