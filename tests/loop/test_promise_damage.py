@@ -75,8 +75,8 @@ def test_a_full_disk_stops_what_writes_and_loses_nothing(on_small_disk: Processe
 
 @pytest.fixture
 def slowly(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Processes]:
-    """Retries wait for forty seconds."""
-    with running_processes({"bootstrap.servers": broker.bootstrap_servers}, tmp_path, pytestconfig.rootpath, "lanesdamaged") as running:
+    """Retries wait for two minutes: longer than a first start takes."""
+    with running_processes({"bootstrap.servers": broker.bootstrap_servers}, tmp_path, pytestconfig.rootpath, "lanesfardamaged") as running:
         yield running
 
 
@@ -114,7 +114,6 @@ def test_a_damaged_file_is_named_and_when_it_is_put_back_all_is_sent_once(slowly
     damage(path)
     loop = processes.start(idle_for=3600)
     until(lambda: path.name in str(trouble(processes)), "the status names the file")
-    # longer than they had to wait
     time.sleep(20)
     assert processes.retries() == []
     shutil.copy2(backup / path.relative_to(state / "warehouse"), path)

@@ -82,9 +82,12 @@ class World:
     # ---------- the course of a simulation
 
     def start(self) -> None:
-        """Starts the first loop; the tables are made without crashes, as that takes long."""
+        """Starts the first loop, which makes the tables; it may crash, too."""
         start_session(self.settings)
-        self._begin_loop()
+        try:
+            self._begin_loop()
+        except Crash:
+            self._restart()
 
     def step(self) -> None:
         """Some seconds, in which all around the loop goes on, then one tick, which may crash."""
