@@ -30,6 +30,7 @@ from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.procedures import Rewrite
 from orchestration.tables.procedures import Table as IcebergTable
 from orchestration.tables.retention import Retention
+from orchestration.tables.rows import collected
 from orchestration.tables.spark import in_short, is_commit_refused, start_session
 from orchestration.tables.spark import schema as schema_of
 
@@ -58,12 +59,16 @@ class MaintenanceError(Exception):
 class Settled:
     """What the loop has finished with, by its last row in `ticks`.
 
-    batch: all batches up to it are decided. hour: everything due before it is closed, or waits for a destination that is paused. It is a
-    whole hour in UTC, as SQL writes a time.
+    batch: all batches up to it are decided. hour: everything due before this whole hour is closed, or waits for a paused destination.
     """
 
     batch: int
-    hour: str
+    hour: datetime
+
+    @property
+    def is_past(self) -> str:
+        """The condition that a row was due before that hour. As a text: the procedures of Iceberg know no function that makes a time."""
+        return f"due_at < timestamp '{self.hour:%Y-%m-%d %H:%M:%S}'"
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,7 @@ def rewrites(settled: Settled | None) -> dict[str, Rewrite]:
     if settled is None:
         return {}
     complete = (settled.batch + 1) // _EVENTS_PARTITION_BATCHES * _EVENTS_PARTITION_BATCHES
-    past = f"due_at < timestamp '{settled.hour}'"
+    past = settled.is_past
     order = "kind, original_topic, original_partition, original_offset"
     return {
         "events": Rewrite(f"batch < {complete}"),
@@ -205,17 +210,19 @@ def _must_exist(spark: SparkSession, schema: str, settings: Settings) -> None:
 
 
 def _settled(spark: SparkSession, schema: str) -> Settled | None:
-    last = spark.sql(
-        f"""
-        select
-            watermark,
-            -- deliveries due before the floor that are still open wait for a paused destination; maintenance doesn't change their rows
-            date_format(date_trunc('hour', floor), 'yyyy-MM-dd HH:mm:ss') as hour
-        from {schema}.ticks
-        order by batch desc
-        limit 1
-        """
-    ).collect()
+    last = collected(
+        spark.sql(
+            f"""
+            select
+                watermark,
+                -- deliveries due before the floor that are still open wait for a paused destination; maintenance doesn't change their rows
+                date_trunc('hour', floor) as hour
+            from {schema}.ticks
+            order by batch desc
+            limit 1
+            """
+        )
+    )
     return Settled(int(last[0]["watermark"]), last[0]["hour"]) if last else None
 
 
@@ -227,7 +234,7 @@ def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int 
     if all(row["viewName"] != "purges" for row in spark.sql(f"show views in {schema}").collect()):
         # the view doesn't exist before the first start of a version that has it
         return {}
-    past = f"due_at < timestamp '{settled.hour}' and batch <= {settled.batch:d}"
+    past = f"{settled.is_past} and batch <= {settled.batch:d}"
     rows = spark.sql(
         f"""
         select distinct input_id, batch from {schema}.deliveries as deliveries
@@ -265,14 +272,13 @@ def _remove_old(
 ) -> dict[str, int | None]:
     """Removes rows that are older than the settings say; returns how many, by table. None: left for the next run."""
 
-    def attempt(step: Callable[[], int], what: str) -> int | None:
-        return _unless_overtaken(step, what, left[what.rpartition(" ")[2]])
+    def attempt(table: str, step: Callable[[], int]) -> int | None:
+        return _unless_overtaken(step, "rows", left[table])
 
     retention = Retention(spark, schema, settled.batch, attempt)
     removed = retention.trim_ticks(now - timedelta(days=settings.ticks_days))
     if settings.retention_days:
-        hour = datetime.strptime(settled.hour, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-        removed |= retention.remove_finished(min(now - timedelta(days=settings.retention_days), hour))
+        removed |= retention.remove_finished(min(now - timedelta(days=settings.retention_days), settled.hour))
     return removed
 
 

@@ -53,18 +53,11 @@ class Table:
 
     def empty(self, changes: Sequence[str], where: str) -> int:
         """Applies assignments, such as `key = null`, to rows; returns how many. Commits nothing if no row matches."""
-        count = int(self.spark.sql(f"select count(*) as n from {self.name} where {where}").collect()[0]["n"])
-        if count:
-            self.spark.sql(f"update {self.name} set {', '.join(changes)} where {where}")
-        return count
+        return self._change(f"update {self.name} as {self._alias} set {', '.join(changes)}", where)
 
     def remove(self, where: str) -> int:
-        """Removes rows; returns how many. Commits nothing if no row matches."""
-        alias = self.name.rpartition(".")[2]
-        count = int(self.spark.sql(f"select count(*) as n from {self.name} as {alias} where {where}").collect()[0]["n"])
-        if count:
-            self.spark.sql(f"delete from {self.name} as {alias} where {where}")
-        return count
+        """Removes rows; returns how many. Commits nothing if no row matches. Conditions may qualify columns by the table's name."""
+        return self._change(f"delete from {self.name} as {self._alias}", where)
 
     def rewrite_files(self, rewrite: Rewrite) -> Size:
         """Combines the small files of a partition if there are five or more. Commits nothing if there is nothing to do."""
@@ -104,6 +97,16 @@ class Table:
     def remove_orphans(self, older_than: datetime) -> int:
         """Removes files in the table's directory that no snapshot refers to, such as those of a process that was killed."""
         return len(self._calls("remove_orphan_files", f"older_than => {literal(older_than)}"))
+
+    @property
+    def _alias(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    def _change(self, statement: str, where: str) -> int:
+        (found,) = self.spark.sql(f"select count(*) as n from {self.name} as {self._alias} where {where}").collect()
+        if found["n"]:
+            self.spark.sql(f"{statement} where {where}")
+        return int(found["n"])
 
     def _call(self, procedure: str, arguments: str = "") -> Row:
         return self._calls(procedure, arguments)[0]

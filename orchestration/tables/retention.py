@@ -25,12 +25,15 @@ _FINISHED: Final = ("recovered", "sent", "cancelled", "dropped")
 
 @dataclass(frozen=True)
 class Retention:
-    """Removes rows recorded before a time, up to a batch up to which everything is decided. attempt: runs a step that may be refused."""
+    """Removes rows recorded before a time, of batches up to `batch`: these are decided.
+
+    attempt: removes rows of the table that it is given, or leaves them for the next run if other commits come first.
+    """
 
     spark: SparkSession
     schema: str
     batch: int
-    attempt: Callable[[Callable[[], int], str], int | None]
+    attempt: Callable[[str, Callable[[], int]], int | None]
 
     def remove_finished(self, before: datetime) -> dict[str, int | None]:
         """Removes finished messages; returns how many rows, by table. None: left for the next run."""
@@ -58,9 +61,14 @@ class Retention:
         return removed
 
     def trim_ticks(self, before: datetime) -> dict[str, int | None]:
-        """Removes rows of ticks; those of starts and ends stay, and those that record circuit breakers."""
-        last = f"(select max(batch) from {self.schema}.ticks)"
-        where = f"kind = 'tick' and recorded_at < {literal(before)} and circuit_breakers is null and batch < {last}"
+        """Removes rows of ticks. Those of starts and ends stay, and those that record circuit breakers or how far consumers got.
+
+        Without the latter, messages that were recovered would count as sent.
+        """
+        where = f"""
+            kind = 'tick' and recorded_at < {literal(before)} and batch < (select max(batch) from {self.schema}.ticks)
+            and coalesce(cardinality(circuit_breakers), 0) < 1 and coalesce(cardinality(settled), 0) < 1
+        """
         return {"ticks": self._remove("ticks", where)}
 
     def _finished(self, before: datetime) -> str:
@@ -74,4 +82,4 @@ class Retention:
         """
 
     def _remove(self, table: str, where: str) -> int | None:
-        return self.attempt(lambda: Table(self.spark, f"{self.schema}.{table}").remove(where), f"rows of {table}")
+        return self.attempt(table, lambda: Table(self.spark, f"{self.schema}.{table}").remove(where))

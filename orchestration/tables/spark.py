@@ -34,15 +34,29 @@ FROM_KAFKA = "org.apache.spark.sql.kafka010."
 # The errors with which Iceberg says that it has not committed, and will not.
 _COMMIT_REFUSALS = frozenset({"org.apache.iceberg.exceptions.ValidationException", "org.apache.iceberg.exceptions.CommitFailedException"})
 
-# The errors of a file that is missing or damaged.
+# The errors of a file that is missing, or whose content can't be right; and the classes in which files are read, not written.
 _UNREADABLE = frozenset(
     {
         "java.io.FileNotFoundException",
         "org.apache.hadoop.fs.ChecksumException",
         "org.apache.iceberg.exceptions.NotFoundException",
-        "org.apache.iceberg.exceptions.RuntimeIOException",
     }
 )
+_READERS = tuple(
+    f"{shaded}{name}"
+    for shaded in ("", "org.apache.iceberg.shaded.")
+    for name in (
+        "com.fasterxml.jackson.core.JsonParseException",
+        "com.fasterxml.jackson.core.io.JsonEOFException",
+        "org.apache.avro.InvalidAvroMagicException",
+        "org.apache.avro.file.DataFileReader",
+        "org.apache.avro.file.DataFileStream",
+        "org.apache.parquet.hadoop.ParquetFileReader",
+        "org.apache.parquet.io.ParquetDecodingException",
+    )
+)
+# Java also raises a FileNotFoundException where a file may not be written.
+_WRITERS = "java.io.FileOutputStream"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -240,7 +254,7 @@ def is_commit_refused(error: BaseException) -> bool:
 
 def is_damaged(error: BaseException) -> bool:
     """Whether a file of a table is missing, or its content can't be read."""
-    return any(one.name in _UNREADABLE or one.is_raised_in("org.apache.parquet.", "org.apache.avro.") for one in java_errors(error))
+    return any((one.name in _UNREADABLE or one.is_raised_in(*_READERS)) and not one.is_raised_in(_WRITERS) for one in java_errors(error))
 
 
 def _condition(thrown: Any) -> str | None:

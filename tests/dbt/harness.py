@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import Dbt
@@ -240,10 +241,16 @@ class Home:
         )
         return [f"{row[0]}@{batch}" for row in rows]
 
-    def append_tick(self, watermark: int) -> None:
-        """Appends the row of a loop that has decided everything up to this batch, and sent all that is due."""
-        columns = "tick bigint, kind string, watermark bigint, floor timestamp, loop_time timestamp"
-        self._append("ticks", [(1, "tick", watermark, self.now, self.now)], columns)
+    def append_tick(self, watermark: int, *settled: tuple[str, str, int, int]) -> None:
+        """Appends the row of a loop that has decided everything up to this batch, and sent all that is due.
+
+        settled: groups that got further: group, topic, partition, and the offset before which all was tried.
+        """
+        row = {"tick": 1, "kind": "tick", "watermark": watermark, "floor": self.now, "loop_time": self.now}
+        # a loop writes these empty, not null
+        row |= {"circuit_breakers": {}, "settled": [*settled]}
+        types = self.spark.table(f"{self.schema}.ticks").schema
+        self._append("ticks", [tuple(row.values())], StructType([types[name] for name in row]))
 
     @property
     def batch(self) -> int:
@@ -310,7 +317,7 @@ class Home:
         """All decisions by their input_id."""
         return {row["input_id"]: row for row in self.read("decisions")}
 
-    def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str) -> int:
+    def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str | StructType) -> int:
         return self._ledgers.append(ledger, self.spark.createDataFrame(rows, columns), self.now)
 
 

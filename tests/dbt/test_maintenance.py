@@ -173,7 +173,7 @@ def test_a_destination_that_has_been_missing_for_days_holds_nothing_up(home: Hom
     home._ledgers.append("ticks", home.spark.createDataFrame([row], columns), home.now)
     settled = maintenance._settled(home.spark, home.schema)
     assert settled
-    assert settled.hour == f"{home.now:%Y-%m-%d %H}:00:00"
+    assert settled.hour == home.now.replace(minute=0, second=0, microsecond=0)
 
 
 SECRET = "s3cret"

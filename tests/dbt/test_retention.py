@@ -149,6 +149,32 @@ def test_old_ticks_are_removed_but_for_the_last_and_those_of_starts(old: Old) ->
     assert home.spark.sql(f"select min(batch) as batch from {home.schema}.ticks where kind = 'tick'").collect()[0]["batch"] == last
 
 
+def test_what_tells_of_consumers_progress_stays_so_that_what_is_recovered_stays_so(old: Old) -> None:
+    home = old.home
+    topic = f"{old.topic}-recovered"
+    (name,) = home.append_reports(report(topic, failed_at=home.now))
+    home.decide()
+    sent = home.decisions()[name]
+    home.append_results(Result(sent, offset=7))
+    home.append_tick(home.batch)
+    home.spark.sql(
+        f"update {home.schema}.publish_results set sent_at = recorded_at, consumer_group = 'billing' where original_topic = '{topic}'"
+    )
+    home.append_tick(home.batch, ("billing", sent["topic"], 0, 8))
+
+    def message() -> tuple[object, ...]:
+        (row,) = (row for row in home.read("messages") if row["original_topic"] == topic)
+        return row["state"], row["recovered_at"]
+
+    before = message()
+    assert before[0] == "recovered"
+    home.later(days=31)
+    home.append_tick(home.batch)
+    settings = old.settings.model_copy(update={"retention_days": 0})
+    assert {table.table: table.rows_removed for table in maintain(settings, home.spark, home.now).tables}["ticks"] >= 1
+    assert message() == before
+
+
 def test_without_a_retention_nothing_is_removed(old: Old) -> None:
     settings = old.settings.model_copy(update={"retention_days": 0})
     done = {table.table: table.rows_removed for table in maintain(settings, old.home.spark, old.home.now).tables}

@@ -1,4 +1,4 @@
-"""A disk that is full, a catalog that can't be written, files that are damaged: it is said what is wrong, and nothing wrong is sent."""
+"""A disk that is full, and files of a table that are damaged: it is said what is wrong, and nothing wrong is sent."""
 
 from __future__ import annotations
 

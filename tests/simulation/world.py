@@ -33,7 +33,7 @@ from tests.simulation.installation import (
     retries_of,
 )
 
-# When these are needed in the course of a simulation, as parts of its steps.
+# After which part of the steps no more messages are written, a missing topic is made, and the rules change.
 _WRITES_UNTIL = 0.7
 _CREATED_AT = 0.3
 _RULES_CHANGE_AT = 0.5
@@ -64,7 +64,6 @@ class World:
     """How many records came, by kind, and how many orders were given, by what."""
     _step: int = 0
     _is_changed: bool = False
-    _latest_ms: int = 0
 
     def __post_init__(self) -> None:
         stop_session()
@@ -136,13 +135,14 @@ class World:
                 self._begin_loop()
             self.loop.tick()
         except Crash:
-            self._consume()
             self._restart()
         self._consume()
 
     def _restart(self) -> None:
         while True:
             older = self.loop
+            # what it has sent is seen by its clock, which may be ahead of the next loop's
+            self._consume()
             older._presence.end()
             if older._serving is not None:
                 older._serving.close()
@@ -183,17 +183,11 @@ class World:
             try:
                 self._send_in_lane()
             except Crash:
-                self._consume()
                 self._restart()
             self._consume()
 
     def _now_ms(self) -> int:
         return _ms(self.loop.clock.now())
-
-    def _seen_ms(self) -> int:
-        """Now, by the clock of the loop that was ahead most: it may have sent before it crashed."""
-        self._latest_ms = max(self._latest_ms, self._now_ms())
-        return self._latest_ms
 
     # ---------- producer and consumer
 
@@ -296,7 +290,7 @@ class World:
             found = f"select message_id, delivery_id, due_at, original_offset from {schema}.stranded_messages where state = 'open'"
         targets = [
             (
-                Target(row["message_id"], row["delivery_id"], (row["due_at"] - EPOCH) // timedelta(milliseconds=1)),
+                Target(row["message_id"], row["delivery_id"], _ms(row["due_at"])),
                 int(row["original_offset"]),
             )
             for row in collected(self.loop.spark.sql(f"{found} order by message_id"))
