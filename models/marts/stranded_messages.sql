@@ -63,7 +63,6 @@ select
     note,
     ticket,
     purged_at,
-    -- the longest duration that a route may name has eight digits as a number of seconds
     dead_at + make_dt_interval(0, 0, 0, {{ duration_ms(route_says('routes', 'purge_after')) }} / 1000.0) as purge_due,
 
     ---------- where it lies

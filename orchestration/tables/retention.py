@@ -61,7 +61,7 @@ class Retention:
         return removed
 
     def trim_ticks(self, before: datetime) -> dict[str, int | None]:
-        """Removes rows of ticks. Those of starts and ends stay, and those that record circuit breakers or how far consumers got.
+        """Removes rows of ticks, except those of starts and ends, and those that record circuit breakers or how far consumers got.
 
         Without the latter, messages that were recovered would count as sent.
         """

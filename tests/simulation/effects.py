@@ -32,8 +32,8 @@ from orchestration.tables.ledgers import Ledgers
 from publisher import PublisherSettings, Session, publish, sending
 from tests.simulation.fates import chance
 
-# When simulated time begins. It must be earlier than the broker's time, by which records are stamped: a loop reads back what was written
-# since a moment of simulated time, and would miss records with an earlier one.
+# When simulated time begins. It must be earlier than the broker's time, by which records are stamped: a loop reads back what was
+# written since a moment of simulated time, and would miss records with an earlier one.
 _BEGINS = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 # Of the commits of the timed lane, the part that has no answer.
