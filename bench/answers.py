@@ -19,6 +19,7 @@ from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
 
+from bench.consumer import beside
 from bench.reports import report_failures
 from bench.wheel import settle
 from orchestration.kafka.cluster import Cluster
@@ -95,22 +96,18 @@ def _run(words: tuple[str, ...], environment: dict[str, str]) -> None:
 @contextmanager
 def _asked(words: tuple[str, ...] | None, environment: dict[str, str]) -> Iterator[None]:
     """Runs a command again and again inside the `with` block. At its end, a process that still waits for its answer is killed."""
-    ends = threading.Event()
     running: list[subprocess.Popen[bytes]] = []
 
-    def ask() -> None:
+    def ask(ends: threading.Event) -> None:
         program = "from orchestration.cli.main import main; main()"
         while words is not None and not ends.is_set():
             quiet = subprocess.DEVNULL
             running[:] = [subprocess.Popen([sys.executable, "-c", program, *words], env=environment, stdout=quiet, stderr=quiet)]
             running[0].wait()
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        yield
-    finally:
-        ends.set()
+    def kill() -> None:
         for process in running:
             process.kill()
-        asking.join()
+
+    with beside(ask, kill):
+        yield

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer
 
@@ -172,6 +173,30 @@ def _wait(is_done: Callable[[], bool], seconds: float, problem: Callable[[], str
         if time.monotonic() > deadline:
             raise TimeoutError(problem())
         time.sleep(0.1)
+
+
+def figures_of(late: Sequence[float]) -> dict[str, Any]:
+    """Of lateness in seconds: median, 99th percentile, the longest, and how many came early."""
+    return {
+        "p50_s": statistics.median(late),
+        "p99_s": statistics.quantiles(late, n=100)[98],
+        "longest_s": max(late),
+        "early": sum(one < 0 for one in late),
+    }
+
+
+@contextmanager
+def beside(work: Callable[[threading.Event], None], stop: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Something goes on in a thread inside the `with` block. work: ends soon after the event is set; stop: ends what it waits for."""
+    ends = threading.Event()
+    thread = threading.Thread(target=work, args=(ends,))
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        stop()
+        thread.join()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ The backlog is put into the tables before `redrive run` starts, due a while late
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
 
-from bench.consumer import RETRIES, FailingConsumer, Reader, redrive_run
+from bench.consumer import RETRIES, FailingConsumer, Reader, figures_of, redrive_run
 from bench.memory import peak_mb
 from bench.wheel import fill_wheel
 from orchestration.kafka.cluster import Cluster
@@ -68,11 +67,8 @@ def _figures(of: str, late: list[float], seconds: float, twice: int, memory: int
         "messages": len(late),
         "seconds": seconds,
         "rows_s": round(len(late) / seconds),
-        "p50_s": statistics.median(late),
-        "p99_s": statistics.quantiles(late, n=100)[98],
-        "longest_s": max(late),
+        **figures_of(late),
         "twice": twice,
-        "early": sum(one < 0 for one in late),
         "memory_mb": memory,
     }
 

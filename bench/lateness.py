@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
 
-from bench.consumer import DELAYS, RETRIES, FailingConsumer, redrive_run
+from bench.consumer import DELAYS, RETRIES, FailingConsumer, figures_of, redrive_run
 from bench.memory import peak_mb
 from orchestration.kafka.cluster import Cluster
 
@@ -44,10 +44,7 @@ def bench_lateness(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[
             "delay": delay,
             "failures_a_second": a_second,
             "retries": len(late := consumer.lateness[attempt]),
-            "p50_s": statistics.median(late),
-            "p99_s": statistics.quantiles(late, n=100)[98],
-            "longest_s": max(late),
-            "early": sum(one < 0 for one in late),
+            **figures_of(late),
             "twice": consumer.twice[attempt],
             "missing": a_second * seconds - len(late),
             "memory_mb": memory,

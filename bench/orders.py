@@ -7,18 +7,17 @@ first start with an empty home, until the first retry has come, alone and beside
 from __future__ import annotations
 
 import hashlib
-import statistics
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
 
-from bench.consumer import FailingConsumer, redrive_run
+from bench.consumer import FailingConsumer, beside, figures_of, redrive_run
 from bench.memory import peak_mb
 from orchestration.kafka.cluster import Cluster
 
@@ -75,10 +74,7 @@ def bench_orders(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
                     {
                         "loop": case if number == numbers[0] else "that other",
                         "retries": len(late),
-                        "p50_s": statistics.median(late),
-                        "p99_s": statistics.quantiles(late, n=100)[98],
-                        "longest_s": max(late),
-                        "early": sum(one < 0 for one in late),
+                        **figures_of(late),
                         "twice": sum(consumer.twice.values()),
                         "memory_mb": peak_mb(loop.pid),
                     }
@@ -94,7 +90,12 @@ def bench_start(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str
         _make_topics(kafka, number)
         consumer = OrdersConsumer(kafka, number)
         consumer.fail(50)
-        with _written(consumer, a_second):
+
+        def write(ends: threading.Event, consumer: OrdersConsumer = consumer, a_second: int = a_second) -> None:
+            while a_second and not ends.wait(1):
+                consumer.fail(a_second)
+
+        with beside(write):
             began = time.time()
             with redrive_run(kafka, home / number, number):
                 consumer.until(1)
@@ -115,21 +116,3 @@ def _seconds(count: int) -> Iterator[int]:
     for second in range(count):
         yield second
         time.sleep(max(0.0, began + second + 1 - time.monotonic()))
-
-
-@contextmanager
-def _written(consumer: FailingConsumer, a_second: int) -> Iterator[None]:
-    """Orders are written meanwhile."""
-    ends = threading.Event()
-
-    def write() -> None:
-        while a_second and not ends.wait(1):
-            consumer.fail(a_second)
-
-    writing = threading.Thread(target=write)
-    writing.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        writing.join()
