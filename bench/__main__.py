@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,44 +22,20 @@ from orchestration.demo.broker import Broker, BrokerSettings
 
 Figures = list[dict[str, Any]]
 
+# The function bench_<name> is in the module of the same name, but for these.
+_MODULES = {"start": "orders"}
+_BENCHES = (
+    *("answers", "backlog", "decide", "growth", "lanes", "lateness", "marts", "orders", "policy", "publish", "rate", "redrive", "restart"),
+    *("soak", "start", "tick"),
+)
+
 
 def main() -> None:
     """Runs one benchmark with a new broker and a new home, which are removed afterwards."""
-    from bench.answers import bench_answers
-    from bench.backlog import bench_backlog
-    from bench.growth import bench_growth
-    from bench.lanes import bench_lanes
-    from bench.lateness import bench_lateness
-    from bench.marts import bench_marts
-    from bench.orders import bench_orders, bench_start
     from bench.pictures import PICTURES, draw
-    from bench.policy import bench_policy
-    from bench.publish import bench_publish
-    from bench.rate import bench_rate
-    from bench.redrive import bench_redrive
-    from bench.restart import bench_restart
-    from bench.soak import bench_soak
-    from bench.tick import bench_tick
 
-    benches: dict[str, Callable[[dict[str, str], Path, bool], Figures]] = {
-        "answers": bench_answers,
-        "backlog": bench_backlog,
-        "growth": bench_growth,
-        "lanes": bench_lanes,
-        "lateness": bench_lateness,
-        "marts": bench_marts,
-        "orders": bench_orders,
-        "policy": bench_policy,
-        "publish": bench_publish,
-        "rate": bench_rate,
-        "redrive": bench_redrive,
-        "restart": bench_restart,
-        "soak": bench_soak,
-        "start": bench_start,
-        "tick": bench_tick,
-    }
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("bench", choices=benches)
+    parser.add_argument("bench", choices=_BENCHES)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--against", type=Path, metavar="FILE", help="compare with the figures that an earlier --json has written")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the figures into this SVG file")
@@ -71,7 +48,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="redrive-bench-") as directory:
         home = Path(directory)
         with Broker(BrokerSettings(home / "broker", heap="1g")) as broker:
-            figures = benches[options.bench]({"bootstrap.servers": broker.bootstrap_servers}, home, options.quick)
+            figures = _bench(options.bench)({"bootstrap.servers": broker.bootstrap_servers}, home, options.quick)
     screen = Console(width=140)
     screen.print(_table(figures))
     if before is not None:
@@ -81,6 +58,12 @@ def main() -> None:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if options.plot:
         draw(options.bench, figures, options.plot)
+
+
+def _bench(name: str) -> Callable[[dict[str, str], Path, bool], Figures]:
+    # imported when it is run: some of the modules import Spark
+    bench: Callable[[dict[str, str], Path, bool], Figures] = getattr(import_module(f"bench.{_MODULES.get(name, name)}"), f"bench_{name}")
+    return bench
 
 
 def compared(before: Figures, after: Figures) -> Figures:

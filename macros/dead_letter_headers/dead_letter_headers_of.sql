@@ -2,5 +2,5 @@
 
     profile (not SQL): the name, as in the var header_profiles. -#}
 {% macro dead_letter_headers_of(profile) -%}
-    {{ context['dead_letter_headers_' ~ profile]() }}
+    {{ context['dead_letter_headers_' ~ profile | replace('-', '_')]() }}
 {%- endmacro %}

@@ -1,18 +1,18 @@
-{#- The bytes of a field of a report, from the header that the row's dialect has for it; null if the report has no such header.
+{#- A field of a report, from the header that its dialect has for it: a struct of `bytes` and `encoding`; null if the report has no such header, or an
+    empty one.
 
-    field (not SQL): a field of a dialect's dictionary, `named_topic` for instance. Reads the column `dialect`. -#}
-{% macro dialect_field(field, headers) -%}
-    case dialect
-        {%- for name in var('dialects') %}
-        {%- set says = dialect(name) %}
-        {%- set candidates = says.fields.get(field, []) %}
-        {%- if candidates %}
-        when '{{ name }}' then coalesce(
-            {%- for header in candidates -%}
-            {{ header_bytes(headers, header, 'first' if field in says.read_first else 'last') }}{{ ', ' if not loop.last }}
-            {%- endfor -%}
-        )
-        {%- endif %}
-        {%- endfor %}
-    end
+    field (not SQL): one of var dialect_fields. says: the description of the dialect, as in `rules.dialects`. headers: those of the report. key_fields:
+    the fields of a Protocol Buffers message in its key, see protobuf_fields. -#}
+{% macro dialect_field(field, says='says', headers='headers', key_fields='key_fields') -%}
+    try_element_at(filter(transform({{ says }}.fields.{{ field }}, c -> struct(
+        case
+            when c.path is null then try_element_at(filter({{ headers }}, h -> h.key = c.header), if(c.is_first, 1, -1)).value
+            when startswith(c.path, '#')
+                then try_element_at(filter({{ key_fields }}, f -> f.number = cast(substring(c.path, 2) as int)), -1).bytes
+            else cast(get_json_object(
+                {{ utf8_text('try_element_at(filter(' ~ headers ~ ', h -> h.key = c.header), if(c.is_first, 1, -1)).value') }}, c.path
+            ) as binary)
+        end as bytes,
+        c.encoding as encoding
+    )), v -> length(v.bytes) > 0), 1)
 {%- endmacro %}

@@ -1,15 +1,9 @@
-{#- A number of a report, decoded as the dialect of the row writes numbers: decimal text, or big-endian bytes, 4 for a partition, else 8.
+{#- A number of a report, from 0 to `greatest`, decoded as its encoding says; null for anything else.
 
-    limit (not SQL): `partition`, `offset` or `moment_ms`. Reads the column `dialect`. -#}
-{% macro dialect_number(bytes, limit) -%}
-    case dialect
-        {%- for name in var('dialects') %}
-        when '{{ name }}' then
-            {% if dialect(name).numbers == 'decimal' -%}
-            {{ whole_number(utf8_text(bytes), limits(limit)) }}
-            {%- else -%}
-            {{ big_endian(bytes, {'partition': 4}.get(limit, 8), limits(limit)) }}
-            {%- endif %}
-        {%- endfor %}
+    found: what dialect_field returns. -#}
+{% macro dialect_number(found, greatest) -%}
+    case {{ found }}.encoding
+        when 'text' then {{ whole_number(utf8_text(found ~ '.bytes'), greatest) }}
+        else {{ big_endian(found ~ '.bytes', found ~ '.encoding', greatest) }}
     end
 {%- endmacro %}

@@ -1,11 +1,12 @@
-{#- Whether a header belongs to the dialect of the report or to redrive, and not to the message: such headers are not sent again. -#}
-{% macro dialect_owns(dialect_column, header) -%}
+{#- Whether a header belongs to the dialect of the report or to redrive, and not to the message: such headers are not sent again.
+
+    says: the description of the dialect, as in `rules.dialects`; null: unknown. -#}
+{% macro dialect_owns(says, header) -%}
     (
         startswith({{ header }}, 'redrive-')
-        {%- for name in var('dialects') %}
-        {%- for prefix in dialect(name).owns if prefix != 'redrive-' %}
-        or ({{ dialect_column }} = '{{ name }}' and startswith({{ header }}, '{{ prefix }}'))
-        {%- endfor %}
-        {%- endfor %}
+        or coalesce(exists(
+            {{ says }}.owns,
+            o -> {{ header }} = o or (endswith(o, '*') and startswith({{ header }}, left(o, length(o) - 1)))
+        ), false)
     )
 {%- endmacro %}

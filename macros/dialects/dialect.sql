@@ -2,5 +2,5 @@
 
     name (not SQL): the name, as in `sources`. -#}
 {% macro dialect(name) %}
-    {{ return(context['dialect_' ~ name]()) }}
+    {{ return(context['dialect_' ~ name | replace('-', '_')]()) }}
 {% endmacro %}

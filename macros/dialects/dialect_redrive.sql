@@ -1,12 +1,16 @@
 {#- redrive's own dialect, for consumers whose framework, if any, writes no reports. Numbers are decimal text; times are epoch milliseconds or ISO
     8601. The last header of each name counts: consumers append headers, and a message that failed again has those of its retry in front.
 
-    The dictionary: `owns` (prefixes of its headers), `numbers` (`decimal` or `big_endian`), `fields` (for each field the headers that may have it,
-    the preferred first), `read_first` (the fields of which the first header counts, not the last). -#}
+    The dictionary: `owns` (names of headers that are not part of the message; with a * at its end, a name stands for all that begin so), `recognised_by`
+    (lists of headers: a record that has all of one list is in this dialect), `fields` (for each field, one of var dialect_fields, the headers that may
+    have it, the preferred first), `encodings` (of the fields that are not `text`, one of var dialect_encodings), `paths` (where in the header the field
+    is: `$.name` in JSON; `#2` for field 2 of a record's key that is a Protocol Buffers message), `read_first` (the fields of which the first header
+    of a name counts, not the last), `attempts_ahead` (by how much the stated number of attempts is greater than that of the attempts made),
+    `key_field` (the field of the Protocol Buffers message in the key that is the message's own key). -#}
 {% macro dialect_redrive() %}
     {{ return({
-        'owns': ['redrive-'],
-        'numbers': 'decimal',
+        'owns': ['redrive-*'],
+        'recognised_by': [['redrive-failed-at'], ['redrive-error-class'], ['redrive-error-message'], ['redrive-error-kind']],
         'fields': {
             'named_topic': ['redrive-original-topic'],
             'named_partition': ['redrive-original-partition'],
@@ -17,13 +21,11 @@
             'origin_timestamp': ['redrive-original-timestamp'],
             'consumer_group': ['redrive-consumer-group'],
             'failed_at': ['redrive-failed-at'],
-            'error_wrapper': [],
             'error_class': ['redrive-error-class'],
             'error_message': ['redrive-error-message'],
             'error_stack': ['redrive-error-stack'],
             'error_code': ['redrive-error-code'],
             'error_kind': ['redrive-error-kind'],
         },
-        'read_first': [],
     }) }}
 {% endmacro %}

@@ -3,8 +3,8 @@
     cause is preferred if there is one. The time of failure is not stated. -#}
 {% macro dialect_spring() %}
     {{ return({
-        'owns': ['kafka_dlt-'],
-        'numbers': 'big_endian',
+        'owns': ['kafka_dlt-*'],
+        'recognised_by': [['kafka_dlt-original-topic'], ['kafka_dlt-exception-fqcn']],
         'fields': {
             'named_topic': ['kafka_dlt-original-topic'],
             'named_partition': ['kafka_dlt-original-partition'],
@@ -18,6 +18,13 @@
             'error_class': ['kafka_dlt-exception-cause-fqcn', 'kafka_dlt-exception-fqcn'],
             'error_message': ['kafka_dlt-exception-message'],
             'error_stack': ['kafka_dlt-exception-stacktrace'],
+        },
+        'encodings': {
+            'named_partition': 'int32',
+            'named_offset': 'int64',
+            'origin_partition': 'int32',
+            'origin_offset': 'int64',
+            'origin_timestamp': 'int64',
         },
         'read_first': ['origin_topic', 'origin_partition', 'origin_offset', 'origin_timestamp'],
     }) }}

@@ -39,8 +39,13 @@ gathered as (
         origin_partition,
         origin_offset,
         origin_timestamp,
+        has_no_place,
         consumer_group,
         content_hash,
+
+        ---------- how often it was tried elsewhere, and when it is due, if its source is trusted in that
+        case when trusts_counts then attempts end as stated_attempts,
+        case when trusts_counts then due end as stated_due,
 
         ---------- which delivery it says that it answers
         case when {{ pointer_in_time('reports') }} then pointer_delivery end as pointer_delivery,
@@ -85,8 +90,13 @@ gathered as (
         null as origin_partition,
         null as origin_offset,
         null as origin_timestamp,
+        false as has_no_place,
         null as consumer_group,
         null as content_hash,
+
+        ---------- how often it was tried elsewhere, and when it is due
+        null as stated_attempts,
+        null as stated_due,
 
         ---------- which delivery it says that it answers
         pointer_delivery,

@@ -1,6 +1,6 @@
 -- stg_reports: each event, its headers decoded by the dialect of its source. It has no payloads: they are joined at the end of the decide step.
 -- Longer than other models, because a dbt unit test covers one model, and the tests of this one go from a report's bytes to the decoded values.
-{%- set fields = dialect('redrive').fields.keys() %}
+{%- set fields = var('dialect_fields') %}
 
 with
 
@@ -14,6 +14,7 @@ rules as (
 
     select
         sources,
+        dialects,
         header_names
     from {{ ref('rules') }}
 
@@ -24,6 +25,7 @@ declared as (
     select
         events.*,
         rules.header_names,
+        rules.dialects,
         try_element_at(filter(rules.sources, s -> s.source = events.source), 1) as declared
     from events
     cross join rules
@@ -35,14 +37,37 @@ attributed as (
     select
         * except (declared, record_timestamp),
         {{ plausible_time('record_timestamp') }} as record_timestamp,
-        declared.dialect,
+        case
+            when declared.dialect <> '{{ var('any_dialect') }}' then declared.dialect
+            when kind = 'report' then {{ dialect_recognised('dialects', 'headers') }}
+        end as dialect,
+        coalesce(kind = 'report' and declared.dialect = '{{ var('any_dialect') }}', false) as is_any_dialect,
         declared.speaks_for,
         nullif(declared.consumer_group, '') as declared_group,
         coalesce(declared.states_kind, false) as states_kind,
+        coalesce(declared.trusts_counts = 'true', false) as trusts_counts,
         -- a refused report that is decided anew for an operator: its delivery_id names the refusal, not a delivery that it answers
         kind = 'report' and delivery_id is not null as is_reread,
         kind = 'report' and coalesce(declared.adopt = 'dead', false) as adopts
     from declared
+
+),
+
+described as (
+
+    select
+        * except (dialects),
+        dialects[dialect] as says
+    from attributed
+
+),
+
+keyed as (
+
+    select
+        *,
+        case when says.key_field is not null then {{ protobuf_fields('key') }} end as key_fields
+    from described
 
 ),
 
@@ -52,13 +77,13 @@ extracted as (
         *,
         struct(
             {%- for field in fields %}
-            {{ dialect_field(field, 'headers') }} as {{ field }}{{ ',' if not loop.last }}
+            {{ dialect_field(field) }} as {{ field }}{{ ',' if not loop.last }}
             {%- endfor %}
         ) as reported,
         case when kind = 'report' then {{ utf8_text(header_bytes('headers', 'redrive-delivery')) }} end as header_delivery,
         case when kind = 'report' then {{ utf8_text(header_bytes('headers', 'redrive-due')) }} end as header_due,
-        case when kind = 'report' then {{ content_hash('key', 'value') }} end as content_hash
-    from attributed
+        case when kind = 'report' then {{ content_hash(dialect_key('says', 'key', 'key_fields'), 'value') }} end as content_hash
+    from keyed
 
 ),
 
@@ -70,20 +95,23 @@ decoded as (
         *,
         struct(
             {%- for hop in ['named', 'origin'] %}
-            {{ kafka_topic(utf8_text('reported.' ~ hop ~ '_topic')) }} as {{ hop }}_topic,
-            cast({{ dialect_number('reported.' ~ hop ~ '_partition', 'partition') }} as int) as {{ hop }}_partition,
-            {{ dialect_number('reported.' ~ hop ~ '_offset', 'offset') }} as {{ hop }}_offset,
+            {{ kafka_topic(dialect_text('reported.' ~ hop ~ '_topic')) }} as {{ hop }}_topic,
+            cast({{ dialect_number('reported.' ~ hop ~ '_partition', limits('partition')) }} as int) as {{ hop }}_partition,
+            {{ dialect_number('reported.' ~ hop ~ '_offset', limits('offset')) }} as {{ hop }}_offset,
             {%- endfor %}
-            timestamp_millis({{ dialect_number('reported.origin_timestamp', 'moment_ms') }}) as origin_timestamp,
-            {{ known_group(utf8_text('reported.consumer_group')) }} as consumer_group,
-            {{ point_in_time(utf8_text('reported.failed_at')) }} as failed_at
+            {{ dialect_moment('reported.origin_timestamp') }} as origin_timestamp,
+            {{ known_group(dialect_text('reported.consumer_group')) }} as consumer_group,
+            {{ dialect_moment('reported.failed_at') }} as failed_at,
+            cast({{ dialect_number('reported.attempts', limits('attempts')) }} as int) as attempts,
+            {{ dialect_moment('reported.due') }} as due,
+            {{ utf8_repaired('reported.stage.bytes', 64) }} as stage
         ) as read,
-        {{ utf8_repaired('reported.error_class', 512) }} as error_class,
-        {{ utf8_repaired('reported.error_wrapper', 512) }} as error_wrapper,
-        {{ utf8_repaired('reported.error_message', var('max_error_message_bytes')) }} as error_message,
+        {{ utf8_repaired('reported.error_class.bytes', 512) }} as error_class,
+        {{ utf8_repaired('reported.error_wrapper.bytes', 512) }} as error_wrapper,
+        {{ utf8_repaired('reported.error_message.bytes', var('max_error_message_bytes')) }} as error_message,
         -- the causes may be at the end of a stack trace (Java) or at its beginning (Python): more of it is read for them than is kept
-        make_valid_utf8(cast({{ both_ends('reported.error_stack', var('max_read_stack_bytes')) }} as string)) as read_stack,
-        upper({{ utf8_text('reported.error_code') }}) as stated_code
+        make_valid_utf8(cast({{ both_ends('reported.error_stack.bytes', var('max_read_stack_bytes')) }} as string)) as read_stack,
+        upper({{ dialect_text('reported.error_code') }}) as stated_code
     from extracted
 
 ),
@@ -96,7 +124,8 @@ believed as (
         *,
         case
             when adopts or is_reread or read.failed_at >= recorded_at - interval {{ var('max_stated_age_days') }} days then read.failed_at
-        end as stated_at
+        end as stated_at,
+        case when read.due <= recorded_at + interval {{ var('max_stated_delay_hours') }} hours then read.due end as due
     from decoded
 
 ),
@@ -113,6 +142,7 @@ reports as (
         dialect,
         speaks_for,
         adopts,
+        trusts_counts,
         topic as report_topic,
         -- of a report that is decided anew, detail is the id of its first event, which has the coordinates of the record
         case when is_reread then try_cast(split_part(detail, '/', -3) as int) else partition end as report_partition,
@@ -128,6 +158,8 @@ reports as (
         read.origin_partition,
         read.origin_offset,
         read.origin_timestamp,
+        -- a dialect that tells no place in a topic at all: the message is named after its report
+        coalesce(size(says.fields.origin_offset) = 0, false) as has_no_place,
         coalesce({{ known_group('declared_group') }}, read.consumer_group) as consumer_group,
         content_hash,
 
@@ -138,23 +170,42 @@ reports as (
         end as pointer_delivery,
         case when kind <> 'report' then due_at else {{ point_in_time('header_due') }} end as pointer_due,
 
+        ---------- how often it was tried, and when it is to be tried again, as the report says
+        -- not `greatest` alone, which ignores a null
+        case when read.attempts is not null then greatest(read.attempts - says.attempts_ahead, 1) end as attempts,
+        believed.due,
+
         ---------- why it failed, and when
+        read.stage,
         error_class,
         error_message,
-        {{ stack_text('reported.error_stack') }} as error_stack,
+        {{ stack_text('reported.error_stack.bytes') }} as error_stack,
         {{ cause_chain('error_wrapper', 'error_class', 'error_message', 'read_stack') }} as causes,
         -- confluent-kafka writes the code of an error into its text
         coalesce(stated_code, nullif(regexp_extract(error_message, 'KafkaError[{]code=([A-Z_]+)', 1), '')) as error_code,
-        case when states_kind then {{ error_kind(utf8_text('reported.error_kind')) }} end as stated_kind,
+        case when states_kind then {{ error_kind(dialect_text('reported.error_kind')) }} end as stated_kind,
         -- the headers that error rules look at, in the order of header_names
         transform(header_names, n -> make_valid_utf8(cast(substring(try_element_at(filter(headers, h -> h.key = n), -1).value, 1, 256) as string))) as rule_headers,
         array_compact(array(
             -- intake could not read the record's timestamp or headers: the rest of the report is used all the same
             case when kind = 'report' and not is_reread and detail is not null then 'record' end,
-            {%- for field in fields if not field.startswith('error_') %}
-            case when reported.{{ field }} is not null and {{ 'stated_at' if field == 'failed_at' else 'read.' ~ field }} is null then '{{ field }}' end{{ ',' if not loop.last }}
+            -- its headers show no dialect, or several
+            case when is_any_dialect and dialect is null then 'dialect' end,
+            -- some frameworks write -1 where a record has no timestamp
+            case
+                when
+                    reported.origin_timestamp is not null and read.origin_timestamp is null
+                    and reported.origin_timestamp.bytes not in (unhex('ffffffffffffffff'), unhex('2d31'))
+                    then 'origin_timestamp'
+            end,
+            {%- for field in fields if not field.startswith('error_') and field != 'origin_timestamp' %}
+            case
+                when reported.{{ field }} is not null and {{ {'failed_at': 'stated_at', 'due': 'believed.due'}.get(field, 'read.' ~ field) }} is null
+                    then '{{ field }}'
+            end{{ ',' if not loop.last }}
             {%- endfor %}
         )) as problems,
+        record_timestamp,
         stated_at,
         -- The delay and max_elapsed count from this time: for a report that is decided anew, recorded_at. The record's timestamp
         -- counts only if the broker set it, or for adopted dead letters, which wait for nothing.

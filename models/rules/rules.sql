@@ -32,6 +32,10 @@ unreadable as (
         select concat('the privacy ', privacy, ' of a route is not in the seed privacy') as problem
         from {{ ref('routes') }}
         where privacy not in (select name from {{ ref('privacy_read') }})
+        union all
+        select concat('the dialect ', dialect, ' of the source ', source, ' is not known') as problem
+        from {{ ref('sources') }}
+        where dialect <> '{{ var('any_dialect') }}' and dialect not in (select dialect from {{ ref('dialects_read') }})
     ) as problems
 
 ),
@@ -61,6 +65,13 @@ transparent_wrappers as (
 
 ),
 
+dialects as (
+
+    select map_from_entries(collect_list(struct(dialect, struct(owns, recognised_by, attempts_ahead, key_field, fields)))) as dialects
+    from {{ ref('dialects_read') }}
+
+),
+
 rules_hash as (
 
     {{ rules_hash() }}
@@ -72,6 +83,7 @@ rules as (
     select
         {{ stop_unless('unreadable.problem is null', 'rules_hash.rules_hash', 'unreadable.problem') }} as rules_hash,
         sources.sources,
+        dialects.dialects,
         routes.routes,
         dead_letter_topics.dead_letter_topics,
         {{ topic_templates('routes.routes', 'dead_letter_topics.dead_letter_topics') }} as topic_templates,
@@ -82,6 +94,7 @@ rules as (
     from rules_hash
     cross join unreadable
     cross join sources
+    cross join dialects
     cross join routes
     cross join dead_letter_topics
     cross join error_rules

@@ -14,6 +14,9 @@ import yaml
 from orchestration.clock import parse_duration
 from orchestration.rules import patterns
 from orchestration.rules.vocabulary import (
+    ANY_DIALECT,
+    DIALECT_ENCODINGS,
+    DIALECT_FIELDS,
     DIALECTS,
     ERROR_KINDS,
     EVERYTHING,
@@ -40,6 +43,14 @@ _TEMPLATE = re.compile(rf"([A-Za-z0-9._-]|\{{({'|'.join(TOPIC_PLACEHOLDERS)})\}}
 
 def _text(value: str) -> str | None:
     return None if value else "must not be empty"
+
+
+def _dialect_name(value: str) -> str | None:
+    return "is one of redrive's own: use another name" if value in (*DIALECTS, ANY_DIALECT) else _text(value)
+
+
+def _json_path(value: str) -> str | None:
+    return None if not value or value.startswith(("$.", "$[")) else "must be a path in JSON: $.name, or $['name']"
 
 
 def _source_name(value: str) -> str | None:
@@ -186,12 +197,22 @@ COLUMNS: dict[str, dict[str, Check]] = {
     "sources": {
         "source": _source_name,
         "topic": _pattern,
-        "dialect": _one_of(*DIALECTS),
+        "dialect": _text,
         "consumer_group": _anything,
         "speaks_for": _patterns,
         "start": _listed("sources", "start"),
         "states_kind": _one_of("true", "false"),
         "adopt": _adopted,
+        "trusts_counts": _listed("sources", "trusts_counts"),
+    },
+    "dialects": {
+        "dialect": _dialect_name,
+        "field": _one_of(*DIALECT_FIELDS, "owns", "recognised_by"),
+        "header": _text,
+        "occurrence": _listed("dialects", "occurrence"),
+        "encoding": _one_of(*DIALECT_ENCODINGS),
+        "path": _json_path,
+        "preference": _whole_number(1, 9),
     },
     "routes": {
         "topic": _pattern_or_any,
@@ -278,6 +299,7 @@ FORMER_NAMES: Final = _meta("formerly")
 
 KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),
+    "dialects": ("dialect", "field", "header", "path"),
     "routes": ("topic", "consumer_group", "error_kind"),
     "dead_letter_topics": ("error_class", "topic", "consumer_group"),
     "redrive_rules": ("error_class", "topic", "consumer_group"),

@@ -8,14 +8,14 @@ from pathlib import Path
 from orchestration.rules.seed_columns import KEYS
 from orchestration.rules.seed_rows import Row
 from orchestration.rules.topic_patterns import topic_matches
-from orchestration.rules.vocabulary import EVERYTHING, NO_TOPIC
+from orchestration.rules.vocabulary import ANY_DIALECT, DIALECTS, EVERYTHING, NO_TOPIC
 
 Rows = Mapping[str, tuple[Row, ...]]
 
 
 def contradictions(directory: Path, rows: Rows) -> Iterator[str]:
     """A line for each row that contradicts another one, or names one that doesn't exist. directory: that of the files."""
-    for find in (_doubles, _policies, _error_sets, _privacies, _destinations):
+    for find in (_doubles, _dialects, _policies, _error_sets, _privacies, _destinations):
         yield from find(directory, rows)
 
 
@@ -28,6 +28,21 @@ def _doubles(directory: Path, rows: Rows) -> Iterator[str]:
                 same = f"has the same {', '.join(keys)} as line {seen[key]} ({' / '.join(key)})"
                 yield f"{directory / name}.csv:{row.line}: {same}: remove one of the two"
             seen.setdefault(key, row.line)
+
+
+def _dialects(directory: Path, rows: Rows) -> Iterator[str]:
+    known = (*DIALECTS, ANY_DIALECT, *dict.fromkeys(row["dialect"] for row in rows["dialects"]))
+    for row in rows["sources"]:
+        if row["dialect"] not in known:
+            yield (
+                f"{directory / 'sources.csv'}:{row.line}: dialect is {row['dialect']!r}: "
+                f"must be one of {', '.join(known)}, or a dialect of dialects.csv"
+            )
+    for row in rows["dialects"]:
+        if row["field"] in ("owns", "recognised_by") and (row["path"] or row["encoding"] != "text"):
+            yield f"{directory / 'dialects.csv'}:{row.line}: field is {row['field']!r}: encoding and path must be empty"
+        if row["header"].count("*") and row["field"] != "owns":
+            yield f"{directory / 'dialects.csv'}:{row.line}: header is {row['header']!r}: only with field 'owns' may a name end with *"
 
 
 def _policies(directory: Path, rows: Rows) -> Iterator[str]:

@@ -16,6 +16,10 @@ from orchestration.settings.sources import installed_project
 VARS: Final[dict[str, Any]] = yaml.safe_load((installed_project() / "dbt_project.yml").read_text(encoding="utf-8"))["vars"]
 
 DIALECTS: Final[tuple[str, ...]] = tuple(VARS["dialects"])
+ANY_DIALECT: Final[str] = VARS["any_dialect"]
+"""The word in place of a dialect if each record is read in the one that its headers show."""
+DIALECT_FIELDS: Final[tuple[str, ...]] = tuple(VARS["dialect_fields"])
+DIALECT_ENCODINGS: Final[tuple[str, ...]] = tuple(VARS["dialect_encodings"])
 ERROR_KINDS: Final[tuple[str, ...]] = tuple(VARS["error_kinds"])
 PUBLISH_KINDS: Final = tuple(kind for kind in ERROR_KINDS if kind != "blocking")
 """The kinds that an error of Kafka's may have: only an application's error can be `blocking`."""

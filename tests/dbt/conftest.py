@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.rules.vocabulary import HEADER_PROFILES
+from tests.dbt.dialect_bytes import ADDED
+from tests.dbt.dialect_bytes import SOURCES as DIALECTS
 from tests.dbt.harness import PROJECT, Home
 
-SOURCES = [
+SOURCES: list[dict[str, str]] = [
     {"source": "failures", "topic": "failures-topic", "dialect": "redrive", "speaks_for": "^.*"},
     {"source": "spring", "topic": "spring-topic", "dialect": "spring", "speaks_for": "^spring-.*"},
     {
@@ -23,6 +26,7 @@ SOURCES = [
     },
     {"source": "_internal", "topic": "_internal-topic", "dialect": "redrive", "speaks_for": "^.*"},
     {"source": "graves", "topic": "graves-topic", "dialect": "redrive", "speaks_for": "^adopted ^dropped-", "adopt": "dead"},
+    *DIALECTS,
     {"source": "spring-graves", "topic": "spring-graves-topic", "dialect": "spring", "speaks_for": "^adopted", "adopt": "dead"},
 ]
 
@@ -48,7 +52,7 @@ ROUTES += [
             "retry_topic": "{topic}-retry",
             "dead_letter_headers": profile,
         }
-        for base in ("dlq", "safi", "spring", "connect")
+        for base in HEADER_PROFILES
         for profile in (base, f"{base}+stack")
     ),
     *(
@@ -141,7 +145,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(
         tmp_path_factory.mktemp("home") / "home",
         seeds={
-            "sources": [{"consumer_group": None, "start": "earliest", "states_kind": "true", "adopt": None, **row} for row in SOURCES],
+            "sources": [
+                {"consumer_group": None, "start": "earliest", "states_kind": "true", "adopt": None, "trusts_counts": None, **row}
+                for row in SOURCES
+            ],
+            "dialects": ADDED,
             "routes": [
                 {
                     "consumer_group": "*",

@@ -24,7 +24,7 @@ OWN: Headers = (
     ("ünï", 'ü\U0001f600"\\\n'.encode()),
 )
 
-PROFILES = ("dlq", "safi", "spring", "connect")
+PROFILES = ("dlq", "safi", "spring", "connect", "spring-retry", "streams", "smallrye", "karafka", "eventferry")
 
 
 def failed(topic: str, offset: int = 2**40 + 3, *, own: Headers = OWN, stack: str = STACK, message: str = "bös", **how: Any) -> Report:
@@ -124,6 +124,95 @@ WRITTEN: dict[str, tuple[list[tuple[str, bytes | None]], list[tuple[str, bytes |
             ("__connect.errors.offset", b"7"),
             ("__connect.errors.stage", b"TASK_PUT"),
             ("__connect.errors.exception.message", None),
+        ],
+    ),
+    "spring-retry": (
+        [
+            ("kafka_exception-fqcn", b"KeyError"),
+            ("kafka_exception-cause-fqcn", b"KeyError"),
+            ("kafka_exception-message", "bös".encode()),
+            ("kafka_exception-stacktrace", b"STACK"),
+            ("kafka_original-topic", b"TOPIC"),
+            ("kafka_original-partition", b"\x00\x00\x01\x02"),
+            ("kafka_original-offset", b"\x00\x00\x01\x00\x00\x00\x00\x03"),
+            ("kafka_original-timestamp", round(WRITTEN_AT.timestamp() * 1000).to_bytes(8, "big")),
+            ("kafka_dlt-original-consumer-group", b"billing"),
+            ("retry_topic-attempts", b"\x00\x00\x00\x02"),
+            ("retry_topic-original-timestamp", round(WRITTEN_AT.timestamp() * 1000).to_bytes(6, "big")),
+        ],
+        [
+            ("kafka_original-topic", b"TOPIC"),
+            ("kafka_original-partition", b"\x00\x00\x00\x00"),
+            ("kafka_original-offset", b"\x00\x00\x00\x00\x00\x00\x00\x07"),
+            ("kafka_original-timestamp", b"\xff" * 8),
+            ("kafka_original-timestamp-type", b"NoTimestampType"),
+            ("retry_topic-attempts", b"\x00\x00\x00\x02"),
+        ],
+    ),
+    "streams": (
+        [
+            ("__streams.errors.exception", b"KeyError"),
+            ("__streams.errors.message", "bös".encode()),
+            ("__streams.errors.stacktrace", b"STACK"),
+            ("__streams.errors.topic", b"TOPIC"),
+            ("__streams.errors.partition", b"258"),
+            ("__streams.errors.offset", b"1099511627779"),
+        ],
+        [
+            ("__streams.errors.message", None),
+            ("__streams.errors.topic", b"TOPIC"),
+            ("__streams.errors.partition", b"0"),
+            ("__streams.errors.offset", b"7"),
+        ],
+    ),
+    "smallrye": (
+        [
+            ("dead-letter-exception-class-name", b"KeyError"),
+            ("dead-letter-reason", "bös".encode()),
+            ("dead-letter-topic", b"TOPIC"),
+            ("dead-letter-partition", b"258"),
+            ("dead-letter-offset", b"1099511627779"),
+        ],
+        [
+            ("dead-letter-reason", b"poison"),
+            ("dead-letter-topic", b"TOPIC"),
+            ("dead-letter-partition", b"0"),
+            ("dead-letter-offset", b"7"),
+        ],
+    ),
+    "karafka": (
+        [
+            ("source_topic", b"TOPIC"),
+            ("source_partition", b"258"),
+            ("source_offset", b"1099511627779"),
+            ("source_consumer_group", b"billing"),
+            ("source_attempts", b"1"),
+        ],
+        [
+            ("source_topic", b"TOPIC"),
+            ("source_partition", b"0"),
+            ("source_offset", b"7"),
+            ("source_attempts", b"1"),
+        ],
+    ),
+    "eventferry": (
+        [
+            ("dlq-reason", "bös".encode()),
+            ("dlq-error-class", b"KeyError"),
+            ("dlq-original-topic", b"TOPIC"),
+            ("dlq-failed-at", b"2026-03-01T11:59:58.250Z"),
+            ("dlq-attempts", b"1"),
+            ("dlq-stack", b"STACK"),
+            ("original-topic", b"TOPIC"),
+            ("dlq-original-message-id", b"billing:TOPIC/258/1099511627779"),
+        ],
+        [
+            ("dlq-reason", b"poison"),
+            ("dlq-original-topic", b"TOPIC"),
+            ("dlq-failed-at", b"NOW"),
+            ("dlq-attempts", b"1"),
+            ("original-topic", b"TOPIC"),
+            ("dlq-original-message-id", b":TOPIC/0/7"),
         ],
     ),
 }

@@ -120,7 +120,18 @@ def test_variables_of_the_directory_are_given_to_the_installed_project(made: Pat
     assert given["pointer_retention_days"] == 9
     # the ones that belong to the SQL are those of the installed project, whatever an older file says of them
     shipped = yaml.safe_load((PROJECT / "dbt_project.yml").read_text(encoding="utf-8"))["vars"]
-    words = {"dialects", "error_kinds", "error_kind_precedence", "header_profiles", "no_topic", "policy_forms", "policy_options"}
+    words = {
+        "dialects",
+        "any_dialect",
+        "dialect_fields",
+        "dialect_encodings",
+        "error_kinds",
+        "error_kind_precedence",
+        "header_profiles",
+        "no_topic",
+        "policy_forms",
+        "policy_options",
+    }
     assert shipped.keys() - given.keys() == {*words, "unrestricted_privacy", "judge", "rules_hash", "upto", "watermark"}
     assert variables_of(load_settings(project=PROJECT)) == {}
 

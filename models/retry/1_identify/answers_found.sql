@@ -85,8 +85,9 @@ verified as (
                         -- or the original coordinates that it carried
                         or (
                             pointers.named_topic = deliveries.original_topic
-                            and pointers.named_partition = deliveries.original_partition
-                            and pointers.named_offset = deliveries.original_offset
+                            -- null on both sides where the dialect of the first report told no place
+                            and pointers.named_partition <=> deliveries.original_partition
+                            and pointers.named_offset <=> deliveries.original_offset
                         )
                     )
                 )

@@ -1,5 +1,4 @@
--- messages_identified: the message that each input is about, and the input's standing: does it answer a delivery, begin a message or a life cycle, or
--- repeat what is on record?
+-- messages_identified: the message that each input is about; and whether the input answers a delivery, begins a message or a life cycle, or repeats.
 with
 
 inputs as (
@@ -48,8 +47,7 @@ compared as (
 
 related as (
 
-    -- A new failure of a message that is dead, or that ended otherwise, begins another life cycle. A new failure of a message that was sent again
-    -- answers that delivery, even if the consumer dropped the headers that point to it.
+    -- A new failure of a message that has ended begins another life cycle. That of one that was sent again answers the delivery, pointer or not.
     select
         * except (known, is_news, standing, answered),
         coalesce(known.life_cycle, 0) as known_life_cycle,
@@ -114,6 +112,8 @@ select
     stated_kind,
     sent_error_kind,
     problems,
+    stated_attempts,
+    stated_due,
     least(failed_at, recorded_at) as failed_at,
     -- unlike failed_at, it may be later than recorded_at: it is compared with earlier times by the reporter's own clock
     happened_at

@@ -10,8 +10,11 @@ inputs as (
         answered.kind = 'dead_letter' as is_about_a_dead_letter,
         input_kind in {{ order_kinds('dead_letter') }} as asks_about_a_dead_letter,
         input_kind in {{ order_kinds('waiting') }} as asks_about_what_waits,
-        named_topic is null or named_partition is null or named_offset is null
-        or origin_topic is null or origin_partition is null or origin_offset is null as is_unreadable
+        named_topic is null or origin_topic is null
+        or (
+            not has_no_place
+            and (named_partition is null or named_offset is null or origin_partition is null or origin_offset is null)
+        ) as is_unreadable
     from {{ ref('answers_found') }}
 
 ),
@@ -61,6 +64,8 @@ identified as (
     select
         *,
         case
+            when standing = 'first' and has_no_place
+                then {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
             when standing = 'first'
                 then {{ message_id('consumer_group', 'origin_topic', 'origin_partition', 'origin_offset') }}
         end as plain_id

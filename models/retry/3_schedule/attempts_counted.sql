@@ -106,7 +106,8 @@ select
         when standing = 'answer' and input_kind = 'redrive' then 0
         when standing = 'answer' and input_kind <> 'report' then answered.attempt
         when standing in ('answer', 'first', 'new_life_cycle', 'orphan', 'unreadable')
-            then coalesce(answered.attempt, 0) + case when error_kind = 'backpressure' then 0 else 1 end
+            -- a count that a trusted report states goes on from what was tried elsewhere, this failure included
+            then coalesce(answered.attempt, stated_attempts - 1, 0) + case when error_kind = 'backpressure' then 0 else 1 end
     end as attempt,
     case
         when standing = 'answer' and input_kind = 'failed_send'

@@ -16,13 +16,20 @@ inputs as (
 
 ),
 
+rules as (
+
+    select dialects from {{ ref('rules') }}
+
+),
+
 joined as (
 
     -- inputs on the left side: an input without a decision must reach `deliveries`, which then stops the decide step
     select
         decisions.* except (input_id),
         inputs.input_id,
-        inputs.key as input_key,
+        rules.dialects[decisions.dialect] as says,
+        inputs.key as report_key,
         inputs.value as input_value,
         inputs.headers as input_headers,
         inputs.error_stack as input_stack,
@@ -43,6 +50,19 @@ joined as (
         ) as has_a_name
     from inputs
     left join decisions on inputs.input_id = decisions.input_id
+    cross join rules
+
+),
+
+keyed as (
+
+    select
+        * except (report_key),
+        case
+            when is_report then {{ dialect_key('says', 'report_key', protobuf_fields('report_key')) }}
+            else report_key
+        end as input_key
+    from joined
 
 ),
 
@@ -54,14 +74,14 @@ judged as (
             kind in ('retry', 'redrive') or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
             false
         ) as keeps_payload
-    from joined
+    from keyed
 
 ),
 
 kept as (
 
     select
-        * except (input_key, input_value, input_headers, input_stack, earlier_profile, earlier_delivery, earlier_due, earlier_bytes, error_message, matched),
+        * except (says, input_key, input_value, input_headers, input_stack, earlier_profile, earlier_delivery, earlier_due, earlier_bytes, error_message, matched),
         case when {{ privacy_keeps('message', 'privacy') }} then error_message end as error_message,
         -- `matched` quotes the message and headers
         case when {{ privacy_keeps('message', 'privacy') }} and coalesce(size(privacy.denied_headers), 0) <= 0 then matched end as matched,
@@ -69,14 +89,14 @@ kept as (
         case
             when is_written_again or not {{ privacy_keeps('stack', 'privacy') }} then null
             when is_sent_anew and input_stack is not null then input_stack
-            when is_dead_letter and is_report then {{ stack_text(dialect_field('error_stack', 'input_headers')) }}
+            when is_dead_letter and is_report then {{ stack_text(dialect_field('error_stack', 'says', 'input_headers', 'cast(null as array<struct<number: int, bytes: binary>>)') ~ '.bytes') }}
         end as error_stack,
         case when keeps_payload then input_key end as key,
         case when keeps_payload then input_value end as value,
         case
             when has_a_name and not is_written_again then filter(
                 coalesce(prior_headers, if(is_report, filter(input_headers, h -> not (
-                    {{ dialect_owns('dialect', 'h.key') }}
+                    {{ dialect_owns('says', 'h.key') }}
                     or {{ is_dead_letter_header('earlier_profile', 'h.key') }}
                 )), input_headers)),
                 h -> not (

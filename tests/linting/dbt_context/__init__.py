@@ -39,10 +39,10 @@ def load_relation(relation: object) -> object:
 @pass_context
 def dialect(context: Context, name: str) -> Any:
     """As macros/dialects/dialect.sql: dbt has its templates' names in `context`, the linter has them here."""
-    return context.resolve(f"dialect_{name}")()
+    return context.resolve(f"dialect_{name.replace('-', '_')}")()
 
 
 @pass_context
 def dead_letter_headers_of(context: Context, profile: str) -> Any:
     """As macros/dead_letter_headers/dead_letter_headers_of.sql."""
-    return context.resolve(f"dead_letter_headers_{profile}")()
+    return context.resolve(f"dead_letter_headers_{profile.replace('-', '_')}")()
