@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.rules.vocabulary import HEADER_PROFILES
+from tests.dbt.dead_letter_bytes import topic_of
 from tests.dbt.dialect_bytes import ADDED
 from tests.dbt.dialect_bytes import SOURCES as DIALECTS
 from tests.dbt.harness import PROJECT, Home
@@ -47,7 +48,7 @@ ROUTES = [
 ROUTES += [
     *(
         {
-            "topic": f"letter-{profile.replace('+', '-')}",
+            "topic": topic_of(base, profile != base),
             "retry_policy": "default",
             "retry_topic": "{topic}-retry",
             "dead_letter_headers": profile,

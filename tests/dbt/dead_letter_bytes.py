@@ -235,4 +235,5 @@ def wanted(profile: str, stack: bool, place: int, now: str) -> list[tuple[str, b
 
 
 def topic_of(profile: str, stack: bool) -> str:
-    return f"letter-{profile}{'-stack' if stack else ''}"
+    # without -: letter-spring-retry would be the retry topic of letter-spring
+    return f"letter-{profile.replace('-', '')}{'-stack' if stack else ''}"

@@ -1,4 +1,7 @@
-"""Records as other systems write them when processing failed, byte for byte, by an encoder of their own, and what they say."""
+"""Records as other systems write them when processing failed, byte for byte, by an encoder of their own, and what they say.
+
+Longer than other modules: a table of cases.
+"""
 
 from __future__ import annotations
 
@@ -184,13 +187,13 @@ TOLD: list[Told] = [
         "spring",
         (
             *_spring_hop(TOPIC, 3, 17, "kafka_dlt-", WRITTEN),
-            *_spring_hop(f"{TOPIC}-retry", 1, 256, "kafka_dlt-", WRITTEN + 1_000),
+            *_spring_hop(f"{TOPIC}-again", 1, 256, "kafka_dlt-", WRITTEN + 1_000),
             ("kafka_dlt-original-consumer-group", b"billing"),
             ("kafka_dlt-exception-fqcn", WRAPPER),
             ("kafka_dlt-exception-cause-fqcn", b"java.net.ConnectException"),
             ("kafka_dlt-exception-message", b"refused"),
         ),
-        hops((TOPIC, 3, 17), (f"{TOPIC}-retry", 1, 256))
+        hops((TOPIC, 3, 17), (f"{TOPIC}-again", 1, 256))
         | {
             "origin_timestamp": WRITTEN,
             "consumer_group": "billing",

@@ -29,7 +29,11 @@ joined as (
         decisions.* except (input_id),
         inputs.input_id,
         rules.dialects[decisions.dialect] as says,
-        inputs.key as report_key,
+        -- the key of an order's delivery is the message's own already
+        case
+            when inputs.is_report then {{ dialect_key('rules.dialects[decisions.dialect]', 'inputs.key', protobuf_fields('inputs.key')) }}
+            else inputs.key
+        end as input_key,
         inputs.value as input_value,
         inputs.headers as input_headers,
         inputs.error_stack as input_stack,
@@ -54,18 +58,6 @@ joined as (
 
 ),
 
-keyed as (
-
-    select
-        * except (report_key),
-        case
-            when is_report then {{ dialect_key('says', 'report_key', protobuf_fields('report_key')) }}
-            else report_key
-        end as input_key
-    from joined
-
-),
-
 judged as (
 
     select
@@ -74,7 +66,7 @@ judged as (
             kind in ('retry', 'redrive') or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
             false
         ) as keeps_payload
-    from keyed
+    from joined
 
 ),
 
