@@ -3,6 +3,6 @@
 {% macro schema_id(value) -%}
     case
         when length({{ value }}) > 5 and hex(substring({{ value }}, 1, 1)) = '00'
-            then cast(nullif({{ big_endian('substring(' ~ value ~ ', 2, 4)', 4, 16777215) }}, 0) as int)
+            then cast(nullif({{ big_endian('substring(' ~ value ~ ', 2, 4)', "'int32'", 16777215) }}, 0) as int)
     end
 {%- endmacro %}

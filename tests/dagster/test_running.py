@@ -76,7 +76,7 @@ def test_a_shift_records_its_ticks(deployment: Deployment) -> None:
     # no topic for its dead letter: the destination is paused, which fails no run
     deployment.kafka.topics("nocopy.orders", "nocopy.reports")
     deployment.kafka.fails("nocopy.orders", b"k", b"v", error="KeyError")
-    run = deployment.run("shift", {"ops": {"turn": {"config": {"minutes": 2}}}})
+    run = deployment.run("shift", {"ops": {"turn": {"config": {"minutes": 1}}}})
     assert sum(tick["rows"] for tick in deployment.materialized(run, "events")) == 2
     assert sum(tick["rows"] for tick in deployment.materialized(run, "deliveries")) == 2
     assert [tick["delivered"] for tick in deployment.materialized(run, "publish_results")] == [1]

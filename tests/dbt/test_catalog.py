@@ -263,7 +263,7 @@ def _state(home: Path) -> dict[str, tuple[int, int]]:
     return {str(path.relative_to(home)): (path.stat().st_size, path.stat().st_mtime_ns) for path in home.rglob("*")}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_home_that_can_only_be_read_can_be_asked_and_is_left_as_it_is(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

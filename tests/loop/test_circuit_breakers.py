@@ -202,7 +202,7 @@ def test_a_circuit_breaker_of_a_group_that_commits_nothing_closes_when_no_report
     quick.settle()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_start_on_tables_of_an_earlier_version_goes_on_with_what_they_hold_back(quick: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     quick.domain("older")
     topic, key = "older.orders-billing-retry", "billing:older.orders"

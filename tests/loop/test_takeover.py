@@ -142,7 +142,7 @@ def test_an_installation_whose_name_is_taken_is_told_so(
     assert "REDRIVE_INSTANCE" in said["hint"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_start_moves_the_tables_of_version_0_1_0_and_goes_on(redrive: Redrive) -> None:
     redrive.domain("moved")
     first = redrive.fails("moved.orders", b"k", b"v")
