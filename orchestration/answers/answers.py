@@ -1,6 +1,6 @@
 """Answers the questions of commands in the process of a running loop, in which Spark has started already.
 
-Questions run one at a time, in their own session and scheduler pool, bounded in time, rows and bytes, so that they hardly delay a tick.
+Questions run one at a time, in their own session and scheduler pool, bounded in time, rows and bytes, and more so while a tick runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from orchestration.answers.allowance import Allowance
 from orchestration.answers.asking import subject_of
 from orchestration.answers.conversation import (
     MOST_BYTES,
@@ -58,6 +59,8 @@ _SILENT_SECONDS = 5.0
 # The most questions at once: the one that is being answered, and those that wait for their turn.
 _MOST_AT_ONCE = 8
 
+_BUSY = "the running loop is in a tick, which longer questions would delay"
+
 # How often to check that the command that asks is still connected, in seconds.
 _LOOKS_EVERY = 0.1
 
@@ -65,9 +68,17 @@ _LOOKS_EVERY = 0.1
 class Answers:
     """The socket of a loop, and the threads that answer."""
 
-    def __init__(self, settings: Settings, spark: SparkSession, generation: int, seconds: float = QUESTION_SECONDS) -> None:
-        """seconds: how long a question may take, including the wait for its turn."""
+    def __init__(
+        self,
+        settings: Settings,
+        spark: SparkSession,
+        generation: int,
+        seconds: float = QUESTION_SECONDS,
+        allowance: Allowance | None = None,
+    ) -> None:
+        """seconds: how long a question may take, including the wait for its turn. allowance: how long beside a tick."""
         self._settings = settings
+        self._allowance = allowance or Allowance()
         self._spark = spark
         self._seconds = seconds
         self._subjects: dict[Subject, Any] = {}
@@ -147,26 +158,29 @@ class Answers:
     def _wait_for(self, question: Question, connection: Connection) -> Answer:
         """Has a question answered. If it takes too long, or its command has disconnected, its jobs are cancelled."""
         group = f"{POOL}-{time.monotonic_ns()}"
-        answer = self._engine.submit(self._ask, question, group)
         until = time.monotonic() + self._seconds
+        answer = self._engine.submit(self._ask, question, group, until)
         while not wait((answer,), _LOOKS_EVERY).done:
+            is_busy = self._allowance.left() <= 0
             # a command sends nothing after its question: if there is something to read, it is the end of the connection
-            if connection.poll(0) or time.monotonic() >= until:
+            if (is_busy and self._group == group) or connection.poll(0) or time.monotonic() >= until:
                 answer.cancel()
                 while not wait((answer,), _LOOKS_EVERY).done:
                     # repeated, as the question may start another job after one was cancelled
                     self._cancel(group)
-                return Declined(f"the running loop did not answer within {self._seconds:g} s")
+                return Declined(_BUSY if is_busy else f"the running loop did not answer within {self._seconds:g} s")
         return answer.result()
 
-    def _ask(self, question: Question, group: str) -> Answer:
-        """Calls the method. Runs in the thread of the questions."""
+    def _ask(self, question: Question, group: str, until: float) -> Answer:
+        """Calls the method, if the tick that runs leaves time for it. Runs in the thread of the questions."""
+        if not self._allowance.waited_for(until):
+            return Declined(_BUSY)
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setJobGroup(group, f"{question.subject}.{question.method}", interruptOnCancel=True)
         self._group = group
         try:
-            with bounded(MOST_ROWS, MOST_BYTES):
+            with self._allowance.question(), bounded(MOST_ROWS, MOST_BYTES):
                 return Answered(getattr(self._subject(question.subject), question.method)(*question.arguments, **question.options))
         except TooMuchError as error:
             return Declined(f"the running loop doesn't read {error}")

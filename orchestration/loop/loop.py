@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 
@@ -135,7 +136,7 @@ class Loop:
     def tick(self) -> Tick:
         """Runs the steps in their order. A step that can't run now is left for a later tick, and its trouble is reported."""
         # most statements of a tick read a few rows; steps that read many generate code all the same
-        with interpreted(self.spark):
+        with interpreted(self.spark), self._serving.tick() if self._serving else nullcontext():
             return self._run_tick()
 
     def _run_tick(self) -> Tick:

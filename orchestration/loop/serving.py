@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
+from orchestration.answers.allowance import Allowance
 from orchestration.answers.answers import Answers
 from orchestration.loop.metrics import Metrics, Turn
 from orchestration.loop.stored import Stored
@@ -15,13 +18,18 @@ class Serving:
     def __init__(self, settings: Settings, stored: Stored, watermark: int) -> None:
         """Starts them. Metrics count from 0; there are none if `metrics_port` is 0, or the port is not available."""
         self._metrics = _metrics(settings, stored, watermark) if settings.metrics_port else None
-        self._answers = Answers(settings, stored.spark, stored.ledgers.generation)
+        self._allowance = Allowance()
+        self._answers = Answers(settings, stored.spark, stored.ledgers.generation, allowance=self._allowance)
         self._answers.begin()
 
     @property
     def counts(self) -> bool:
         """Whether there are metrics, so that `measure` is to be called after each tick."""
         return self._metrics is not None
+
+    def tick(self) -> AbstractContextManager[None]:
+        """A tick: questions take a bounded part of it."""
+        return self._allowance.tick()
 
     def measure(self, turn: Turn) -> None:
         """Counts what a tick did."""

@@ -84,7 +84,8 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is known of a dead letter besides its payload, as pairs of a label and a text; what isn't known is left out."""
     lies = None if row["topic"] is None else f"{row['topic']}/{row['partition']}/{row['offset']}"
     parked = "in the tables alone: its route has no dead letter topic" if row["decision"] == "parked" else None
-    came = f"{row['original_topic']}/{row['original_partition']}/{row['original_offset']}"
+    place = "" if row["original_offset"] is None else f"/{row['original_partition']}/{row['original_offset']}"
+    came = f"{row['original_topic']}{place}"
     stated = "" if row["original_timestamp"] is None else f", written {moment(row['original_timestamp'])}"
     without = "" if row["omitted"] is None else f", without its {row['omitted'].replace('_', ' ').replace('+', ' and ')}"
     attempts = _counted(row["attempts"], "failed attempt")

@@ -87,10 +87,11 @@ def named(message_id: str) -> str:
     """The condition for one message.
 
     The original offset is part of the id (macro message_id), so it becomes a condition, too: files are sorted by offsets, and those that
-    can't hold it are skipped. An id without an offset belongs to a message without one.
+    can't hold it are skipped. It may be that of a report: then the message has no original offset.
     """
     place = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)
-    return f"message_id = {_literal(message_id)}{f' and original_offset = {int(place[1])}' if place else ''}"
+    held = f" and (original_offset = {int(place[1])} or original_offset is null)" if place else ""
+    return f"message_id = {_literal(message_id)}{held}"
 
 
 def _literal(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from orchestration.operators.selections import named
 from orchestration.rules.vocabulary import ANY_DIALECT, DIALECTS
 from tests.dbt.dialect_bytes import ADDED, COLUMNS, DUE, OWN, TOLD, TOPIC, Told, b4, b8, dec, protobuf, shortest, spring_retry, varint
 from tests.dbt.harness import Headers, Home, Report, Result, order, pointer, report
@@ -116,6 +117,9 @@ def test_a_message_without_a_place_is_named_after_its_report_and_followed_by_its
     assert first["message_id"] != other["message_id"]
     assert first["message_id"].startswith("billing:in-safi-topic/0/")
     assert (first["original_topic"], first["original_partition"], first["original_offset"]) == (TOPIC, None, None)
+    # commands find it by its id, which has the place of its report
+    found = home.spark.sql(f"select message_id from {home.schema}.messages where {named(str(first['message_id']))}").collect()
+    assert [row["message_id"] for row in found] == [first["message_id"]]
     home.append_results(Result(first, offset=3))
     home.later(seconds=30)
     # a consumer that reports in redrive's own dialect what the retry carried: it had no partition and offset

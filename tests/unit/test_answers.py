@@ -17,6 +17,7 @@ import pytest
 
 from orchestration.answers import answers as server
 from orchestration.answers import asking as client
+from orchestration.answers.allowance import Allowance
 from orchestration.answers.answers import Answers
 from orchestration.answers.asking import Asking
 from orchestration.answers.conversation import Answered, Declined, Question, directory_of, program_version, reachable
@@ -83,9 +84,9 @@ def serve(settings: Settings, spark: Spark) -> Iterator[Callable[..., Answers]]:
     """``serve(generation=7)`` begins to answer."""
     begun: list[Answers] = []
 
-    def begin(generation: int = 7, home: Path | None = None, seconds: float = 20) -> Answers:
+    def begin(generation: int = 7, home: Path | None = None, seconds: float = 20, allowance: Allowance | None = None) -> Answers:
         at = settings if home is None else settings.model_copy(update={"home": home})
-        begun.append(Answers(at, spark, generation, seconds))  # type: ignore[arg-type]  # Spark is replaced
+        begun.append(Answers(at, spark, generation, seconds, allowance))  # type: ignore[arg-type]  # Spark is replaced
         begun[-1].begin()
         return begun[-1]
 
@@ -160,6 +161,40 @@ def test_a_question_that_takes_too_long_is_cancelled_and_the_next_one_answered(
     assert spark.cancelled.is_set()
     assert told == ["the running loop did not answer within 0.3 s"]
     assert Asking(settings, told.append).tables.rows("select 1") == [{"statement": "select 1"}]
+
+
+def test_a_question_that_would_delay_a_tick_is_cancelled_and_the_next_one_waits_for_the_tick_to_end(
+    serve: Callable[..., Answers], settings: Settings, spark: Spark, told: Told
+) -> None:
+    allowance = Allowance(0.3)
+    serve(allowance=allowance)
+    answered = threading.Event()
+
+    def ask() -> None:
+        assert Asking(settings, told.append).tables.rows("select 1") == [{"statement": "select 1"}]
+        answered.set()
+
+    asking = threading.Thread(target=ask)
+    with allowance.tick():
+        with pytest.raises(RuntimeError, match="cancelled"):
+            # the engine of the one who asks is the same object here, and its wait is over
+            Asking(settings, told.append).tables.rows("wait")
+        assert spark.cancelled.is_set()
+        asking.start()
+        assert not answered.wait(1)
+    asking.join(20)
+    assert answered.is_set()
+    assert told == ["the running loop is in a tick, which longer questions would delay"]
+
+
+def test_a_question_that_cannot_begin_beside_a_tick_is_declined(
+    serve: Callable[..., Answers], settings: Settings, spark: Spark, told: Told
+) -> None:
+    allowance = Allowance(0)
+    serve(seconds=1, allowance=allowance)
+    with allowance.tick():
+        Asking(settings, told.append).tables.rows("select 1")
+    assert told == ["the running loop is in a tick, which longer questions would delay"]
 
 
 def test_the_jobs_of_a_question_that_nobody_waits_for_are_cancelled(
