@@ -1,14 +1,11 @@
 {#- A field of a report, from the header that its dialect has for it: a struct of `bytes` and `encoding`; null if the report has no such header, or an
     empty one.
 
-    field (not SQL): one of var dialect_fields. says: the description of the dialect, as in `rules.dialects`. headers: those of the report. key_fields:
-    the fields of a Protocol Buffers message in its key, see protobuf_fields. -#}
-{% macro dialect_field(field, says='says', headers='headers', key_fields='key_fields') -%}
+    field (not SQL): one of var dialect_fields. says: the description of the dialect, as in `rules.dialects`. headers: those of the report. -#}
+{% macro dialect_field(field, says='says', headers='headers') -%}
     try_element_at(filter(transform({{ says }}.fields.{{ field }}, c -> struct(
         case
             when c.path is null then try_element_at(filter({{ headers }}, h -> h.key = c.header), if(c.is_first, 1, -1)).value
-            when startswith(c.path, '#')
-                then try_element_at(filter({{ key_fields }}, f -> f.number = cast(substring(c.path, 2) as int)), -1).bytes
             else cast(get_json_object(
                 {{ utf8_text('try_element_at(filter(' ~ headers ~ ', h -> h.key = c.header), if(c.is_first, 1, -1)).value') }}, c.path
             ) as binary)

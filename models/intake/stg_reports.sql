@@ -62,15 +62,6 @@ described as (
 
 ),
 
-keyed as (
-
-    select
-        *,
-        case when says.key_field is not null then {{ protobuf_fields('key') }} end as key_fields
-    from described
-
-),
-
 extracted as (
 
     select
@@ -82,8 +73,8 @@ extracted as (
         ) as reported,
         case when kind = 'report' then {{ utf8_text(header_bytes('headers', 'redrive-delivery')) }} end as header_delivery,
         case when kind = 'report' then {{ utf8_text(header_bytes('headers', 'redrive-due')) }} end as header_due,
-        case when kind = 'report' then {{ content_hash(dialect_key('says', 'key', 'key_fields'), 'value') }} end as content_hash
-    from keyed
+        case when kind = 'report' then {{ content_hash('key', 'value') }} end as content_hash
+    from described
 
 ),
 

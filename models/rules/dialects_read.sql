@@ -16,7 +16,6 @@ described as (
             {%- endfor %}
         ) as array<array<string>>) as recognised_by,
         {{ says.attempts_ahead or 0 }} as attempts_ahead,
-        cast({{ says.key_field or 'null' }} as int) as key_field,
         struct(
             {%- for field in var('dialect_fields') %}
             cast(array(
@@ -43,7 +42,6 @@ added as (
         collect_list(header) filter (where field = 'owns') as owns,
         collect_list(filter(split(header, ' +'), n -> n <> '')) filter (where field = 'recognised_by') as recognised_by,
         0 as attempts_ahead,
-        cast(null as int) as key_field,
         struct(
             {%- for field in var('dialect_fields') %}
             cast(transform(

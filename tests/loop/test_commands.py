@@ -252,7 +252,7 @@ def test_what_was_stopped_stays_so_also_over_a_restart(executing: Redrive) -> No
     assert _state(executing, command)["issued"] == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_triage_discards_and_purges_what_its_route_keeps_no_longer(executing: Redrive) -> None:
     executing.domain("purgeafter")
     _die(executing, "purgeafter", 2)

@@ -29,11 +29,7 @@ joined as (
         decisions.* except (input_id),
         inputs.input_id,
         rules.dialects[decisions.dialect] as says,
-        -- the key of an order's delivery is the message's own already
-        case
-            when inputs.is_report then {{ dialect_key('rules.dialects[decisions.dialect]', 'inputs.key', protobuf_fields('inputs.key')) }}
-            else inputs.key
-        end as input_key,
+        inputs.key as input_key,
         inputs.value as input_value,
         inputs.headers as input_headers,
         inputs.error_stack as input_stack,
@@ -81,7 +77,7 @@ kept as (
         case
             when is_written_again or not {{ privacy_keeps('stack', 'privacy') }} then null
             when is_sent_anew and input_stack is not null then input_stack
-            when is_dead_letter and is_report then {{ stack_text(dialect_field('error_stack', 'says', 'input_headers', 'cast(null as array<struct<number: int, bytes: binary>>)') ~ '.bytes') }}
+            when is_dead_letter and is_report then {{ stack_text(dialect_field('error_stack', 'says', 'input_headers') ~ '.bytes') }}
         end as error_stack,
         case when keeps_payload then input_key end as key,
         case when keeps_payload then input_value end as value,
