@@ -13,7 +13,7 @@
             coalesce(consumer_group, '') as original_consumer_group,
             coalesce({{ iso_time('original_timestamp') }}, '') as original_timestamp,
             concat_ws('\n',
-                concat_ws(': ', error_class, {{ utf8_cut('coalesce(error_message, reason)', 1024) }}),
+                concat_ws(': ', error_class, {{ dead_letter_reason() }}),
                 {{ dead_letter_stack() }}
             ) as error_info
         )) as binary) as value

@@ -2,7 +2,7 @@
 {% macro dead_letter_headers_smallrye() -%}
     array_compact(array(
         {{ header('dead-letter-exception-class-name', 'error_class') }},
-        {{ header('dead-letter-reason', utf8_cut('coalesce(error_message, reason)', 1024)) }},
+        {{ header('dead-letter-reason', dead_letter_reason()) }},
         {{ header('dead-letter-topic', 'original_topic') }},
         {{ header('dead-letter-partition', 'original_partition') }},
         {{ header('dead-letter-offset', 'original_offset') }}

@@ -48,8 +48,8 @@ added as (
                 array_sort(collect_list(struct(
                     preference,
                     header,
-                    coalesce(occurrence = 'first', false) as is_first,
-                    coalesce(nullif(encoding, ''), 'text') as encoding,
+                    occurrence = 'first' as is_first,
+                    encoding,
                     nullif(path, '') as path
                 )) filter (where field = '{{ field }}')),
                 c -> struct(c.header, c.is_first, c.encoding, c.path)

@@ -1,4 +1,4 @@
-"""How much of a tick questions may take: so long that no tick is delayed by more than a second."""
+"""How much of a tick questions may take: so much that it is delayed by about a second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# While a question runs beside it, a tick on two processors gets on at 0.6 of its speed (`bench answers`): this delays it by a second.
+# While a question runs beside it, a tick on two processors gets on at 0.6 of its speed (docs/performance.md, Answers): this delays it by a second.
 BESIDE_SECONDS: Final = 2.5
 
 # How often to look whether a question may begin.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -319,6 +319,20 @@ class Home:
 
     def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str | StructType) -> int:
         return self._ledgers.append(ledger, self.spark.createDataFrame(rows, columns), self.now)
+
+
+def decided(home: Home, *inputs: Report | Result) -> list[Row]:
+    """What is decided a second later about reports, or about the results of sends, as it lies in the wheel."""
+    home.later(seconds=1)
+    reports = [one for one in inputs if isinstance(one, Report)]
+    input_ids = home.append_reports(*reports) if reports else home.append_results(*(one for one in inputs if isinstance(one, Result)))
+    home.decide()
+    kept = {row["input_id"]: row for row in home.read("deliveries")}
+    return [kept[input_id] for input_id in input_ids]
+
+
+def pairs(headers: Iterable[Row] | None) -> list[tuple[str, bytes | None]]:
+    return [(header["key"], None if header["value"] is None else bytes(header["value"])) for header in headers or ()]
 
 
 def decisions_after(home: Home, batch: int) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,27 +14,13 @@ from orchestration.loop.due import Due
 from orchestration.tables.rows import collected
 from publisher import READY
 from tests.dbt.dead_letter_bytes import CUT, OWN, PROFILES, failed, hardly_said, topic_of, wanted
-from tests.dbt.harness import PROJECT, Headers, Home, Report, Result, order, report
+from tests.dbt.harness import PROJECT, Headers, Home, Report, Result, decided, order, pairs, report
 from tests.dbt.test_publish_step import step
-
-
-def pairs(headers: Iterable[Row] | None) -> list[tuple[str, bytes | None]]:
-    return [(header["key"], None if header["value"] is None else bytes(header["value"])) for header in headers or ()]
 
 
 def ready(home: Home) -> dict[str, Row]:
     """What may be sent, by its delivery."""
     return {row["delivery_id"]: row for row in home.read("ready")}
-
-
-def decided(home: Home, *inputs: Report | Result) -> list[Row]:
-    """What is decided about reports, or about the results of sends, as it lies in the wheel."""
-    home.later(seconds=1)
-    reports = [one for one in inputs if isinstance(one, Report)]
-    input_ids = home.append_reports(*reports) if reports else home.append_results(*(one for one in inputs if isinstance(one, Result)))
-    home.decide()
-    kept = {row["input_id"]: row for row in home.read("deliveries")}
-    return [kept[input_id] for input_id in input_ids]
 
 
 # ---------- header profiles

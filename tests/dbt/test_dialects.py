@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,8 @@ from pyspark.sql import Row
 from orchestration.operators.selections import named
 from orchestration.rules.vocabulary import ANY_DIALECT, DIALECTS
 from tests.dbt.dialect_bytes import ADDED, COLUMNS, DUE, OWN, TOLD, TOPIC, Told, b4, b8, shortest, spring_retry
-from tests.dbt.harness import Headers, Home, Report, Result, order, pointer, report
+from tests.dbt.harness import Headers, Home, Report, Result, decided, order, pairs, pointer, report
+from tests.dbt.macro_cases import millis
 
 MILLIS = ("origin_timestamp", "stated_at", "due")
 
@@ -34,10 +34,6 @@ def said(row: Row) -> dict[str, Any]:
 
 def says(told: Told) -> dict[str, Any]:
     return {name: value for name, value in told.says.items() if value is not None}
-
-
-def pairs(headers: Iterable[Row] | None) -> list[tuple[str, bytes | None]]:
-    return [(header["key"], None if header["value"] is None else bytes(header["value"])) for header in headers or ()]
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +78,6 @@ def test_a_retry_of_ours_that_failed_elsewhere_shows_the_dialect_of_the_failure(
     carried: Headers = (("redrive-delivery", b"x#1"), ("redrive-due", b"1"), ("redrive-original-topic", b"a"), ("redrive-attempt", b"2"))
     (row,) = reports_of(home, spring.report().but(headers=(*carried, *spring.headers), source=f"in-{ANY_DIALECT}"))
     assert row["dialect"] == "spring"
-
-
-def decided(home: Home, *inputs: Report) -> list[Row]:
-    home.later(seconds=1)
-    input_ids = home.append_reports(*inputs)
-    home.decide()
-    found = {row["input_id"]: row for row in home.read("deliveries")}
-    return [found[input_id] for input_id in input_ids]
 
 
 def test_the_message_goes_on_as_it_was_before_its_report(home: Home) -> None:
@@ -137,10 +125,6 @@ def test_a_message_without_a_place_is_named_after_its_report_and_followed_by_its
 def retried(attempts: bytes, due: int, place: int, kind: str = "trusted") -> Report:
     headers = tuple((name, b8(place) if name == "kafka_original-offset" else value) for name, value in spring_retry(attempts, due))
     return Report(headers, source=f"{kind}-spring-retry")
-
-
-def millis(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
 
 
 def test_a_count_goes_on_and_a_stated_due_time_holds_where_the_source_is_trusted(home: Home) -> None:

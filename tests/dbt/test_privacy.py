@@ -10,8 +10,8 @@ from pyspark.sql import Row
 
 from orchestration.tables.dbt import DbtError
 from tests.dbt.dead_letter_bytes import failed
-from tests.dbt.harness import Home, Report, Result, order
-from tests.dbt.test_dead_letters import decided, pairs, ready
+from tests.dbt.harness import Home, Report, Result, decided, order, pairs
+from tests.dbt.test_dead_letters import ready
 
 SECRETS = ("s3cret-message", "s3cret-stack", "s3cret-key", "s3cret-value", "s3cret-header", "s3cret-name")
 

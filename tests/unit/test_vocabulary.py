@@ -48,9 +48,9 @@ def test_the_sql_reads_a_word_as_the_var_has_it() -> None:
 def _headers_of(profile: str) -> str:
     """What the macro of a header profile says, with the names of headers as they stand in it."""
     name = f"dead_letter_headers_{profile.replace('-', '_')}"
-    used = ("utf8_cut", "utf8_text", "iso_time", "big_endian_bytes", "big_endian_shortest", "dead_letter_stack")
+    used = ("utf8_cut", "utf8_text", "iso_time", "big_endian_bytes", "big_endian_shortest", "dead_letter_stack", "dead_letter_reason")
     given = {macro: lambda *_: "" for macro in used}
-    return str(getattr(macros("dead_letter_headers", "header", name, **given), name)())
+    return str(getattr(macros("dead_letter_headers", "header", "dlq_headers", "spring_headers", name, **given), name)())
 
 
 def test_each_header_profile_has_a_macro_and_each_macro_a_profile() -> None:
