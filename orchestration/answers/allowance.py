@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# While a question runs beside it, a tick on two processors gets on at 0.6 of its speed (docs/performance.md, Answers): this delays it by a second.
+# While a question runs beside it, a tick on two processors gets on at 0.6 of its speed (docs/performance.md, Answers):
+# this delays it by a second.
 BESIDE_SECONDS: Final = 2.5
 
 # How often to look whether a question may begin.

@@ -145,6 +145,7 @@ def test_more_than_the_loop_reads_is_declined(dead: Record, redrive: Redrive, mo
 def test_a_question_that_takes_long_does_not_stop_the_loop(dead: Record, redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = redrive.loop._serving._answers  # type: ignore[union-attr]
     monkeypatch.setattr(answers, "_seconds", 600.0)
+    monkeypatch.setattr(answers._allowance, "_seconds", 600.0)
     monkeypatch.setattr(asking, "_has_engine", lambda: False)
     declined = threading.Event()
 
