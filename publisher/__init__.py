@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from publisher.errors import RejectedPropertiesError, SessionLostError, SettingsError, SupersededError, error_kinds_from_rows
     from publisher.generation import refuse_superseded, take_charge
     from publisher.publishing import epoch_ms, publish
-    from publisher.redaction import MASK, SecretText, is_secret, masked, redact, secrets_of
+    from publisher.redaction import MASK, SecretText, is_secret, masked, parts_of, redact, secrets_of
     from publisher.session import Session
     from publisher.settings import PublisherSettings
 
 __all__ = [
     "DELIVERED", "FAILED", "MASK", "MISSING_TOPIC", "READY", "RESULTS", "STOPPED", "SUPERSEDED_CODE", "UNKNOWN", "PublisherSettings",
     "RejectedPropertiesError", "SecretText", "Session", "SessionLostError", "SettingsError", "SupersededError", "epoch_ms",
-    "error_kinds_from_rows", "fatal_as_kafka_exception", "is_secret", "kafka_error", "make_client", "masked", "publish", "redact",
-    "refuse_superseded", "secrets_of", "take_charge",
+    "error_kinds_from_rows", "fatal_as_kafka_exception", "is_secret", "kafka_error", "make_client", "masked", "parts_of", "publish",
+    "redact", "refuse_superseded", "secrets_of", "take_charge",
 ]  # fmt: skip
 
 _NAMES = {
@@ -40,7 +40,7 @@ _NAMES = {
     "errors": "RejectedPropertiesError SessionLostError SettingsError SupersededError error_kinds_from_rows",
     "generation": "refuse_superseded take_charge",
     "publishing": "epoch_ms publish",
-    "redaction": "MASK SecretText is_secret masked redact secrets_of",
+    "redaction": "MASK SecretText is_secret masked parts_of redact secrets_of",
     "session": "Session",
     "settings": "PublisherSettings",
 }

@@ -28,6 +28,8 @@ READY: Final = pa.schema(
         pa.field("attempt", pa.int32()),
         # which failed sends count: `all`, or `record`: those that concern the record or its topic
         pa.field("publish_charge", pa.string()),
+        # what it must stay in order with: rows of one sequence come in their order, and all to one call; null: order doesn't matter
+        pa.field("sequence", pa.string()),
         # where the message came from, carried through to the results
         pa.field("consumer_group", pa.string()),
         pa.field("original_topic", pa.string()),
@@ -66,6 +68,9 @@ RESULTS: Final = pa.schema(
         pa.field("omitted", pa.string()),
     ]
 )
+
+# The kinds of errors of which a message dies at once: it holds up nothing that follows it in its sequence.
+FINAL: Final = frozenset({"fatal", "poison"})
 
 # The value of `publish_charge` by which every failed send counts.
 CHARGE_ALL: Final = "all"

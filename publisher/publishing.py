@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from publisher import sending
-from publisher.contract import CHARGE_ALL, DELIVERED, FAILED, RECORDS, RESULTS, STOPPED, UNKNOWN
+from publisher.contract import CHARGE_ALL, DELIVERED, FAILED, FINAL, RECORDS, RESULTS, STOPPED, UNKNOWN
 from publisher.destinations import Destination, describe, forget
 from publisher.errors import Concerns, FencedError, SessionLostError, SupersededError, Trouble
 from publisher.fitting import by_batch_size, lightened, misfits, with_partitions
 from publisher.generation import refuse_superseded
 from publisher.handover import Clock
-from publisher.ready import complete, joined, loads, of_topics, topics_in
+from publisher.ready import complete, first_of_sequences, joined, loads, of_topics, sequences_in, topics_in, without_sequences
 from publisher.sending import Aborted, Outcome, Sent, Unanswered
 from publisher.session import Session
 from publisher.settings import PublisherSettings
@@ -60,7 +60,9 @@ def publish(
 
 
 class Task:
-    """The state of one call of `publish`: results not yet taken; topics to which nothing more is sent, and those that refuse every row."""
+    """The state of one call of `publish`: results not yet taken; topics to which nothing more is sent, and those that refuse every row;
+    sequences of which nothing more is sent, as a row of theirs was not, and is tried again.
+    """
 
     def __init__(self, session: Session, settings: PublisherSettings, slot: int, clock: Clock) -> None:
         self._session = session
@@ -70,6 +72,7 @@ class Task:
         self._results: list[pa.RecordBatch] = []
         self._stopped: dict[str, Trouble] = {}
         self._refused: dict[str, Trouble] = {}
+        self._interrupted: set[str] = set()
         self._splits_left = settings.max_splits
         self._fenced = False
 
@@ -114,12 +117,14 @@ class Task:
         return found
 
     def _unsettled(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows whose topic is neither stopped nor refuses every row. Rows of a topic that refuses every row fail."""
+        """The rows whose topic is neither stopped nor refuses every row, and whose sequence isn't interrupted. Rows of a topic that refuses
+        every row fail.
+        """
         if self._stopped or self._refused:
             for topic, trouble in self._refused.items():
                 self._fail(of_topics(rows, [topic]), trouble)
             rows = of_topics(rows, [*self._stopped, *self._refused], others=True)
-        return rows
+        return without_sequences(rows, self._interrupted)
 
     def _fitting(self, rows: pa.RecordBatch, destinations: dict[str, Destination]) -> pa.RecordBatch:
         """The rows that their destinations may take, dead letters with less in them if necessary. The others fail."""
@@ -244,10 +249,15 @@ class Task:
         return rows.filter(pc.invert(pc.is_in(rows.column("delivery_id"), settled)))
 
     def _fail(self, rows: pa.RecordBatch, trouble: Trouble) -> None:
+        """Adds results. Of a sequence, only the first row fails if it is tried again: those after it wait, and are charged nothing."""
+        if trouble.error.kind not in FINAL:
+            rows = first_of_sequences(without_sequences(rows, self._interrupted))
+            self._interrupted |= sequences_in(rows)
         if rows.num_rows:
             self._add(FAILED, rows, trouble, omitted=[None] * rows.num_rows)
 
     def _unknown(self, rows: pa.RecordBatch, sent_at: Sequence[int], trouble: Trouble) -> None:
+        self._interrupted |= sequences_in(rows)
         not_before = [self._clock() + self._settings.transaction_timeout_ms] * rows.num_rows
         self._add(UNKNOWN, rows, trouble, sent_at=sent_at, not_before=not_before)
 

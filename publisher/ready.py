@@ -75,3 +75,24 @@ def of_topics(rows: pa.RecordBatch, topics: Collection[str], *, others: bool = F
     """The rows that go to one of the topics; others: those that go to none of them."""
     chosen = pc.is_in(rows.column("topic"), pa.array(list(topics), pa.string()))
     return rows.filter(pc.invert(chosen) if others else chosen)
+
+
+def sequences_in(rows: pa.RecordBatch) -> set[str]:
+    """The sequences of the rows."""
+    return set(rows.column("sequence").drop_null().to_pylist())
+
+
+def without_sequences(rows: pa.RecordBatch, sequences: Collection[str]) -> pa.RecordBatch:
+    """The rows that are in none of the sequences."""
+    if not sequences:
+        return rows
+    return rows.filter(pc.invert(pc.is_in(rows.column("sequence"), pa.array(list(sequences), pa.string()))))
+
+
+def first_of_sequences(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The first row of each sequence, and the rows that are in none."""
+    if rows.column("sequence").null_count == rows.num_rows:
+        return rows
+    seen: set[str] = set()
+    first = [name is None or not (name in seen or seen.add(name)) for name in rows.column("sequence").to_pylist()]  # type: ignore[func-returns-value]
+    return rows.filter(pa.array(first, pa.bool_()))

@@ -7,7 +7,7 @@
         {%- for column in [
             'delivery_id', 'due_at', 'topic', 'message_id', 'life_cycle', 'attempt', 'publish_attempt', 'source', 'original_topic',
             'original_partition', 'original_offset', 'original_timestamp', 'consumer_group', 'content_hash', 'headers', 'failed_at', 'first_failed_at',
-            'error_class', 'error_message', 'error_kind', 'rule', 'matched', 'header_profile', 'privacy'
+            'error_class', 'error_message', 'error_kind', 'rule', 'matched', 'header_profile', 'privacy', 'outbox_row', 'sequence', 'sequence_place'
         ] %}
         {{ delivery }}.{{ column }},
         {%- endfor %}

@@ -20,6 +20,7 @@
         probe                   | retry       | waiting     | yes   | yes      | no      |         |         |
         send_now                | retry       | waiting     | yes   | yes      | no      |         |         |
         cancel                  | cancelled   | waiting     |       | yes      | no      |         |         |
+        new_row                 | publish     |             | yes   | yes      | no      |         |         |
         redrive                 | redrive     | dead_letter | yes   | yes      | no      |         |         |
         discard                 | discarded   | dead_letter |       |          | no      |         |         |
         restore                 | restored    | dead_letter |       |          | no      |         |         |

@@ -6,7 +6,9 @@ with
 
 events as (
 
+    -- rows of outboxes say nothing about a failure
     select * from {{ ref('events') }}
+    where kind <> 'row'
 
 ),
 

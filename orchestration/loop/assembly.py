@@ -21,6 +21,7 @@ from orchestration.loop.intake import Intake
 from orchestration.loop.intake_step import IntakeStep
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.missing_topics import MissingTopics, originals_of
+from orchestration.loop.outboxes import Outboxes, OutboxIntake, OutboxWriteBack
 from orchestration.loop.publish import Publish
 from orchestration.loop.read_back import ReadBack
 from orchestration.loop.recovery import Recovery
@@ -38,9 +39,11 @@ class Steps:
 
     rules: RulesInForce
     take_in: IntakeStep
+    take_rows: OutboxIntake
     dispatch: CommandDispatch
     decide: Decide
     publish: Publish
+    write_back: OutboxWriteBack
     settle: Settle
     decision_feed: DecisionFeed
     breaker_feed: CircuitBreakerFeed
@@ -49,6 +52,7 @@ class Steps:
     def use_rules(self) -> None:
         """Passes the loaded seeds on to the steps that use them."""
         self.take_in.intake.use(self.rules.seeds.rows["sources"])
+        self.take_rows.outboxes.use(self.rules.seeds.rows["outboxes"])
         self.publish.leadership.renew_bulk_lane()
 
 
@@ -60,6 +64,7 @@ def assembled(
     settings, cluster, health, rules = leadership.settings, leadership.cluster, leadership.health, leadership.rules
     undecided = Undecided(stored, breakers)
     intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
+    outboxes = Outboxes(spark, schema, settings, ledgers, rules.seeds.rows["outboxes"])
     hand_over = HandOver(leadership, clock, timedelta(seconds=settings.look_ahead_seconds), settings.transactions)
     read_back = ReadBack(leadership, hand_over, clock)
     if state.unrecorded_since is not None:
@@ -78,9 +83,11 @@ def assembled(
     return Steps(
         rules=rules,
         take_in=IntakeStep(intake, health, hand_over.lane.finish_send),
+        take_rows=OutboxIntake(outboxes, health),
         dispatch=CommandDispatch(commands, intake, health),
         decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over),
         publish=Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over, read_back),
+        write_back=OutboxWriteBack(outboxes, health),
         settle=Settle(consumers, breakers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),
         breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),

@@ -25,7 +25,7 @@ class Waiting:
     batch skips more files than one on the due time.
     payload_hours: the hours (epoch seconds) of the due times of first dead letters: if Kafka refuses a dead letter, the next one is written
     without a payload, which stays in the row of the first (`is_written_again` in `ready`).
-    overdue: how many of the rows are due already when they are looked for.
+    overdue: how many of the rows are due already when they are looked for. ordered: how many must stay in order with others.
     """
 
     rows: int
@@ -35,6 +35,7 @@ class Waiting:
     batches: tuple[int, ...]
     payload_hours: tuple[int, ...] = ()
     overdue: int = 0
+    ordered: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Due:
     Deliveries that events of later batches name are left out: an order may cancel or replace one, and a report may show that one was sent
     although its result is lost. The floor must not move over a step that left something out. seen: if given, only what that look has not
     seen. in_lane: the delivery ids that the timed lane has, which are left out. backlog: if given, what is due by now and was
-    decided up to this batch is left out, except what is sent at a rate.
+    decided up to this batch is left out, except what is sent at a rate. publications: only rows of outboxes (True), only the rest
+    (False), or both (None). open_from: no open delivery was due before, wherever it goes; None: the floor.
     """
 
     floor: datetime
@@ -76,14 +78,21 @@ class Due:
     seen: Seen | None = None
     in_lane: frozenset[str] = frozenset()
     backlog: int | None = None
+    publications: bool | None = None
+    open_from: datetime | None = None
 
     @classmethod
     def within(
-        cls, windows: Sequence[Window], now: datetime, undecided_after: int | None = None, in_lane: frozenset[str] = frozenset()
+        cls,
+        windows: Sequence[Window],
+        now: datetime,
+        undecided_after: int | None = None,
+        in_lane: frozenset[str] = frozenset(),
+        open_from: datetime | None = None,
     ) -> Due:
         """What is due in some windows, at least one."""
         floor, upto = min(window.floor for window in windows), max(window.upto for window in windows)
-        return cls(floor, upto, now, only=tuple(windows), undecided_after=undecided_after, in_lane=in_lane)
+        return cls(floor, upto, now, only=tuple(windows), undecided_after=undecided_after, in_lane=in_lane, open_from=open_from)
 
     @property
     def windows(self) -> list[Window]:
@@ -102,6 +111,11 @@ class Due:
             else:
                 merged.append((floor, upto))
         return merged
+
+
+def of_kind(what: Due) -> str:
+    """A condition on `kind`: the delivery sends something, and is or isn't a row of an outbox, as wanted."""
+    return {None: "kind is not null", True: "kind = 'publish'", False: "kind is not null and kind <> 'publish'"}[what.publications]
 
 
 AT_A_RATE = "(decision = 'redrive' and happened_at is not null)"

@@ -103,6 +103,8 @@ class HandOver:
             without_breakers=tuple(open_breakers),
             undecided_after=state.undecided_after,
             seen=self._seen,
+            # the bulk lane sends them, in their order
+            publications=False,
         )
 
     def _hand_over(self, what: Due) -> Waiting | None:

@@ -27,6 +27,7 @@ Kind: TypeAlias = Literal[
     "kafka",
     "partitions",
     "source",
+    "outbox",
     "seeds",
     "decide",
     "sends",
@@ -64,6 +65,11 @@ STATUS = Part("status")
 def source(name: str) -> Part:
     """The part that reads one source."""
     return Part("source", name)
+
+
+def outbox(name: str) -> Part:
+    """The part that reads one outbox, and writes back into it."""
+    return Part("outbox", name)
 
 
 def destination(topic: str) -> Part:

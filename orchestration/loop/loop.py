@@ -146,7 +146,7 @@ class Loop:
             self._apply(self.steps.recovery.read_again(self.state))
         self.leadership.look()
         for step in (
-            self._reload_rules,
+            lambda: self._run(self.rules),
             self._take_in,
             self._dispatch_commands,
             self._publish_before_a_long_run,
@@ -173,11 +173,9 @@ class Loop:
             self.on_tick(tick)
         return tick
 
-    def _reload_rules(self) -> None:
-        self._run(self.rules)
-
     def _take_in(self) -> None:
         self._run(self.steps.take_in)
+        self._run(self.steps.take_rows)
 
     def _dispatch_commands(self) -> None:
         if self.steps.publish.knows_what_was_sent:
@@ -195,6 +193,7 @@ class Loop:
         self._run(self.steps.publish)
 
     def _settle(self) -> None:
+        self._run(self.steps.write_back)
         self.steps.settle.unread = self._tick.unread
         self._run(self.steps.settle, self._began)
 

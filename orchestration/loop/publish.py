@@ -15,6 +15,7 @@ from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.due import Due
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import FIRST_PAUSE, LEDGERS, SENDS, Health, Reason
+from orchestration.loop.hold import hold
 from orchestration.loop.lane_results import LaneStop
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.missing_topics import MissingTopics
@@ -54,6 +55,7 @@ class Publish:
     hand_over: HandOver
     read_back: ReadBack
     unrecorded: Unrecorded | None = None
+    _next_row: datetime | None = None
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Notes what the timed lane has done; looks into the wheel, if it is time, and sends what is due there, or hands it over."""
@@ -93,12 +95,14 @@ class Publish:
             if not self.read_back.run(report, now):
                 return report.result()
             self._see_probes(report, before, now)
-            self._hold(report, now)
+            hold(report, now, self.breakers, self.hand_over, self.leadership.bulk_lane)
             before = ledgers.batch
+            takes_sends = self.publish_rows(report, now)
             # nothing is handed over while a probe goes out, as its result is read at the end of this step; nor while sends fail: the bulk
             # lane finds out whether Kafka takes them again
-            handed = not self.breakers.lets_out and SENDS not in self.health and self.hand_over.look(report, now, self.breakers.open)
-            if (handed or self.publish_due(report, now)) and not self.stopping.is_set():
+            hands_over = takes_sends and not self.breakers.lets_out and SENDS not in self.health
+            handed = hands_over and self.hand_over.look(report, now, self.breakers.open)
+            if takes_sends and (handed or self.publish_due(report, now)) and not self.stopping.is_set():
                 self.publish_paused(report, now)
             self._see_probes(report, before, now)
         except Exception as error:
@@ -118,7 +122,7 @@ class Publish:
         report.recovered(LEDGERS)
         with self.breakers.of(report):
             next_look = self.breakers.next_look
-        report.change(window=report.state.window.next_look(next_look))
+        report.change(window=report.state.window.next_look(next_look).next_look(self._next_row))
         return report.result()
 
     def end(self) -> None:
@@ -190,48 +194,61 @@ class Publish:
         with self.breakers.of(report):
             self.breakers.sent(before, now)
 
-    def _hold(self, report: StepReport, now: datetime) -> None:
-        """Closes what is due under open circuit breakers as `held`, except their probes."""
-        with self.breakers.of(report):
-            open_keys = self.breakers.open
-            if not open_keys:
-                return
-            self.hand_over.withdraw(breakers=open_keys)
-            what = Due(
-                report.state.window.lowest_floor,
-                now,
-                now,
-                undecided_after=report.state.undecided_after,
-                in_lane=self.hand_over.in_lane(),
-            )
-            blocked = self.leadership.bulk_lane.waiting(what, breakers=open_keys)
-            held, asked = self.breakers.hold(self.leadership.bulk_lane, what, blocked)
-        report.count("held", held)
-        if asked:
-            report.change(window=report.state.window.awaiting(asked, now))
-            report.has_more = True
+    # ---------- rows of outboxes
+
+    def publish_rows(self, report: StepReport, now: datetime) -> bool:
+        """Sends the rows of outboxes that are due, if the timed lane sends the rest. Returns whether Kafka takes sends."""
+        if not report.state.outboxes or not self.hand_over.look_ahead:
+            return True
+        what = self._due(report, now, publications=True)
+        waiting = self.leadership.bulk_lane.waiting(what)
+        self._next_row = waiting.next_due
+        stops: dict[str, Reason] | None = {}
+        if waiting.rows:
+            published = self.leadership.bulk_lane.run(what, self.clock.now, waiting)
+            self._count(report, published, now)
+            stops = self._stops_of(report, published)
+            self._postpone(report, published, now)
+        self._note_unpublished(report, what, waiting.rows)
+        for topic, reason in (stops or {}).items():
+            report.change(window=self._paused(report.state.window, topic, reason, what.floor, now))
+        if stops is None:
+            report.change(window=report.state.window.look_now())
+        return stops is not None
+
+    def _note_unpublished(self, report: StepReport, what: Due, rows: int) -> None:
+        """Keeps the floors under the rows of outboxes that are open still, of those that a step has looked for."""
+        since = self.leadership.bulk_lane.open_since(what) if rows and report.state.outboxes else None
+        report.change(window=replace(report.state.window, unpublished_since=since))
 
     # ---------- what is due
 
-    def publish_due(self, report: StepReport, now: datetime) -> bool:
-        """Sends what is due, except to paused destinations, and moves the floor over it. Returns whether Kafka takes sends."""
+    def _due(self, report: StepReport, now: datetime, publications: bool | None = None) -> Due:
+        """What is due by now, except to paused destinations. publications: as in Due."""
         state = report.state
-        what = Due(
+        return Due(
             state.window.floor,
             now,
             now,
             without=tuple(state.window.paused),
             undecided_after=state.undecided_after,
             in_lane=self.hand_over.in_lane(),
+            publications=publications,
+            open_from=state.window.lowest_floor,
         )
+
+    def publish_due(self, report: StepReport, now: datetime) -> bool:
+        """Sends what is due, except to paused destinations, and moves the floor over it. Returns whether Kafka takes sends."""
+        what = self._due(report, now)
         waiting = self.leadership.bulk_lane.waiting(what)
-        window = replace(state.window, next_due=waiting.next_due or now + HORIZON)
+        window = replace(report.state.window, next_due=waiting.next_due or now + HORIZON)
         report.change(window=window)
         if waiting.rows == 0:
-            report.change(window=window.without_unknown_before(now).moved(self.hand_over.open_since(now)))
+            report.change(window=replace(window, unpublished_since=None).without_unknown_before(now).moved(self.hand_over.open_since(now)))
             return True
         published = self.leadership.bulk_lane.run(what, self.clock.now, waiting)
         self._count(report, published, now)
+        self._note_unpublished(report, what, waiting.rows)
         stops = self._stops_of(report, published)
         if not published.stops:
             # this step has read the sends of unknown outcome that may be sent again by now
@@ -286,7 +303,7 @@ class Publish:
         windows = [paused[topic].window(topic, now) for topic in report.state.window.worth_a_try(now)]
         if not windows:
             return
-        what = Due.within(windows, now, report.state.undecided_after, self.hand_over.in_lane())
+        what = Due.within(windows, now, report.state.undecided_after, self.hand_over.in_lane(), report.state.window.lowest_floor)
         waiting = self.leadership.bulk_lane.waiting(what)
         upto, stops = what.upto, dict[str, Reason]()
         if waiting.rows:
@@ -297,6 +314,7 @@ class Publish:
             # where Kafka as a whole took nothing, each of them has failed
             stops = found if found is not None else {window.topic: paused[window.topic].reason for window in windows}
             upto = published.upto
+            self._note_unpublished(report, what, waiting.rows)
         for window in windows:
             if window.topic in stops:
                 failed = report.state.window.paused[window.topic].failed(stops[window.topic], now)

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.clock import literal, moment_of
-from orchestration.loop.due import Due, Waiting, ahead_in, due_in, hours_in, in_windows, not_in, of_batches, with_payloads_in
+from orchestration.loop.due import Due, Waiting, ahead_in, due_in, hours_in, in_windows, not_in, of_batches, of_kind, with_payloads_in
+from orchestration.loop.order import TURN, divided, in_order
 from orchestration.loop.published import Published, ResultsLostError, Stop, Unrecorded, UnrecordedError
 from orchestration.tables.interpreted import FEW_ROWS, interpreted_if_few
 from orchestration.tables.ledgers import Ledgers, TakenOverError
@@ -81,10 +82,10 @@ class BulkLane:
         wheel = self.spark.sql(
             f"""
             select
-                batch, due_at, topic, breaker_key, kind, header_profile, payload_bytes,
+                batch, due_at, topic, breaker_key, kind, header_profile, payload_bytes, sequence,
                 unix_seconds(date_trunc('hour', payload_due)) as payload_hour
             from {self.schema}.deliveries
-            where kind is not null and {due_in(due_times)} and {not_in(what.seen)} and {ahead_in(what)}
+            where {of_kind(what)} and {due_in(due_times)} and {not_in(what.seen)} and {ahead_in(what)}
             """
         )
         wheel = _wanted(wheel, what)
@@ -95,6 +96,7 @@ class BulkLane:
             wheel.groupBy("batch").agg(
                 F.count_if(due).alias("rows"),
                 F.count_if(due & (F.col("due_at") <= F.lit(what.now))).alias("overdue"),
+                F.count_if(due & F.col("sequence").isNotNull()).alias("ordered"),
                 F.coalesce(F.sum(F.when(due, _size())), F.lit(0)).alias("size"),
                 F.coalesce(F.max(F.when(due, _size())), F.lit(0)).alias("largest"),
                 F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
@@ -109,6 +111,7 @@ class BulkLane:
             batches=tuple(sorted(int(batch["batch"]) for batch in batches if batch["rows"])),
             payload_hours=tuple(sorted({int(hour) for batch in batches for hour in batch["payload_hours"]})),
             overdue=sum(int(batch["overdue"]) for batch in batches),
+            ordered=sum(int(batch["ordered"]) for batch in batches),
         )
 
     def run(self, what: Due, clock: Callable[[], datetime], waiting: Waiting) -> Published:
@@ -124,7 +127,7 @@ class BulkLane:
         upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what, waiting)
         self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
         measures = Observation()
-        results = self._send(self.due(replace(what, upto=upto), waiting), clock, measures)
+        results = self._send(self.due(replace(what, upto=upto), waiting), clock, measures, ordered=waiting.ordered > 0)
         seen = measures.get
         published = _published(results, seen, upto, complete=upto == what.upto)
         if published.sent:
@@ -162,7 +165,7 @@ class BulkLane:
             select * from {self.schema}.ready
             where {due_in(what.times)}
                 and {hours_in(what.times)}
-                and {not_in(what.seen)} and {ahead_in(what)}
+                and {of_kind(what)} and {not_in(what.seen)} and {ahead_in(what)}
                 and {of_batches(waiting.batches)}
                 and {with_payloads_in(waiting.payload_hours)}
                 and (not_before is null or not_before <= {literal(what.now)})
@@ -173,22 +176,40 @@ class BulkLane:
             ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
         if what.in_lane:
             ready = ready.join(F.broadcast(ids_frame(self.spark, what.in_lane)), "delivery_id", "left_anti")
-        return _wanted(ready, what)
+        wanted = _wanted(ready, what)
+        return in_order(wanted, what, self._open_rows(what)) if waiting.ordered else wanted.withColumn(TURN, F.col("due_at"))
+
+    def open_since(self, what: Due) -> datetime | None:
+        """The first due time of the rows of outboxes that are still open, of those that a step has looked for; None: there are none."""
+        rows = _wanted(self._open_rows(what), what).where(F.col("due_at") <= F.lit(what.upto))
+        (found,) = collected(rows.agg(F.min("due_at").alias("since")))
+        since: datetime | None = found["since"]
+        return since
+
+    def _open_rows(self, what: Due) -> DataFrame:
+        since = literal(what.floor if what.open_from is None else min(what.floor, what.open_from))
+        return self.spark.sql(
+            f"""
+            select * from {self.schema}.outbox_open where due_at >= {since} and due_hour >= date_trunc('hour', {since})
+            """
+        )
 
     def _cut(self, what: Due, waiting: Waiting) -> datetime:
         """The latest due time up to which what is ready fits into one step. Rows of the same millisecond are never divided."""
-        due = self.due(what, waiting).groupBy("due_at").agg(F.count(F.lit(1)).alias("rows"), F.sum(_size()).alias("size")).orderBy("due_at")
+        due = self.due(what, waiting).groupBy(TURN).agg(F.count(F.lit(1)).alias("rows"), F.sum(_size()).alias("size")).orderBy(TURN)
         rows = size = 0
         cut: datetime | None = None
         for moment in iterated(due):
             rows, size = rows + moment["rows"], size + moment["size"]
             if cut is not None and (rows > self.max_rows or size > self.max_bytes):
                 return cut
-            cut = moment["due_at"]
+            cut = moment[TURN]
         return what.upto
 
-    def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation) -> DataFrame:
+    def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation, *, ordered: bool) -> DataFrame:
         """Sends, and returns the results, which Spark keeps apart from the query: an append that is tried again doesn't send again.
+
+        ordered: some rows must stay in order with others: those go through one slot, one after another.
 
         localCheckpoint, never persist: Spark computes again what is lost from a cache, which here means to send again.
         """
@@ -201,9 +222,9 @@ class BulkLane:
             slot = task.partitionId() if task else 0
             return publish(batches, settings, slot, lambda: epoch_ms() + ahead_ms)
 
+        rows = divided(due, self.slots) if ordered else due.coalesce(self.slots)
         return (
-            due.select(*READY.names)
-            .coalesce(self.slots)
+            rows.select(*READY.names)
             .mapInArrow(send, from_arrow_schema(RESULTS))
             .observe(measures, *_measures())
             .localCheckpoint(eager=True)

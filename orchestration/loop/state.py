@@ -16,6 +16,7 @@ from orchestration.loop.consumer_progress import Awaited, Place
 from orchestration.loop.earlier_rows import in_columns_of_today
 from orchestration.loop.health import Reason
 from orchestration.loop.issued import IssuedCommands
+from orchestration.loop.outbox_positions import OutboxPosition
 from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.window import PausedDestination, SendWindow
 
@@ -36,6 +37,7 @@ class LoopState:
     feed_batch: the last batch whose decisions are in the decision feed; None where there is no feed.
     breakers: by key; a row keeps what CircuitBreaker says.
     awaited, awaited_batch: the places whose sends aren't settled yet, and the last batch whose sends were added to them.
+    outboxes: by name, how far their rows are written back.
     settled: the places whose settled offset has changed in this tick, and that offset.
     unrecorded_since: what was sent earlier has a result in `publish_results`; None: everything has.
     counts, step_ms: what this tick did, and how long its steps took.
@@ -54,6 +56,7 @@ class LoopState:
     feed_batch: int | None = None
     awaited_batch: int = 0
     breakers: Mapping[str, CircuitBreaker] = field(default_factory=dict)
+    outboxes: Mapping[str, OutboxPosition] = field(default_factory=dict)
     settled: Mapping[Place, int] = field(default_factory=dict)
     awaited: tuple[Awaited, ...] = ()
     unrecorded_since: datetime | None = None
@@ -92,6 +95,7 @@ class LoopState:
             feed_batch=row["feed_batch"],
             awaited_batch=row["awaited_batch"],
             breakers={key: CircuitBreaker.from_row(breaker) for key, breaker in dict(row["circuit_breakers"] or {}).items()},
+            outboxes={name: OutboxPosition.from_row(one) for name, one in dict(row.get("outboxes") or {}).items()},
             settled={_place(one): one["offset"] for one in row["settled"] or ()},
             awaited=tuple(Awaited(_place(one), one["sent"], one["settled"]) for one in row["awaited"] or ()),
             unrecorded_since=_unrecorded_since(row),
@@ -117,6 +121,7 @@ class LoopState:
             "awaited_batch": self.awaited_batch,
             "paused_destinations": {topic: _pause_as_row(one) for topic, one in self.window.paused.items()},
             "circuit_breakers": {key: breaker.as_row() for key, breaker in self.breakers.items()},
+            "outboxes": {name: one.as_row() for name, one in self.outboxes.items()},
             "settled": [{**place._asdict(), "offset": offset} for place, offset in self.settled.items()],
             "awaited": [{**one.place._asdict(), "sent": one.sent, "settled": one.settled} for one in self.awaited],
             "unrecorded_since": self.unrecorded_since,

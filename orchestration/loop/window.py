@@ -56,6 +56,7 @@ class SendWindow:
     """Where publishing stands.
 
     floor: no open delivery was due before, except those to paused destinations. paused: these destinations, each with a floor of its own.
+    unpublished_since: the first due time of the rows of outboxes that a step has left out, or that were not accepted; None: of none.
     Only `floor` and `paused` are kept in `ticks`; the rest is in memory, and a start finds it in the tables. undecided: how many inputs
     have no decision, the first of them recorded at undecided_since. next_due: when to look into the wheel again; None: at once.
     """
@@ -66,6 +67,7 @@ class SendWindow:
     undecided: int = 0
     undecided_since: datetime | None = None
     next_due: datetime | None = None
+    unpublished_since: datetime | None = None
 
     @property
     def lowest_floor(self) -> datetime:
@@ -74,8 +76,8 @@ class SendWindow:
 
     def closed_until(self, upto: datetime) -> datetime:
         """How far a floor may move after everything up to a moment was read: not over what is undecided, or of unknown outcome."""
-        limits = [upto, *(some.since for some in self.unknown)]
-        return min(limits if self.undecided_since is None else [*limits, self.undecided_since])
+        limits = [upto, *(some.since for some in self.unknown), *filter(None, [self.undecided_since, self.unpublished_since])]
+        return min(limits)
 
     # ---------- inputs that are not decided
 

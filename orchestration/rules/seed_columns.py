@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 from orchestration.clock import parse_duration
+from orchestration.outbox.profiles import PROFILES, objection_to_columns
 from orchestration.rules import patterns
 from orchestration.rules.vocabulary import (
     ANY_DIALECT,
@@ -36,6 +37,8 @@ _YAML: Final = installed_project() / "models" / "_seeds.yml"
 _DESCRIBED: Final[list[dict[str, Any]]] = yaml.safe_load(_YAML.read_text(encoding="utf-8"))["seeds"]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_ROWS_TOPIC = re.compile(r"([A-Za-z0-9._-]|\{[^{}]+\})+")
 _SET = re.compile(r"[A-Za-z0-9._-]+")
 _LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 _TEMPLATE = re.compile(rf"([A-Za-z0-9._-]|\{{({'|'.join(TOPIC_PLACEHOLDERS)})\}})+")
@@ -55,6 +58,20 @@ def _json_path(value: str) -> str | None:
 
 def _source_name(value: str) -> str | None:
     return "must not begin with @" if value.startswith("@") else _text(value)
+
+
+def _outbox_name(value: str) -> str | None:
+    return None if _NAME.fullmatch(value) else "must be 1 to 60 letters, digits, hyphens and underscores"
+
+
+def _connection_name(value: str) -> str | None:
+    return (
+        None if _NAME.fullmatch(value) and value == value.lower() else "must be 1 to 60 lower-case letters, digits, hyphens and underscores"
+    )
+
+
+def _topic_of_rows(value: str) -> str | None:
+    return None if not value or _ROWS_TOPIC.fullmatch(value) else "must be a topic's name, in which {column} may stand, or empty"
 
 
 def _anything(_: str) -> str | None:
@@ -214,6 +231,15 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "path": _json_path,
         "preference": _whole_number(1, 9),
     },
+    "outboxes": {
+        "outbox": _outbox_name,
+        "connection": _connection_name,
+        "table": _text,
+        "profile": _one_of(*PROFILES),
+        "columns": objection_to_columns,
+        "topic": _topic_of_rows,
+        "write_back": _listed("outboxes", "write_back"),
+    },
     "routes": {
         "topic": _pattern_or_any,
         "consumer_group": _text,
@@ -300,6 +326,7 @@ FORMER_NAMES: Final = _meta("formerly")
 KEYS: dict[str, tuple[str, ...]] = {
     "sources": ("source",),
     "dialects": ("dialect", "field", "header", "path"),
+    "outboxes": ("outbox",),
     "routes": ("topic", "consumer_group", "error_kind"),
     "dead_letter_topics": ("error_class", "topic", "consumer_group"),
     "redrive_rules": ("error_class", "topic", "consumer_group"),

@@ -13,7 +13,18 @@ from orchestration.output import hide
 from orchestration.settings.java import LOGIN, TRUST_STORES, to_java
 from orchestration.settings.problems import problem_of, where_set
 from orchestration.settings.sources import PREFIX, Environment, TomlFile, find_project, find_seeds, installed_project
-from orchestration.settings.values import AbsolutePath, Count, KafkaProperties, Name, Properties, SettingsError, Size, TopicOrNone
+from orchestration.settings.values import (
+    AbsolutePath,
+    Addresses,
+    Connections,
+    Count,
+    KafkaProperties,
+    Name,
+    Properties,
+    SettingsError,
+    Size,
+    TopicOrNone,
+)
 from publisher import secrets_of
 
 
@@ -33,6 +44,9 @@ class Settings(BaseSettings):
     """Properties for every Kafka client, in librdkafka's spelling."""
     kafka_java: KafkaProperties = Field(default_factory=Properties, validate_default=False)
     """Properties for Spark's Kafka client only, in Java's spelling; they override what is derived from `kafka`."""
+
+    connections: Connections = Field(default_factory=Addresses, validate_default=False)
+    """Addresses of the databases with outbox tables, by the name that the seed `outboxes` has."""
 
     instance: Name = "default"
     """The name of the installation. Loops that share a Kafka cluster need different names: two with the same name fence each other."""
@@ -276,7 +290,7 @@ def load_settings(**changes: object) -> Settings:
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     try:
         settings = Settings(**given)
-        hide({*secrets_of(settings.kafka), *secrets_of(settings.kafka_java)})
+        hide({*secrets_of(settings.kafka), *secrets_of(settings.kafka_java), *Addresses(settings.connections).secrets})
         return settings
     except ValidationError as error:
         # `default_factory_not_called`: a default that is derived from a setting that is wrong itself

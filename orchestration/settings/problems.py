@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from orchestration.settings.sources import PREFIX, TABLES, config_path, flattened, property_name, read_config
+from orchestration.settings.sources import PREFIX, TABLES, config_path, flattened, key_in, read_config
 from orchestration.settings.values import SettingsError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _origin(name: str, key: str | None, changes: Mapping[str, object]) -> str:
         variable
         for variable in os.environ
         if variable == f"{PREFIX}{name.upper()}"
-        or (key and variable.startswith(f"{PREFIX}{name.upper()}__") and property_name(variable.partition("__")[2]) == key)
+        or (key and variable.startswith(f"{PREFIX}{name.upper()}__") and key_in(name, variable.partition("__")[2]) == key)
     ]
     if variables and os.environ[variables[0]]:
         return variables[0]
@@ -60,7 +60,7 @@ def where_set(name: str) -> str:
     for table in TABLES:
         stem = f"{PREFIX}{table.upper()}__"
         for variable, value in os.environ.items():
-            if variable.startswith(stem) and value and property_name(variable.removeprefix(stem)) == name:
+            if variable.startswith(stem) and value and key_in(table, variable.removeprefix(stem)) == name:
                 return f"{variable} ({name})"
         path, content = read_config()
         if isinstance(content.get(table), dict) and name in dict(flattened(content[table])):
@@ -95,7 +95,8 @@ def _unknown(fields: Fields, name: str) -> str:
         stem = f"{PREFIX}{table.upper()}"
         rest = name.removeprefix(stem)
         if name in (stem, f"{stem}__"):
-            return f"{name}: one variable for each Kafka property, as in {stem}__BOOTSTRAP_SERVERS"
+            example = "connection, as in {stem}__SHOP" if table == "connections" else "Kafka property, as in {stem}__BOOTSTRAP_SERVERS"
+            return f"{name}: one variable for each {example.format(stem=stem)}"
         if name.startswith(f"{stem}_"):
             return f"{name}: there is no such setting; did you mean {stem}__{rest.strip('_')} (two underscores)?"
     # compared without the common prefix, which would make any two names look similar
@@ -107,6 +108,8 @@ def _unknown(fields: Fields, name: str) -> str:
 
 def allowed(fields: Fields, name: str) -> str:
     field = fields[name]
+    if name == "connections":
+        return "a table of addresses of databases"
     if name in TABLES:
         return "a table of Kafka properties"
     if options := getattr(field.annotation, "__args__", ()):

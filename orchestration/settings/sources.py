@@ -17,7 +17,7 @@ from orchestration.settings.values import SettingsError
 PREFIX: Final = "REDRIVE_"
 CONFIG_VARIABLE: Final = "REDRIVE_CONFIG"
 _CONFIG_FILE: Final = "redrive.toml"
-TABLES: Final = ("kafka", "kafka_java")
+TABLES: Final = ("kafka", "kafka_java", "connections")
 _PATHS: Final = ("home", "project", "seeds")
 
 # Variables that only the SQL reads: dbt_environment puts them into the environment.
@@ -77,7 +77,7 @@ class Environment(_Source):
             name, separator, rest = variable.removeprefix(PREFIX).partition("__")
             field = name.lower()
             if field in TABLES and rest:
-                found[field][property_name(rest)] = value
+                found[field][key_in(field, rest)] = value
             elif field in self.settings_cls.model_fields and field not in TABLES and name.isupper() and not separator:
                 found[field] = value
             elif field in _FORMER_NAMES and name.isupper() and not separator:
@@ -146,6 +146,9 @@ def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{name}", value
 
 
-def property_name(rest: str) -> str:
+def key_in(table: str, rest: str) -> str:
+    """The key in a table that a variable sets, by the rest of the variable's name."""
     name = rest.lower()
+    if table == "connections":
+        return name
     return name if name in _WITH_UNDERSCORES else name.replace("_", ".")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
 
-from publisher import MASK, SecretText, is_secret
+from publisher import MASK, SecretText, is_secret, parts_of
+
+_CONNECTION = re.compile(r"[a-z0-9_-]{1,60}")
+_ADDRESS = re.compile(r"[a-z][a-z0-9]*(\+[a-z0-9]+)?://\S+")
 
 
 class SettingsError(Exception):
@@ -28,6 +32,37 @@ class Properties(dict[str, str]):
         return repr(redacted(self))
 
     __str__ = __repr__
+
+
+class Addresses(dict[str, str]):
+    """Addresses of databases by the name of the connection. Everything that would print them prints ``***``."""
+
+    def __repr__(self) -> str:
+        return repr(dict.fromkeys(self, MASK))
+
+    __str__ = __repr__
+
+    @property
+    def secrets(self) -> list[str]:
+        """The texts to mask."""
+        found = [part for value in self.values() for part in parts_of(value)]
+        return [*found, *(part.partition(":")[2] for part in found if ":" in part and "/" not in part)]
+
+
+def addresses(given: dict[str, str]) -> Addresses:
+    """Checks the form of the addresses. Raises ValueError, which doesn't quote them."""
+    for name, value in given.items():
+        if not _CONNECTION.fullmatch(name):
+            raise ValueError(f"{name!r} must be lower-case letters, digits, hyphens and underscores")
+        if not _ADDRESS.fullmatch(value):
+            raise ValueError(
+                f"{name} must be an address: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or file: and the path of a file with it"
+            )
+    return Addresses(given)
+
+
+def _all_masked(given: Mapping[str, str]) -> dict[str, str]:
+    return dict.fromkeys(given, MASK)
 
 
 def redacted(properties: Mapping[str, str]) -> dict[str, str]:
@@ -61,6 +96,7 @@ def _absolute(path: Path) -> Path:
 # Validated as Any, so that a SecretText stays one.
 _Property = Annotated[Any, BeforeValidator(_property_value)]
 KafkaProperties = Annotated[dict[str, _Property], AfterValidator(Properties), PlainSerializer(redacted, return_type=dict[str, str])]
+Connections = Annotated[dict[str, _Property], AfterValidator(addresses), PlainSerializer(_all_masked, return_type=dict[str, str])]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 # Names become parts of a transactional.id and of metric and file names: characters that Kafka allows in topic names are safe there.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}$")]

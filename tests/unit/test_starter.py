@@ -58,7 +58,7 @@ def test_commands_elsewhere_are_led_there_by_a_variable(made: Path, tmp_path: Pa
 def test_the_comments_in_redrive_toml_are_all_settings_with_their_defaults(made: Path) -> None:
     text = (made / "redrive.toml").read_text(encoding="utf-8").partition("\n[kafka]")[0]
     said = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
-    assert said.keys() == Settings.model_fields.keys() - {"kafka", "kafka_java"}
+    assert said.keys() == Settings.model_fields.keys() - {"kafka", "kafka_java", "connections"}
     defaults = load_settings()
     paths = {"home": ".redrive", "project": ".", "seeds": "seeds"}
     assert said == {name: paths.get(name, getattr(defaults, name)) for name in said}
@@ -66,6 +66,7 @@ def test_the_comments_in_redrive_toml_are_all_settings_with_their_defaults(made:
     said = tomllib.loads(re.sub(r'^# (?=")', "", examples, flags=re.MULTILINE))
     assert said["kafka"]["bootstrap.servers"] == "broker:9092"
     assert said["kafka_java"]
+    assert said["connections"]["shop"]
 
 
 def test_a_second_time_nothing_is_overwritten(made: Path) -> None:

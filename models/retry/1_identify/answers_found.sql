@@ -5,6 +5,7 @@ with
 inputs as (
 
     select * from {{ ref('inputs_gathered') }}
+    where input_kind <> 'row'
 
 ),
 
@@ -76,6 +77,8 @@ verified as (
                 or (
                     -- a report can only answer a delivery that sends something, with the same content, and not to another group
                     deliveries.kind is not null
+                    -- what an outbox publishes is an original record: each group that fails to process it has a message of its own
+                    and deliveries.kind <> 'publish'
                     and pointers.content_hash = deliveries.content_hash
                     and coalesce(pointers.consumer_group = deliveries.consumer_group, true)
                     and (

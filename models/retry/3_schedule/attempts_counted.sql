@@ -86,6 +86,8 @@ purged as (
 judged as (
 
     select
+        -- of a row of an outbox, the send is what fails and is tried again; of any other message, its processing
+        coalesce(input_kind = 'failed_send' and answered.kind = 'publish', false) as is_failed_publication,
         * except (is_answered, was_purged, was_discarded, is_discarded, is_purged, turn, standing),
         case
             when standing = 'answer' and input_kind = 'purge' and not is_discarded then 'not_discarded'
@@ -100,17 +102,18 @@ judged as (
 
 select
     *,
-    -- neither a failed send nor a failure of kind backpressure counts as an attempt at processing
+    -- neither a failed send of a retry nor a failure of kind backpressure counts as an attempt
     case
         -- a redrive begins a life cycle, in which nothing has failed yet
         when standing = 'answer' and input_kind = 'redrive' then 0
+        when standing = 'answer' and is_failed_publication then answered.attempt + case when error_kind = 'backpressure' then 0 else 1 end
         when standing = 'answer' and input_kind <> 'report' then answered.attempt
         when standing in ('answer', 'first', 'new_life_cycle', 'orphan', 'unreadable')
             -- a count that a trusted report states goes on from what was tried elsewhere, this failure included
             then coalesce(answered.attempt, stated_attempts - 1, 0) + case when error_kind = 'backpressure' then 0 else 1 end
     end as attempt,
     case
-        when standing = 'answer' and input_kind = 'failed_send'
+        when standing = 'answer' and input_kind = 'failed_send' and not is_failed_publication
             then answered.publish_attempt + case when error_kind = 'backpressure' then 0 else 1 end
         when standing = 'answer' and input_kind not in ('report', 'redrive') then answered.publish_attempt
         else 0

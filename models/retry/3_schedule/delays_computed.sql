@@ -11,7 +11,7 @@ counted as (
 
     select
         *,
-        case when input_kind = 'failed_send' then publish_attempt else attempt end as failures_so_far
+        case when input_kind = 'failed_send' and not is_failed_publication then publish_attempt else attempt end as failures_so_far
     from failures
 
 ),

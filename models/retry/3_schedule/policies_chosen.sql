@@ -26,6 +26,6 @@ select
     route.circuit_breaker_per,
     -- not `least`, which ignores a null: a policy without a bound would get one
     cast(case when route.processing.max_attempts > 2147483647 then 2147483647 else route.processing.max_attempts end as int) as max_attempts,
-    -- a failed send waits by the route's publish_policy, a failure of processing by its retry_policy
-    case when input_kind = 'failed_send' then route.publishing else route.processing end as policy
+    -- a failed send waits by the route's publish_policy, a failure of what is tried by its retry_policy
+    case when input_kind = 'failed_send' and not is_failed_publication then route.publishing else route.processing end as policy
 from chosen

@@ -45,7 +45,7 @@ select
     ---------- what is decided
     case when is_allowed then decision else 'refused' end as decision,
     coalesce(objection, reason) as reason,
-    case when sends_dead_letter then 'dead_letter' when is_another_try then decision end as kind,
+    case when sends_dead_letter then 'dead_letter' when is_another_try then if(answered.outbox_row is not null, 'publish', decision) end as kind,
     case when is_allowed then destination end as topic,
     original_partition as partition,
     case
@@ -54,7 +54,7 @@ select
         else recorded_at
     end as due_at,
     case when is_another_try then {{ breaker_key('circuit_breaker_per', 'consumer_group', 'original_topic', 'original_partition') }} end as breaker_key,
-    case when is_another_try then publish_charge end as publish_charge,
+    case when is_another_try then if(answered.outbox_row is not null, 'all', publish_charge) end as publish_charge,
     case when sends_dead_letter_again or (is_another_try and decision = 'retry') then delay_ms end as delay_ms,
 
     ---------- what may be kept and shown: for what is sent anew, the same as before
@@ -81,5 +81,10 @@ select
     policy.policy,
     policy.definition as policy_text,
     rules_hash,
-    content_hash
+    content_hash,
+
+    ---------- of a message from an outbox
+    answered.outbox_row,
+    answered.sequence,
+    answered.sequence_place
 from allowed

@@ -44,7 +44,9 @@ addressed as (
         *,
         case
             when is_sent_anew then answered.topic
-            when is_failed_send and decision = 'retry' and answered.kind = 'redrive' then answered.topic
+            when is_failed_send and decision = 'retry' and answered.kind in ('redrive', 'publish') then answered.topic
+            -- a row of an outbox goes where it was to go, and not to a retry topic
+            when decision = 'redrive' and answered.outbox_row is not null and coalesce(order_detail, 'retry') = 'retry' then original_topic
             when decision = 'redrive'
                 then {{ redrive_destination('order_detail', 'has_no_origin', 'retry_topic', 'original_topic', 'consumer_group', 'error_kind') }}
             when decision = 'orphan' then {{ dead_letter_topic_of_reports('report_topic') }}

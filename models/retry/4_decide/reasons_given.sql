@@ -6,6 +6,7 @@ failures as (
     select
         *,
         input_kind = 'failed_send' as is_failed_send,
+        input_kind = 'failed_send' and not is_failed_publication as is_failed_repetition,
         input_kind in {{ order_kinds() }} as is_order
     from {{ ref('delays_computed') }}
 
@@ -26,7 +27,7 @@ timed as (
             case when is_order then happened_at end
         ) as retry_at,
         case
-            when input_kind = 'report' then coalesce(answered.first_failed_at, failed_at)
+            when input_kind = 'report' or is_failed_publication then coalesce(answered.first_failed_at, failed_at)
             -- null after a redrive: nothing has failed yet in the new life cycle
             when input_kind <> 'redrive' then answered.first_failed_at
         end as first_failed_at
@@ -46,11 +47,11 @@ reasoned as (
             when standing not in ('first', 'new_life_cycle', 'answer') then standing
             when is_failed_send and answered.kind = 'dead_letter' then 'dead_letter_failed'
             when is_order then input_kind
-            when is_failed_send and error_kind in ('fatal', 'poison') then 'send_failed'
+            when is_failed_repetition and error_kind in ('fatal', 'poison') then 'send_failed'
             -- a failed send of kind backpressure was not counted: it can't exhaust the policy, even if the policy's bound was lowered meanwhile
-            when is_failed_send and error_kind = 'backpressure' then error_kind
-            when is_failed_send and publish_attempt >= policy.max_attempts then 'send_failed'
-            when is_failed_send then coalesce(error_kind, 'retriable')
+            when is_failed_repetition and error_kind = 'backpressure' then error_kind
+            when is_failed_repetition and publish_attempt >= policy.max_attempts then 'send_failed'
+            when is_failed_repetition then coalesce(error_kind, 'retriable')
             when policy.policy is null then 'no_route'
             when error_kind in ('fatal', 'poison') then error_kind
             -- backpressure is retried whatever the attempts and the time since the first failure

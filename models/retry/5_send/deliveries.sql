@@ -17,9 +17,23 @@
 
 with
 
-decisions as (
+failures_decided as (
 
     select * from {{ ref('payloads_kept') }}
+
+),
+
+rows_decided as (
+
+    select * from {{ ref('rows_decided') }}
+
+),
+
+decisions as (
+
+    select {{ decided_columns() }} from failures_decided
+    union all
+    select {{ decided_columns() }} from rows_decided
 
 )
 
@@ -97,9 +111,12 @@ select
     value,
     headers,
     payload_bytes,
+    outbox_row,
+    sequence,
+    sequence_place,
     payload_delivery,
     payload_due
 from decisions
 -- sorted, so that look-ups by coordinates skip files by their statistics. Not `order by`: for a total order Spark computes everything twice, first
 -- for a sample
-sort by original_topic, original_partition, original_offset
+sort by original_topic, original_partition, original_offset, outbox_row

@@ -15,7 +15,7 @@ events as (
         cast(null as bigint) as payload_bytes,
         true as is_report
     from {{ ref('events') }} as events
-    where {{ in_this_run('batch') }} and (kind = 'report' or delivery_id is null)
+    where {{ in_this_run('batch') }} and (kind = 'report' or delivery_id is null) and kind <> 'row'
 
 ),
 

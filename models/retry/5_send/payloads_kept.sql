@@ -59,7 +59,7 @@ judged as (
     select
         *,
         not is_written_again and coalesce(
-            kind in ('retry', 'redrive') or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
+            kind in ('retry', 'redrive', 'publish') or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
             false
         ) as keeps_payload
     from joined

@@ -88,8 +88,13 @@ select
     {{ dead_letter_headers() }} as dead_letter_headers,
     header_profile,
     -- the attempt that a retry starts; for a dead letter, the last attempt that was made
-    case when kind = 'dead_letter' then attempt else attempt + 1 end as attempt,
+    case
+        when kind = 'dead_letter' then attempt
+        when kind <> 'publish' then attempt + 1
+    end as attempt,
     publish_charge,
+    sequence,
+    sequence_place,
     payload_bytes,
     breaker_key,
     decision,
@@ -97,8 +102,9 @@ select
     first_failed_at,
 
     ---------- where the message came from
+    -- what an outbox publishes is itself an original record, and names no other
     consumer_group,
-    original_topic,
+    case when kind <> 'publish' then original_topic end as original_topic,
     original_partition,
     original_offset,
     original_timestamp,

@@ -1,0 +1,265 @@
+"""The steps of outboxes: takes their pending rows in as events, and writes back what became of them.
+
+A row is taken once: until it is written back that it was taken, it is left out by its id, which is in `events`. How far that is written is
+kept in `ticks`, so that a start finds these ids again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from orchestration.logs import event
+from orchestration.loop.health import LEDGERS, Health, Reason, outbox
+from orchestration.loop.outbox_positions import OutboxPosition
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import StepReport, StepResult
+from orchestration.outbox.database import OutboxError, OutboxTable, RowState
+from orchestration.outbox.patience import NoAnswerError, Patience
+from orchestration.outbox.profiles import Outbox
+from orchestration.rules.seeds import Row
+from orchestration.settings import Settings
+from orchestration.tables.ledgers import Ledgers
+from orchestration.tables.rows import collected
+
+log = logging.getLogger(__name__)
+
+# How long the loop waits for a database, in seconds. The call goes on in its thread, and nothing else is asked of that outbox until it has
+# ended.
+_PATIENCE = 5.0
+
+
+@dataclass
+class _Connected:
+    """One outbox. known: ids of rows that were taken, and not written back yet; is_known: they were looked for in the tables."""
+
+    table: OutboxTable
+    patience: Patience = field(default_factory=lambda: Patience(_PATIENCE))
+    known: set[str] = field(default_factory=set)
+    is_known: bool = False
+    adopted: set[str] = field(default_factory=set)
+
+
+class Outboxes:
+    """The outboxes of the seed, each with its table."""
+
+    def __init__(self, spark: SparkSession, schema: str, settings: Settings, ledgers: Ledgers, rows: Iterable[Row]) -> None:
+        self.spark = spark
+        self.schema = schema
+        self.settings = settings
+        self.ledgers = ledgers
+        self._connected: dict[str, _Connected] = {}
+        self.use(rows)
+
+    def use(self, rows: Iterable[Row]) -> None:
+        """Reads these outboxes from now on. One that has not changed keeps its connection."""
+        found = {}
+        for row in rows:
+            one = Outbox.of(row.values, self.settings.connections)
+            before = self._connected.get(one.name)
+            found[one.name] = before if before is not None and before.table.outbox == one else _Connected(OutboxTable(one))
+            if before is not None and found[one.name] is not before:
+                found[one.name].known, found[one.name].is_known = before.known, before.is_known
+        self._connected = found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the outboxes, in the order of the seed."""
+        return [*self._connected]
+
+    def position(self, name: str, state: LoopState) -> OutboxPosition:
+        """How far the rows of an outbox are written back. Reads, once, which were taken since; without a position in `ticks`, all."""
+        one, position = self._connected[name], state.outboxes.get(name)
+        if not one.is_known:
+            taken = self.spark.sql(
+                f"""
+                select detail, batch from {self.schema}.events
+                where kind = 'row' and batch > {position.written if position else 0:d} and source = :name
+                """,
+                {"name": name},
+            ).collect()
+            one.known.update(row["detail"] for row in taken)
+            one.is_known = True
+            if position is None and taken:
+                # the first loop that read this outbox was killed in its first tick
+                before = min(row["batch"] for row in taken) - 1
+                return OutboxPosition(before, before, adopts=True)
+        return position or OutboxPosition(self.ledgers.batch, state.watermark, adopts=True)
+
+    # ---------- intake
+
+    def take(self, name: str, position: OutboxPosition, limit: int, now: datetime) -> tuple[int, OutboxPosition]:
+        """Appends pending rows to `events`; returns how many, and the position after it. Raises OutboxError, AppendError."""
+        one = self._connected[name]
+        without = one.known | one.adopted if position.adopts else one.known
+        rows = self._ask(one, lambda: one.table.read(limit, without, adopts=position.adopts))
+        if rows.num_rows:
+            self.ledgers.append("events", self._as_events(name, rows), now)
+            ids = rows.column("row_id").to_pylist()
+            one.known.update(ids)
+            if position.adopts:
+                one.adopted.update(ids)
+        if position.adopts and rows.num_rows < limit:
+            one.adopted.clear()
+            position = replace(position, adopts=False)
+        return rows.num_rows, position
+
+    def _as_events(self, name: str, rows: pa.Table) -> DataFrame:
+        numbered = rows.append_column("index", pa.array(range(rows.num_rows), pa.int32()))
+        return (
+            self.spark.createDataFrame(numbered)
+            .coalesce(1)
+            .select(
+                F.lit(f"outbox:{name}").alias("topic_id"),
+                F.lit(0).alias("partition"),
+                F.lit(self.ledgers.next_batch).alias("offset"),
+                "index",
+                F.lit("row").alias("kind"),
+                F.lit(name).alias("source"),
+                "topic",
+                "key",
+                "value",
+                "headers",
+                F.col("created_at").alias("record_timestamp"),
+                F.col("row_id").alias("detail"),
+                "sequence",
+                "attempts",
+                F.col("next_retry_at").alias("due_at"),
+            )
+        )
+
+    # ---------- writing back
+
+    def write_back(self, name: str, position: OutboxPosition, written: int, decided: int, now: datetime) -> tuple[int, OutboxPosition]:
+        """Writes back what became of rows: by events and results up to the batch `written`, by decisions up to `decided`.
+
+        Returns how many, and the position after it. Raises OutboxError.
+        """
+        one = self._connected[name]
+        states = self._states(name, position, written, decided)
+        if states:
+            missing = self._ask(one, lambda: one.table.write(states, now))
+            if missing:
+                event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
+        one.known.clear()
+        return len(states), replace(position, written=written, decided=decided)
+
+    def _states(self, name: str, position: OutboxPosition, written: int, decided: int) -> list[RowState]:
+        found = self.spark.sql(
+            f"""
+            select
+                row_id,
+                max_by(struct(status, next_retry_at), struct(batch, place)) as last,
+                max_by(attempts, struct(batch, place)) filter (where attempts is not null) as attempts,
+                max_by(last_error, struct(batch, place)) filter (where last_error is not null) as last_error
+            from {self.schema}.outbox_states
+            where outbox = :name and (
+                (place <> 1 and batch > {position.written:d} and batch <= {written:d})
+                or (place = 1 and batch > {position.decided:d} and batch <= {decided:d})
+            )
+            group by row_id
+            """,
+            {"name": name},
+        )
+        return [
+            RowState(row["row_id"], row["last"]["status"], row["attempts"], row["last"]["next_retry_at"], row["last_error"])
+            for row in collected(found)
+        ]
+
+    @staticmethod
+    def _ask(one: _Connected, function: Any) -> Any:
+        try:
+            return one.patience.call(function)
+        except NoAnswerError:
+            raise OutboxError(f"the database gives no answer within {_PATIENCE:g} s") from None
+
+
+@dataclass
+class OutboxIntake:
+    """Takes in the pending rows of all outboxes. One that can't be read is left alone for growing pauses, and stops nothing else."""
+
+    outboxes: Outboxes
+    health: Health
+
+    def run(self, state: LoopState, now: datetime) -> StepResult:
+        """Takes in a bounded number of rows of each."""
+        report = StepReport(state)
+        if not self.outboxes.names or not self.health.may(LEDGERS):
+            return report.result()
+        limit = self.outboxes.settings.intake_max_rows
+        # what is undecided is bounded as for reports: while the decide step fails, rows stay where they are
+        if state.window.undecided >= limit:
+            return report.result()
+        began = time.monotonic()
+        try:
+            for name in self.outboxes.names:
+                self._take(report, name, limit, now)
+        except Exception as error:
+            return report.result(error)
+        if report.counts:
+            report.took("intake", began)
+        return report.result()
+
+    def _take(self, report: StepReport, name: str, limit: int, now: datetime) -> None:
+        if not self.health.may(outbox(name)):
+            return
+        positions = report.state.outboxes
+        position = self.outboxes.position(name, report.state)
+        try:
+            taken, position = self.outboxes.take(name, position, limit, now)
+        except OutboxError as error:
+            report.failed(outbox(name), Reason(f"its rows wait: {error}"))
+            return
+        report.recovered(outbox(name))
+        if position != positions.get(name):
+            # kept in `ticks`, so that the next start doesn't read all events of this outbox
+            report.change(outboxes={**positions, name: position})
+            report.count("begun", int(name not in positions))
+        if taken:
+            report.count("events", taken)
+            report.change(window=report.state.window.awaiting(taken, now))
+            report.has_more = report.has_more or taken == limit
+
+
+@dataclass
+class OutboxWriteBack:
+    """Writes back into all outboxes what became of their rows."""
+
+    outboxes: Outboxes
+    health: Health
+
+    def run(self, state: LoopState, now: datetime) -> StepResult:
+        """Writes back all that has happened since the last time."""
+        report = StepReport(state)
+        if not state.outboxes or self.health.unsure:
+            return report.result()
+        ledgers = self.outboxes.ledgers
+        written, decided = ledgers.certain, state.watermark
+        newest = max(ledgers.end_of("events"), ledgers.end_of("publish_results"))
+        began = time.monotonic()
+        try:
+            for name in self.outboxes.names:
+                position = state.outboxes.get(name)
+                if position is None or (newest <= position.written and decided <= position.decided) or not self.health.may(outbox(name)):
+                    continue
+                try:
+                    rows, position = self.outboxes.write_back(name, position, written, decided, now)
+                except OutboxError as error:
+                    report.failed(outbox(name), Reason(f"what became of its rows is not written back: {error}"))
+                    continue
+                report.recovered(outbox(name))
+                report.count("written_back", rows)
+                report.change(outboxes={**report.state.outboxes, name: position})
+        except Exception as error:
+            return report.result(error)
+        if report.counts.get("written_back"):
+            report.took("write_back", began)
+        return report.result()

@@ -1,0 +1,369 @@
+"""Reads the pending rows of an outbox table, and writes back what became of them, with SQLAlchemy: the same statements for every database.
+
+Every error of a database is raised as OutboxError, whose text has neither values of rows nor the address.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from orchestration.outbox.profiles import STATUSES, Outbox
+
+# How many ids one statement names.
+_IDS_AT_ONCE = 1_000
+
+# How long the database may take to accept a connection, in seconds.
+_CONNECT_SECONDS = 5
+
+# The driver for an address that names only the database.
+_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+# JSON between strings: blanks there mean nothing.
+_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
+
+TAKEN: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("row_id", "topic")),
+        *(pa.field(name, pa.binary()) for name in ("key", "value")),
+        pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+        pa.field("created_at", pa.timestamp("us", tz="UTC")),
+        pa.field("sequence", pa.string()),
+        pa.field("attempts", pa.int32()),
+        pa.field("next_retry_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+"""Rows of an outbox as they are taken, in their order."""
+
+
+class OutboxError(Exception):
+    """The database could not be asked, or the table is not as the seed says."""
+
+
+@dataclass(frozen=True)
+class RowState:
+    """What became of a row: see `outbox_states`. attempts and last_error are None where they have not changed."""
+
+    row_id: str
+    status: str
+    attempts: int | None = None
+    next_retry_at: datetime | None = None
+    last_error: str | None = None
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How many rows are pending, and the seconds since the oldest was created; None where the table doesn't say that."""
+
+    pending: int
+    oldest_seconds: float | None
+
+
+class OutboxTable:
+    """One outbox table."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+
+    # ---------- what is read
+
+    def read(self, limit: int, without: Collection[str] = (), *, adopts: bool = False) -> pa.Table:
+        """The first pending rows, in the order of their ids (of their creation, where ids are no numbers), as TAKEN.
+
+        without: ids of rows that were taken already. adopts: rows that another relay left as failed are read, too. Raises OutboxError.
+        """
+        columns = self._columns
+        chosen = {**{f"field {name}": self._read(column) for name, column in columns.items()}, **self._extra}
+        wanted = sa.select(*(column.label(name) for name, column in chosen.items()))
+        if "status" in columns:
+            wanted = wanted.where(
+                columns["status"].in_([self.outbox.profile.statuses[name] for name in ("pending", "failed")[: 1 + adopts]])
+            )
+        wanted = wanted.order_by(*self._order).limit(limit + len(without))
+        with self._connected() as connection:
+            rows = connection.execute(wanted).mappings()
+            taken = [self._taken(row) for row in rows if _id_text(row["field id"]) not in without]
+        return pa.Table.from_pylist(taken[:limit], schema=TAKEN)
+
+    def lag(self) -> Lag:
+        """How far behind the outbox is. Raises OutboxError."""
+        columns = self._columns
+        created = columns.get("created_at")
+        asked = [sa.func.count().label("pending")]
+        if created is not None:
+            asked.append(sa.func.min(created).label("oldest"))
+        wanted = sa.select(*asked).select_from(self._table)
+        if "status" in columns:
+            wanted = wanted.where(columns["status"] == self.outbox.profile.statuses["pending"])
+        with self._connected() as connection:
+            row = connection.execute(wanted).mappings().one()
+        oldest = _moment(row.get("oldest"))
+        return Lag(int(row["pending"]), None if oldest is None else (datetime.now(UTC) - oldest).total_seconds())
+
+    def problems(self) -> list[str]:
+        """What keeps the outbox from being read and written back, in words. Raises OutboxError if the database can't be asked at all."""
+        found = []
+        if "status" not in self._columns and self.outbox.write_back != "delete":
+            found.append("the table has no status: write_back must be delete")
+        with self._connected() as connection, connection.begin() as transaction:
+            # of no row: the database checks the rights all the same
+            never = sa.and_(self._columns["id"].is_(None), sa.false())
+            statements: list[Any] = [sa.select(self._columns["id"]).where(never)]
+            if "status" in self._columns:
+                statements.append(self._update({"status": self.outbox.profile.statuses["done"]}).where(never))
+            if self.outbox.write_back == "delete":
+                statements.append(sa.delete(self._table).where(never))
+            for statement in statements:
+                nested = connection.begin_nested()
+                try:
+                    connection.execute(statement)
+                    nested.commit()
+                except SQLAlchemyError as error:
+                    nested.rollback()
+                    found.append(_in_words(error))
+            transaction.rollback()
+        if not self._has_index:
+            found.append("no index begins with the columns by which pending rows are found: each look reads the whole table")
+        return found
+
+    # ---------- what is written back
+
+    def write(self, states: Sequence[RowState], now: datetime) -> int:
+        """Writes states back, in one transaction; returns how many of these rows are gone. May be repeated. Raises OutboxError."""
+        columns, statuses = self._columns, self.outbox.profile.statuses
+        by_status: dict[str, list[RowState]] = {name: [] for name in STATUSES}
+        for state in states:
+            by_status[state.status].append(state)
+        found = 0
+        with self._connected() as connection, connection.begin():
+            if "status" in columns:
+                marked = {"status": statuses["processing"], "claimed_at": now}
+                for ids in _chunks(by_status["processing"]):
+                    found += self._execute(connection, self._update(marked).where(self._is_one_of(ids)))
+            else:
+                found += len(by_status["processing"])
+            done = (
+                sa.delete(self._table)
+                if self.outbox.write_back == "delete"
+                else self._update({"status": statuses.get("done"), "processed_at": now})
+            )
+            for ids in _chunks(by_status["done"]):
+                found += self._execute(connection, done.where(self._is_one_of(ids)))
+            for state in (*by_status["failed"], *by_status["dead"]):
+                if "status" not in columns:
+                    found += 1
+                    continue
+                found += self._execute(connection, self._update(self._values(state)).where(self._is_one_of([state.row_id])))
+        return len(states) - found
+
+    def _values(self, state: RowState) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "status": self.outbox.profile.statuses[state.status],
+            "next_retry_at": state.next_retry_at,
+            "claimed_at": None,
+            "attempts": state.attempts,
+            "last_error": state.last_error,
+        }
+        return {name: value for name, value in values.items() if value is not None or name in ("next_retry_at", "claimed_at")}
+
+    def _update(self, values: Mapping[str, Any]) -> sa.Update:
+        columns = self._columns
+        return sa.update(self._table).values({columns[name].name: value for name, value in values.items() if name in columns})
+
+    def _is_one_of(self, ids: Sequence[str]) -> sa.ColumnElement[bool]:
+        column = self._columns["id"]
+        return column.in_([_id_value(column, text) for text in ids])
+
+    @staticmethod
+    def _execute(connection: sa.Connection, statement: sa.Update | sa.Delete) -> int:
+        return connection.execute(statement).rowcount
+
+    # ---------- the table
+
+    @cached_property
+    def _engine(self) -> sa.Engine:
+        address = self.outbox.address
+        if address is None:
+            raise OutboxError(
+                f"there is no connection {self.outbox.connection!r}: REDRIVE_CONNECTIONS__{self.outbox.connection.upper()}, "
+                "or [connections] in redrive.toml"
+            )
+        kind, separator, rest = address.partition("://")
+        kind = _DRIVERS.get(kind, kind)
+        settings = {"connect_timeout": _CONNECT_SECONDS} if kind.startswith(("postgresql", "mysql", "mariadb")) else {}
+        try:
+            # hide_parameters: an error would quote the values of rows
+            return sa.create_engine(
+                f"{kind}{separator}{rest}", pool_size=1, max_overflow=1, pool_pre_ping=True, hide_parameters=True, connect_args=settings
+            )
+        except (SQLAlchemyError, ImportError, ValueError) as error:
+            raise OutboxError(f"the connection {self.outbox.connection!r} can't be used: {_in_words(error)}") from None
+
+    @cached_property
+    def _table(self) -> sa.Table:
+        schema, _, name = self.outbox.table.rpartition(".")
+        try:
+            return sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=self._engine, resolve_fks=False)
+        except sa.exc.NoSuchTableError:
+            raise OutboxError(f"there is no table {self.outbox.table}, or this user may not see it") from None
+        except SQLAlchemyError as error:
+            raise OutboxError(_in_words(error)) from None
+
+    @cached_property
+    def _columns(self) -> dict[str, sa.Column[Any]]:
+        """The columns of the table by field. Raises OutboxError if it lacks one that the seed names, or that every outbox needs."""
+        table, profile = self._table, self.outbox.profile
+        needed = {"id", "value", *(() if self.outbox.topic_template else ("topic",))}
+        found: dict[str, sa.Column[Any]] = {}
+        for name, column in profile.columns.items():
+            if column in table.columns:
+                found[name] = table.columns[column]
+            elif name in needed:
+                raise OutboxError(
+                    f"the table {self.outbox.table} has no column {column!r} ({name}); it has {', '.join(table.columns.keys())}"
+                )
+        if missing := [name for name in needed if name not in found]:
+            raise OutboxError(f"the seed outboxes names no column for {', '.join(missing)} of the table {self.outbox.table}")
+        if missing := [name for name in self.outbox.columns_of_topic if name not in table.columns]:
+            raise OutboxError(
+                f"the topic {self.outbox.topic_template!r} names columns that the table {self.outbox.table} lacks: {', '.join(missing)}"
+            )
+        if "status" in found and (missing := [name for name in STATUSES if name not in profile.statuses]):
+            raise OutboxError(f"the seed outboxes names no value of the status for {', '.join(missing)}")
+        return found
+
+    @cached_property
+    def _extra(self) -> dict[str, sa.ColumnElement[Any]]:
+        """The columns that become headers, or part of the topic."""
+        table = self._table
+        headers = {
+            f"header {name}": table.columns[column] for name, column in self.outbox.profile.headers.items() if column in table.columns
+        }
+        return {**headers, **{f"topic {name}": table.columns[name] for name in self.outbox.columns_of_topic}}
+
+    @cached_property
+    def _order(self) -> tuple[sa.ColumnElement[Any], ...]:
+        columns = self._columns
+        if "created_at" in columns and not isinstance(columns["id"].type, sa.Integer):
+            return columns["created_at"], columns["id"]
+        return (columns["id"],)
+
+    @property
+    def _has_index(self) -> bool:
+        wanted = {self._columns["status"].name if "status" in self._columns else self._columns["id"].name, self._order[0].key}
+        first = {index.columns[0].name for index in self._table.indexes if len(index.columns)}
+        return bool(wanted & (first | ({self._table.primary_key.columns[0].name} if "status" not in self._columns else set())))
+
+    @staticmethod
+    def _read(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+        # as text: a number in JSON would lose digits on its way through Python
+        return sa.cast(column, sa.Text) if isinstance(column.type, sa.JSON) else column
+
+    # ---------- one row
+
+    def _taken(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        aggregate = _text(row.get("field aggregate"))
+        key = row.get("field key")
+        topic = _text(row.get("field topic"))
+        if self.outbox.topic_template:
+            topic = self.outbox.topic_template
+            for name in self.outbox.columns_of_topic:
+                topic = topic.replace(f"{{{name}}}", _text(row[f"topic {name}"]) or "")
+        return {
+            "row_id": _id_text(row["field id"]),
+            "topic": topic,
+            "key": _bytes(aggregate if key is None and self.outbox.profile.key_of_aggregate else key),
+            "value": self._value(row["field value"]),
+            "headers": self._headers(row),
+            "created_at": _moment(row.get("field created_at")),
+            "sequence": None if aggregate is None else f"{self.outbox.name}/{topic}/{aggregate}",
+            "attempts": row.get("field attempts"),
+            "next_retry_at": _moment(row.get("field next_retry_at")),
+        }
+
+    def _value(self, value: Any) -> bytes | None:
+        if isinstance(value, str) and isinstance(self._columns["value"].type, sa.JSON):
+            return _BLANKS.sub(r"\1", value).encode()
+        return _bytes(value)
+
+    def _headers(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        found: dict[str, bytes | None] = {}
+        given = row.get("field headers")
+        if given is not None:
+            parsed = json.loads(given) if isinstance(given, str | bytes) else given
+            if isinstance(parsed, dict):
+                found = {str(name): _header(value) for name, value in parsed.items()}
+        if self.outbox.profile.content_type:
+            found["content-type"] = self.outbox.profile.content_type.encode()
+        for name in self.outbox.profile.headers:
+            value = _text(row.get(f"header {name}"))
+            if value is not None:
+                found[name] = value.encode()
+        return [{"key": name, "value": value} for name, value in found.items()]
+
+    @contextmanager
+    def _connected(self) -> Iterator[sa.Connection]:
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise OutboxError(_in_words(error)) from None
+
+
+def _chunks(states: Sequence[RowState]) -> Iterator[list[str]]:
+    for start in range(0, len(states), _IDS_AT_ONCE):
+        yield [state.row_id for state in states[start : start + _IDS_AT_ONCE]]
+
+
+def _in_words(error: Exception) -> str:
+    """The database's own words: SQLAlchemy adds the statement, and a link."""
+    text = str(getattr(error, "orig", None) or error)
+    return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else 'no answer'}"
+
+
+def _id_text(value: Any) -> str:
+    return str(value)
+
+
+def _id_value(column: sa.Column[Any], text: str) -> Any:
+    """An id as its column has it."""
+    try:
+        kind = column.type.python_type
+    except NotImplementedError:
+        return text
+    return text if kind is str else kind(text)
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).decode(errors="replace")
+    return None if value is None else str(value)
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return bytes(value) if isinstance(value, bytes | memoryview | bytearray) else str(value).encode()
+
+
+def _header(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _moment(value: Any) -> datetime | None:
+    """A time of the database, aware. One without a zone is UTC."""
+    if not isinstance(value, datetime):
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

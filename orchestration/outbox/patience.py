@@ -1,0 +1,44 @@
+"""Asks a database in a thread, and waits for the answer only so long: one that doesn't answer must not stop the loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class NoAnswerError(Exception):
+    """There is no answer yet."""
+
+
+class Patience:
+    """Runs one call after another in threads that end with the process. seconds: how long to wait for an answer."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._busy: threading.Event | None = None
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The result of a call, or its error. Raises NoAnswerError if it takes too long, and as long as that call has not ended."""
+        if self._busy is not None and not self._busy.is_set():
+            raise NoAnswerError
+        ended = self._busy = threading.Event()
+        outcome: dict[str, Any] = {}
+
+        def run() -> None:
+            try:
+                outcome["result"] = function()
+            except BaseException as error:
+                outcome["error"] = error
+            finally:
+                ended.set()
+
+        threading.Thread(target=run, name="outbox", daemon=True).start()
+        if not ended.wait(self._seconds):
+            raise NoAnswerError
+        if "error" in outcome:
+            raise outcome["error"]
+        result: T = outcome["result"]
+        return result

@@ -1,0 +1,109 @@
+"""A loop that reads outbox tables of a real PostgreSQL, and the application that writes them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from orchestration.demo.postgres import Postgres
+from orchestration.loop.loop import Loop
+from orchestration.settings import load_settings
+from tests.loop.harness import Redrive, write_seeds
+from tests.sessions import stop_session
+
+# The table of the relay whose pages the behaviour is taken from: docs/outbox.md
+TABLE = """
+create table {name} (
+    id bigint generated always as identity primary key,
+    message_id uuid not null default gen_random_uuid(),
+    aggregate_type varchar(255) not null default 'Order',
+    aggregate_id varchar(255) not null,
+    topic varchar(255) not null,
+    key text,
+    payload jsonb not null,
+    headers jsonb not null default '{{}}'::jsonb,
+    trace_id varchar(64),
+    status smallint not null default 0,
+    attempts int not null default 0,
+    next_retry_at timestamptz,
+    claimed_at timestamptz,
+    created_at timestamptz not null default now(),
+    processed_at timestamptz,
+    last_error text
+);
+create index on {name} (status, id);
+"""
+
+UUIDS = """
+create table {name} (
+    id uuid primary key, aggregatetype text, aggregateid text, type text, payload text, created_at timestamptz default now()
+)
+"""
+
+PENDING, PROCESSING, DONE, FAILED, DEAD = range(5)
+
+OUTBOXES = """outbox,connection,table,profile,columns,topic,write_back
+orders,shop,orders_outbox,eventferry,last_error=last_error,,
+events,shop,events_outbox,debezium,created_at=created_at,outboxevents.{aggregatetype},delete
+"""
+
+
+class Shop:
+    """The application's database."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self.postgres = postgres
+        self.connection = psycopg.connect(postgres.address, autocommit=True, row_factory=dict_row)
+
+    def sql(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        """Runs a statement; returns its rows, if it has any."""
+        cursor = self.connection.execute(statement, values)  # type: ignore[call-overload]
+        return cursor.fetchall() if cursor.description else []
+
+    def order(self, topic: str, aggregate: str = "a", payload: str = '{"n": 1}', table: str = "orders_outbox", **columns: Any) -> int:
+        """Inserts a row; returns its id."""
+        names = ["topic", "aggregate_id", "payload", *columns]
+        marks = ", ".join(["%s"] * len(names))
+        (row,) = self.sql(
+            f"insert into {table} ({', '.join(names)}) values ({marks}) returning id", topic, aggregate, payload, *columns.values()
+        )
+        return int(row["id"])
+
+    def rows(self, ids: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
+        """The rows of the outbox by id, or some."""
+        found = {row["id"]: row for row in self.sql("select * from orders_outbox order by id")}
+        return found if ids is None else {one: found[one] for one in ids}
+
+    def event(self, aggregate: str, payload: str, kind: str = "orders") -> uuid.UUID:
+        """Inserts a row into the table with UUIDs."""
+        made = uuid.uuid4()
+        self.sql(
+            "insert into events_outbox (id, aggregatetype, aggregateid, payload) values (%s, %s, %s, %s)", made, kind, aggregate, payload
+        )
+        return made
+
+
+def start(kafka: dict[str, str], home: Path, project: Path, postgres: Postgres, **settings: Any) -> Redrive:
+    """A loop with the tests' seeds, and the outboxes."""
+    stop_session()
+    seeds = write_seeds(home / "seeds", project)
+    (seeds / "outboxes.csv").write_text(OUTBOXES)
+    loop = Loop(
+        load_settings(
+            **{
+                "home": home / "state",
+                "seeds": seeds,
+                "kafka": kafka,
+                "project": project,
+                "connections": {"shop": postgres.address},
+                **settings,
+            }
+        )
+    )
+    loop.start()
+    return Redrive(kafka, loop)
