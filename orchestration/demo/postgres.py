@@ -5,6 +5,7 @@ Needs the server's programs: Debian's package `postgresql`, which puts them belo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -100,9 +101,14 @@ class Postgres:
         self._process = None
 
     def signal(self, number: int) -> None:
-        """Sends a signal to all processes of the server, for a test."""
-        if self._process is not None:
-            os.killpg(self._process.pid, number)
+        """Sends a signal to all processes of the server, for a test. Each has a process group of its own."""
+        if self._process is None:
+            return
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                process, parent = int(path.parent.name), int(path.read_text().rpartition(")")[2].split()[1])
+                if self._process.pid in (process, parent):
+                    os.kill(process, number)
 
     def _run(self, program: str, *arguments: str) -> None:
         assert self._programs is not None

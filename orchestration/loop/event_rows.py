@@ -1,10 +1,11 @@
-"""Records and gaps as rows of the ledger `events`."""
+"""Records, rows of outboxes, and gaps as rows of the ledger `events`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -96,6 +97,35 @@ def gap_events(spark: SparkSession, gaps: list[Gap], batch: int) -> DataFrame:
         for place, gap in enumerate(gaps)
     ]  # fmt: skip
     return synthetic_events.as_rows(spark, events)
+
+
+def of_outbox(spark: SparkSession, name: str, rows: pa.Table, batch: int) -> DataFrame:
+    """Rows of an outbox, in their order, as events. rows: TAKEN (orchestration/outbox/database.py). batch: the batch of their append.
+
+    The coordinates are the batch and the place in it: a row that is pending again is another event.
+    """
+    numbered = rows.append_column("index", pa.array(range(rows.num_rows), pa.int32()))
+    return (
+        spark.createDataFrame(numbered)
+        .coalesce(1)
+        .select(
+            F.lit(f"outbox:{name}").alias("topic_id"),
+            F.lit(0).alias("partition"),
+            F.lit(batch).alias("offset"),
+            "index",
+            F.lit("row").alias("kind"),
+            F.lit(name).alias("source"),
+            "topic",
+            "key",
+            "value",
+            "headers",
+            F.col("created_at").alias("record_timestamp"),
+            F.col("row_id").alias("detail"),
+            "sequence",
+            "attempts",
+            F.col("next_retry_at").alias("due_at"),
+        )
+    )
 
 
 def measures(sources: list[str]) -> list[Column]:

@@ -95,17 +95,8 @@ class HandOver:
         return False
 
     def _due(self, state: LoopState, now: datetime, upto: datetime, open_breakers: Collection[str]) -> Due:
-        return Due(
-            state.window.floor,
-            upto,
-            now,
-            without=tuple(state.window.paused),
-            without_breakers=tuple(open_breakers),
-            undecided_after=state.undecided_after,
-            seen=self._seen,
-            # the bulk lane sends them, in their order
-            publications=False,
-        )
+        # the bulk lane sends rows of outboxes, in their order
+        return replace(state.due(upto, now, publications=False), without_breakers=tuple(open_breakers), seen=self._seen)
 
     def _hand_over(self, what: Due) -> Waiting | None:
         """Hands over what is due. Returns what the wheel holds there; None if the lane has no room for all of it."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -146,7 +147,7 @@ class Loop:
             self._apply(self.steps.recovery.read_again(self.state))
         self.leadership.look()
         for step in (
-            lambda: self._run(self.rules),
+            partial(self._run, self.rules),
             self._take_in,
             self._dispatch_commands,
             self._publish_before_a_long_run,

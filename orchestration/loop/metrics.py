@@ -63,7 +63,7 @@ _SHARE = 20
 # Reasons for which a message that failed before is sent anew, and decisions that report no failure: tests/unit/test_decision_reasons.py
 # compares both with the table of reasons.
 _SENT_ANEW = ("dead_letter_failed", "release", "probe", "send_now")
-_NO_FAILURE = ("duplicate", "note", "redrive", "cancelled", "discarded", "restored", "noted", "purged", "adopted")
+_NO_FAILURE = ("duplicate", "note", "publish", "redrive", "cancelled", "discarded", "restored", "noted", "purged", "adopted")
 
 # What was decided and sent may be counted again this many seconds after the last count began, however long that took; after an error,
 # `metrics_waiting_seconds` later.

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from orchestration.logs import event
+from orchestration.loop import event_rows
 from orchestration.loop.health import LEDGERS, Health, Reason, outbox
 from orchestration.loop.outbox_positions import OutboxPosition
 from orchestration.loop.state import LoopState
@@ -102,7 +101,7 @@ class Outboxes:
         without = one.known | one.adopted if position.adopts else one.known
         rows = self._ask(one, lambda: one.table.read(limit, without, adopts=position.adopts))
         if rows.num_rows:
-            self.ledgers.append("events", self._as_events(name, rows), now)
+            self.ledgers.append("events", event_rows.of_outbox(self.spark, name, rows, self.ledgers.next_batch), now)
             ids = rows.column("row_id").to_pylist()
             one.known.update(ids)
             if position.adopts:
@@ -111,30 +110,6 @@ class Outboxes:
             one.adopted.clear()
             position = replace(position, adopts=False)
         return rows.num_rows, position
-
-    def _as_events(self, name: str, rows: pa.Table) -> DataFrame:
-        numbered = rows.append_column("index", pa.array(range(rows.num_rows), pa.int32()))
-        return (
-            self.spark.createDataFrame(numbered)
-            .coalesce(1)
-            .select(
-                F.lit(f"outbox:{name}").alias("topic_id"),
-                F.lit(0).alias("partition"),
-                F.lit(self.ledgers.next_batch).alias("offset"),
-                "index",
-                F.lit("row").alias("kind"),
-                F.lit(name).alias("source"),
-                "topic",
-                "key",
-                "value",
-                "headers",
-                F.col("created_at").alias("record_timestamp"),
-                F.col("row_id").alias("detail"),
-                "sequence",
-                "attempts",
-                F.col("next_retry_at").alias("due_at"),
-            )
-        )
 
     # ---------- writing back
 

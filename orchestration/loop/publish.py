@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 class Publish:
     """The publish step: hands over to the timed lane, has the bulk lane send what is due, and keeps the floors.
 
-
     sending: held while this step sends, until the results are appended: if the process ends in between, the next loop reads them back. The
     timed lane sends without it: before the process ends, HandOver.end must have returned.
     read_back: finds out what was sent without a result; until that is known, nothing is sent.
@@ -200,7 +199,7 @@ class Publish:
         """Sends the rows of outboxes that are due, if the timed lane sends the rest. Returns whether Kafka takes sends."""
         if not report.state.outboxes or not self.hand_over.look_ahead:
             return True
-        what = self._due(report, now, publications=True)
+        what = report.state.due(now, now, self.hand_over.in_lane(), publications=True)
         waiting = self.leadership.bulk_lane.waiting(what)
         self._next_row = waiting.next_due
         stops: dict[str, Reason] | None = {}
@@ -223,23 +222,9 @@ class Publish:
 
     # ---------- what is due
 
-    def _due(self, report: StepReport, now: datetime, publications: bool | None = None) -> Due:
-        """What is due by now, except to paused destinations. publications: as in Due."""
-        state = report.state
-        return Due(
-            state.window.floor,
-            now,
-            now,
-            without=tuple(state.window.paused),
-            undecided_after=state.undecided_after,
-            in_lane=self.hand_over.in_lane(),
-            publications=publications,
-            open_from=state.window.lowest_floor,
-        )
-
     def publish_due(self, report: StepReport, now: datetime) -> bool:
         """Sends what is due, except to paused destinations, and moves the floor over it. Returns whether Kafka takes sends."""
-        what = self._due(report, now)
+        what = report.state.due(now, now, self.hand_over.in_lane())
         waiting = self.leadership.bulk_lane.waiting(what)
         window = replace(report.state.window, next_due=waiting.next_due or now + HORIZON)
         report.change(window=window)

@@ -127,7 +127,9 @@ class BulkLane:
         upto = what.upto if waiting.rows <= self.max_rows and waiting.size <= self.max_bytes else self._cut(what, waiting)
         self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _rows_per_batch(waiting.largest))
         measures = Observation()
-        results = self._send(self.due(replace(what, upto=upto), waiting), clock, measures, ordered=waiting.ordered > 0)
+        due = self.due(replace(what, upto=upto), waiting)
+        # rows that must stay in order go through one slot, one after another
+        results = self._send(divided(due, self.slots) if waiting.ordered else due.coalesce(self.slots), clock, measures)
         seen = measures.get
         published = _published(results, seen, upto, complete=upto == what.upto)
         if published.sent:
@@ -206,10 +208,10 @@ class BulkLane:
             cut = moment[TURN]
         return what.upto
 
-    def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation, *, ordered: bool) -> DataFrame:
+    def _send(self, due: DataFrame, clock: Callable[[], datetime], measures: Observation) -> DataFrame:
         """Sends, and returns the results, which Spark keeps apart from the query: an append that is tried again doesn't send again.
 
-        ordered: some rows must stay in order with others: those go through one slot, one after another.
+        due: one partition for each slot.
 
         localCheckpoint, never persist: Spark computes again what is lost from a cache, which here means to send again.
         """
@@ -222,9 +224,8 @@ class BulkLane:
             slot = task.partitionId() if task else 0
             return publish(batches, settings, slot, lambda: epoch_ms() + ahead_ms)
 
-        rows = divided(due, self.slots) if ordered else due.coalesce(self.slots)
         return (
-            rows.select(*READY.names)
+            due.select(*READY.names)
             .mapInArrow(send, from_arrow_schema(RESULTS))
             .observe(measures, *_measures())
             .localCheckpoint(eager=True)

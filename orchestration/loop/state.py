@@ -13,6 +13,7 @@ from pyspark.sql import Row
 
 from orchestration.loop.circuit_breaker import CircuitBreaker
 from orchestration.loop.consumer_progress import Awaited, Place
+from orchestration.loop.due import Due
 from orchestration.loop.earlier_rows import in_columns_of_today
 from orchestration.loop.health import Reason
 from orchestration.loop.issued import IssuedCommands
@@ -68,6 +69,19 @@ class LoopState:
         """The last batch that is decided, where there are inputs after it: see Due."""
         return self.watermark if self.window.undecided else None
 
+    def due(self, upto: datetime, now: datetime, in_lane: frozenset[str] = frozenset(), publications: bool | None = None) -> Due:
+        """What is due, and may be sent now, except to paused destinations. in_lane, publications: as in Due."""
+        return Due(
+            self.window.floor,
+            upto,
+            now,
+            without=tuple(self.window.paused),
+            undecided_after=self.undecided_after,
+            in_lane=in_lane,
+            publications=publications,
+            open_from=self.window.lowest_floor,
+        )
+
     def began(self) -> LoopState:
         """At the beginning of the next tick: nothing is done in it yet. What a start has done is part of the first tick."""
         done = (self.counts, self.step_ms) if self.tick == 0 else ({}, {})
@@ -121,10 +135,10 @@ class LoopState:
             "awaited_batch": self.awaited_batch,
             "paused_destinations": {topic: _pause_as_row(one) for topic, one in self.window.paused.items()},
             "circuit_breakers": {key: breaker.as_row() for key, breaker in self.breakers.items()},
-            "outboxes": {name: one.as_row() for name, one in self.outboxes.items()},
             "settled": [{**place._asdict(), "offset": offset} for place, offset in self.settled.items()],
             "awaited": [{**one.place._asdict(), "sent": one.sent, "settled": one.settled} for one in self.awaited],
             "unrecorded_since": self.unrecorded_since,
+            "outboxes": {name: one.as_row() for name, one in self.outboxes.items()},
             "slots": self.slots,
             "counts": dict(self.counts),
             "step_ms": dict(self.step_ms),

@@ -92,7 +92,7 @@ class OutboxTable:
         wanted = wanted.order_by(*self._order).limit(limit + len(without))
         with self._connected() as connection:
             rows = connection.execute(wanted).mappings()
-            taken = [self._taken(row) for row in rows if _id_text(row["field id"]) not in without]
+            taken = [self._taken({**row}) for row in rows if _id_text(row["field id"]) not in without]
         return pa.Table.from_pylist(taken[:limit], schema=TAKEN)
 
     def lag(self) -> Lag:

@@ -24,7 +24,7 @@ TOPIC_ID = "loop"
 SCHEMA = (
     "topic_id string, partition int, offset bigint, index int, kind string, source string, topic string, key binary, value binary, "
     "headers array<struct<key: string, value: binary>>, record_timestamp timestamp, stamped_by_broker boolean, detail string, "
-    "delivery_id string, due_at timestamp, command string"
+    "delivery_id string, due_at timestamp, sequence string, attempts int, command string"
 )
 """The columns of the ledger `events`, without those that each append adds."""
 
@@ -60,6 +60,8 @@ class SyntheticEvent:
     detail: str | None = None
     delivery_id: str | None = None
     due_at: datetime | None = None
+    sequence: None = None
+    attempts: None = None
     command: str | None = None
 
 

@@ -15,9 +15,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
+from orchestration.loop import event_rows
+from orchestration.outbox.database import TAKEN
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import Dbt
 from orchestration.tables.decide_statements import DecideRunner
@@ -221,6 +224,13 @@ class Home:
             "delivery_id string, due_at timestamp, detail string, command string",
         )
         return [f"{row[0]}/0/{row[2]}/0" for row in rows]
+
+    def append_rows(self, outbox: str, *rows: Mapping[str, Any]) -> list[str]:
+        """Appends rows of an outbox to `events`, in one batch; what isn't given is null. Returns their input ids."""
+        batch = self._ledgers.next_batch
+        taken = pa.Table.from_pylist([{"created_at": self.now, "value": b"value", **row} for row in rows], schema=TAKEN)
+        self._ledgers.append("events", event_rows.of_outbox(self.spark, outbox, taken, batch), self.now)
+        return [f"outbox:{outbox}/0/{batch}/{place}" for place in range(len(rows))]
 
     def append_results(self, *results: Result) -> list[str]:
         """Appends results to `publish_results`, in one batch. Returns their input ids."""

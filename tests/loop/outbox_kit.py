@@ -62,7 +62,7 @@ class Shop:
 
     def sql(self, statement: str, *values: Any) -> list[dict[str, Any]]:
         """Runs a statement; returns its rows, if it has any."""
-        cursor = self.connection.execute(statement, values)  # type: ignore[call-overload]
+        cursor = self.connection.execute(statement, values)
         return cursor.fetchall() if cursor.description else []
 
     def order(self, topic: str, aggregate: str = "a", payload: str = '{"n": 1}', table: str = "orders_outbox", **columns: Any) -> int:

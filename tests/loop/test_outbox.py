@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import psycopg
 import pytest
 
+from orchestration.clock import wall_clock
 from orchestration.demo.broker import Broker
 from orchestration.demo.postgres import Postgres, programs
+from orchestration.loop.health import Part
+from orchestration.operators import verification
+from orchestration.outbox.database import OutboxError, OutboxTable
 from tests.loop.harness import Redrive, Topics
-from tests.loop.outbox_kit import DEAD, DONE, FAILED, TABLE, UUIDS, Shop, start
+from tests.loop.outbox_kit import DEAD, DONE, FAILED, PENDING, PROCESSING, TABLE, UUIDS, Shop, start
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)"),
 ]
+
+
+BEGAN = wall_clock()
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +57,7 @@ def redrive(
     topics = Topics(kafka)
     topics.domain("outboxadopted")
     topics.close()
-    running = start(kafka, tmp_path_factory.mktemp("outbox"), pytestconfig.rootpath, postgres)
+    running = start(kafka, tmp_path_factory.mktemp("outbox"), pytestconfig.rootpath, postgres, intake_max_rows=5000)
     yield running
     running.close()
 
@@ -138,3 +148,128 @@ def test_a_row_that_kafka_refuses_is_dead_at_once_and_releases_what_follows(redr
     assert dead.header("x-message-id") == str(row["message_id"])
     (letter,) = redrive.sql(f"select * from dead_letters where message_id = 'outbox:orders/{large}'")
     assert (letter["state"], letter["reason"]) == ("open", "poison")
+
+
+def orders_in(redrive: Redrive, topic: str) -> list[tuple[bytes | None, int]]:
+    """Key and number of the records of a topic, in their order."""
+    return [(record.key, json.loads(record.value or b"{}")["n"]) for record in redrive.read(topic)]
+
+
+def test_a_row_that_waits_holds_those_after_it_and_charges_them_nothing(redrive: Redrive, shop: Shop) -> None:
+    # the topic is missing at first: every row of it fails
+    ids = {(one, n): shop.order("outboxmissing.orders", one, f'{{"n": {n}}}') for n in range(3) for one in ("a", "b")}
+    redrive.until(lambda: all(shop.rows()[ids[one, 0]]["attempts"] >= 2 for one in ("a", "b")), "the first of each have failed twice")
+    waiting = shop.rows([*ids.values()])
+    assert [waiting[ids[one, n]]["attempts"] for one in ("a", "b") for n in (1, 2)] == [0] * 4
+    assert {waiting[ids[one, n]]["status"] for one in ("a", "b") for n in (1, 2)} == {PROCESSING}
+    assert waiting[ids["a", 0]]["status"] == FAILED
+    redrive.topics("outboxmissing.orders")
+    done(redrive, shop, *ids.values())
+    sent = orders_in(redrive, "outboxmissing.orders")
+    assert {one: [n for key, n in sent if key == one] for one in (b"a", b"b")} == {b"a": [0, 1, 2], b"b": [0, 1, 2]}
+    assert all(row["attempts"] == 0 for row in shop.rows([ids["a", 2], ids["b", 2]]).values())
+
+
+def test_a_row_whose_attempts_are_used_up_is_dead_and_the_next_has_its_turn(redrive: Redrive, shop: Shop) -> None:
+    redrive.topics("outboxgone.orders.dlq")
+    first, second = (shop.order("outboxgone.orders", "a", f'{{"n": {n}}}') for n in (1, 2))
+    done(redrive, shop, first, status=DEAD)
+    row = shop.rows()[first]
+    assert (row["attempts"], row["next_retry_at"]) == (5, None)
+    assert "UNKNOWN" in row["last_error"].upper() or row["last_error"]
+    redrive.topics("outboxgone.orders")
+    done(redrive, shop, second)
+    assert orders_in(redrive, "outboxgone.orders") == [(b"a", 2)]
+    (dead,) = redrive.read("outboxgone.orders.dlq")
+    assert (dead.header("dlq-attempts"), dead.key) == ("5", b"a")
+    # requeued in the table, as an operator of the relay does
+    shop.sql("update orders_outbox set status = 0, attempts = 0 where id = %s", first)
+    done(redrive, shop, first)
+    assert orders_in(redrive, "outboxgone.orders") == [(b"a", 2), (b"a", 1)]
+    lives = redrive.sql(f"select life_cycle, decision from decisions where message_id = 'outbox:orders/{first}' order by batch")
+    assert (lives[0]["life_cycle"], lives[-1]["life_cycle"]) == (1, 2)
+
+
+def test_a_hot_aggregate_drains_at_the_rate_of_the_bulk_lane(redrive: Redrive, shop: Shop) -> None:
+    redrive.topics("outboxhot.orders")
+    count = 20_000
+    shop.sql(
+        "insert into orders_outbox (topic, aggregate_id, payload) "
+        "select 'outboxhot.orders', 'hot', jsonb_build_object('n', n) from generate_series(1, %s) as n order by n",
+        count,
+    )
+    before = redrive.loop.state.tick
+    redrive.until(lambda: not shop.sql("select 1 from orders_outbox where aggregate_id = 'hot' and status <> 2 limit 1"), "all are done")
+    assert [n for _, n in orders_in(redrive, "outboxhot.orders")] == [*range(1, count + 1)]
+    # intake takes 5,000 in a tick here; a row a tick would be 20,000 ticks
+    assert redrive.loop.state.tick - before <= 12
+
+
+def test_what_is_not_written_back_is_published_once_over_a_restart(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive.domain("outboxunmarked")
+    write = OutboxTable.write
+
+    def deny(*_: object) -> int:
+        raise OutboxError("permission denied")
+
+    monkeypatch.setattr(OutboxTable, "write", deny)
+    one = shop.order("outboxunmarked.orders")
+    redrive.until(lambda: redrive.read("outboxunmarked.orders"), "the row is published")
+    assert shop.rows()[one]["status"] == PENDING
+    assert Part("outbox", "orders") in redrive.loop.health
+    redrive.restart()
+    monkeypatch.setattr(OutboxTable, "write", write)
+    two = shop.order("outboxunmarked.orders")
+    done(redrive, shop, one, two)
+    assert len(redrive.read("outboxunmarked.orders")) == 2
+
+
+def test_a_database_that_is_frozen_stops_nothing_else(redrive: Redrive, shop: Shop) -> None:
+    redrive.domain("outboxfrozen")
+    shop.postgres.signal(signal.SIGSTOP)
+    try:
+        redrive.fails("outboxfrozen.orders", b"k", b"v")
+        redrive.retries("outboxfrozen", 1)
+        assert Part("outbox", "orders") in redrive.loop.health
+        assert Part("kafka") not in redrive.loop.health
+    finally:
+        shop.postgres.signal(signal.SIGCONT)
+    one = shop.order("outboxfrozen.orders")
+    done(redrive, shop, one)
+    redrive.until(lambda: Part("outbox", "orders") not in redrive.loop.health, "the outbox works again")
+
+
+def test_a_database_that_was_away_is_read_when_it_is_back(redrive: Redrive, shop: Shop) -> None:
+    redrive.domain("outboxaway")
+    one = shop.order("outboxaway.orders")
+    shop.postgres.stop()
+    redrive.fails("outboxaway.orders", b"k", b"v")
+    redrive.retries("outboxaway", 1)
+    shop.postgres.start()
+    shop.connection = Shop(shop.postgres).connection
+    done(redrive, shop, one)
+
+
+def test_a_row_that_its_owner_deletes_is_published_and_the_rest_goes_on(
+    redrive: Redrive, shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    redrive.domain("outboxdeleted")
+    write = OutboxTable.write
+
+    def delete_first(self: OutboxTable, *how: Any) -> int:
+        shop.sql("delete from orders_outbox where topic = 'outboxdeleted.orders' and aggregate_id = 'gone'")
+        return write(self, *how)
+
+    monkeypatch.setattr(OutboxTable, "write", delete_first)
+    shop.order("outboxdeleted.orders", "gone")
+    other = shop.order("outboxdeleted.orders", "kept")
+    done(redrive, shop, other)
+    assert len(redrive.read("outboxdeleted.orders")) == 2
+    assert "outbox_rows_gone outbox=orders rows=1" in caplog.text
+
+
+def test_all_of_it_keeps_the_promises(redrive: Redrive) -> None:
+    redrive.settle()
+    proved = verification.verify(redrive.loop.settings, BEGAN)
+    assert (proved.broken, proved.results > 20_000, proved.gone) == (0, True, ()), proved

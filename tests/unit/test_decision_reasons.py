@@ -142,7 +142,7 @@ def test_orders_are_found_by_what_they_are_about(reasons: list[dict[str, str]], 
 
 def test_a_list_of_decisions_is_taken_from_the_table(reasons: list[dict[str, str]]) -> None:
     module = macros("decisions", "reasons_where", "decisions_where", "operator_decisions", decision_reasons=lambda: reasons)
-    assert module.decisions_where(sends="yes").strip() == "('retry', 'redrive', 'dead_letter', 'orphan')"
+    assert module.decisions_where(sends="yes").strip() == "('retry', 'publish', 'redrive', 'dead_letter', 'orphan')"
     assert module.decisions_where(succeeds="yes", sends="").strip() == "('cancelled', 'parked', 'dropped', 'adopted')"
     assert module.operator_decisions().strip() == "('discarded', 'restored', 'noted', 'purged')"
     refusals = "unknown_source not_spoken_for no_route destination_not_legal destination_is_a_source destination_is_internal"

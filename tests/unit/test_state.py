@@ -18,6 +18,7 @@ from orchestration.loop.commands import Commands
 from orchestration.loop.consumer_progress import Awaited, Place
 from orchestration.loop.health import DECIDE, KAFKA, Health, Reason
 from orchestration.loop.issued import IssuedCommands
+from orchestration.loop.outbox_positions import OutboxPosition
 from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.reports import turn_of
 from orchestration.loop.state import LoopState
@@ -68,6 +69,7 @@ states = st.builds(
     awaited_batch=numbers,
     breakers=st.dictionaries(names, breakers, max_size=3),
     settled=st.dictionaries(places, numbers, max_size=3),
+    outboxes=st.dictionaries(names, st.builds(OutboxPosition, numbers, numbers, st.booleans()), max_size=3),
     awaited=st.lists(st.builds(Awaited, places, numbers, numbers), max_size=3).map(tuple),
     counts=counts,
     step_ms=counts,
