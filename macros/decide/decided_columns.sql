@@ -1,4 +1,4 @@
-{#- The columns that the model `deliveries` makes its rows of, in one order: it unites the decisions about failures and those about rows of outboxes. -#}
+{#- The columns that the model `deliveries` makes its rows of, in one order, as a union goes by position. -#}
 {% macro decided_columns() -%}
     {%- set columns = [
         'decisions_of_this_input', 'input_id', 'named_after', 'has_a_name', 'batch', 'recorded_at', 'source', 'message_id', 'life_cycle', 'attempt',

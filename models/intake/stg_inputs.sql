@@ -1,5 +1,4 @@
--- stg_inputs: the inputs of the decide step, events and failed sends, in the same columns. Of rows of outboxes only what names them: the model
--- `rows_decided` decides about them.
+-- stg_inputs: the inputs of the decide step, events and failed sends, in the same columns.
 with
 
 reports as (
@@ -8,24 +7,9 @@ reports as (
 
 ),
 
-failed_sends as (
+others as (
 
-    select * from {{ ref('stg_failed_sends') }}
-
-),
-
-rows_taken as (
-
-    select
-        {{ event_input_id('events') }} as input_id,
-        batch,
-        recorded_at,
-        kind,
-        source,
-        detail,
-        record_timestamp
-    from {{ ref('events') }} as events
-    where kind = 'row'
+    select * from {{ ref('stg_other_inputs') }}
 
 ),
 
@@ -88,7 +72,7 @@ gathered as (
         batch,
         recorded_at,
         input_kind,
-        null as source,
+        source,
         null as dialect,
         null as speaks_for,
         false as adopts,
@@ -96,7 +80,7 @@ gathered as (
         null as report_partition,
         null as report_offset,
         null as report_index,
-        null as order_detail,
+        row_id as order_detail,
 
         ---------- what failed
         null as named_topic,
@@ -128,59 +112,8 @@ gathered as (
         error_kind as sent_error_kind,
         array() as problems,
         recorded_at as failed_at,
-        recorded_at as happened_at
-    from failed_sends
-
-    union all
-
-    select
-        ---------- which
-        input_id,
-        batch,
-        recorded_at,
-        kind as input_kind,
-        source,
-        null as dialect,
-        null as speaks_for,
-        false as adopts,
-        null as report_topic,
-        null as report_partition,
-        null as report_offset,
-        null as report_index,
-        detail as order_detail,
-
-        ---------- what failed
-        null as named_topic,
-        null as named_partition,
-        null as named_offset,
-        null as origin_topic,
-        null as origin_partition,
-        null as origin_offset,
-        null as origin_timestamp,
-        false as has_no_place,
-        null as consumer_group,
-        null as content_hash,
-
-        ---------- how often it was tried elsewhere, and when it is due
-        null as stated_attempts,
-        null as stated_due,
-
-        ---------- which delivery it says that it answers
-        null as pointer_delivery,
-        null as pointer_due,
-
-        ---------- why it failed, and when
-        null as error_class,
-        null as error_message,
-        array() as causes,
-        null as error_code,
-        array() as rule_headers,
-        null as stated_kind,
-        null as sent_error_kind,
-        array() as problems,
-        recorded_at as failed_at,
-        record_timestamp as happened_at
-    from rows_taken
+        happened_at
+    from others
 
 )
 

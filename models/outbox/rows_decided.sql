@@ -1,5 +1,6 @@
 -- rows_decided: the decision about each row of an outbox: it is published at once. A row that is pending again begins another life cycle of its message,
 -- unless that is open. Nothing has failed yet, so no rule for errors applies; what Kafka refuses later is decided like any failure.
+-- Longer than other models, as it names each column of a decision.
 {{ config(materialized='ephemeral') }}
 
 with

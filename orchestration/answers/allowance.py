@@ -1,4 +1,4 @@
-"""How much of a tick questions may take: so much that it is delayed by about a second."""
+"""How much of a tick questions may take: so much that it is delayed by a second at most."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# While a question runs beside it, a tick on two processors gets on at 0.6 of its speed (docs/performance.md, Answers):
-# this delays it by a second.
-BESIDE_SECONDS: Final = 2.5
+# With 2.5 seconds, ticks were 1.3 s longer while questions were asked one after another (docs/performance.md, Answers).
+BESIDE_SECONDS: Final = 1.5
 
 # How often to look whether a question may begin.
 _LOOKS_EVERY = 0.05

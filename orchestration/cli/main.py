@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from orchestration.cli import dagster, dlq, dlq_commands, init, rules, run, tables, verify, waiting
-from orchestration.cli.screen import tell
+from orchestration.cli.screen import in_a_process_of_its_own, tell
 from orchestration.errors import is_ours
 
 app = typer.Typer(help="Retries and dead letters for Kafka, decided in SQL.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -40,6 +40,7 @@ app.add_typer(waiting.waiting, name="waiting")
 
 def main() -> None:
     """Entry point: an error is shown in a few lines, without a traceback unless the log level is DEBUG."""
+    in_a_process_of_its_own()
     try:
         app()
     except Exception as error:

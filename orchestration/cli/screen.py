@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 tell = errors()
 """Standard error: everything that is not a result."""
+
+# By how much the priority of a command that starts Spark is lower than that of other processes.
+_NICER = 10
+
+_is_a_process_of_its_own = False
 
 
 def print_found(settings: Settings, rows: Rows, output: Format, table: Callable[[Rows], Table], nothing: str) -> None:
@@ -51,7 +57,19 @@ def asking(settings: Settings) -> Asking:
     """Asks the running loop of the home. If this process must start Spark, it says so on standard error."""
     from orchestration.answers.asking import Asking
 
-    return Asking(settings, lambda why: tell.print(f"{escape(why)}: this command starts Spark, which takes ten seconds or more"))
+    def starting(why: str) -> None:
+        tell.print(f"{escape(why)}: this command starts Spark, which takes ten seconds or more")
+        if _is_a_process_of_its_own:
+            # on a machine with few processors, a loop would send late for as long as this command runs
+            os.nice(_NICER)
+
+    return Asking(settings, starting)
+
+
+def in_a_process_of_its_own() -> None:
+    """Called by a process that ends with the command: only that one may give its processors to others."""
+    global _is_a_process_of_its_own
+    _is_a_process_of_its_own = True
 
 
 @contextmanager

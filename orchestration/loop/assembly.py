@@ -49,10 +49,15 @@ class Steps:
     breaker_feed: CircuitBreakerFeed
     recovery: Recovery
 
+    @property
+    def outboxes(self) -> Outboxes:
+        """The outbox tables."""
+        return self.take_rows.outboxes
+
     def use_rules(self) -> None:
         """Passes the loaded seeds on to the steps that use them."""
         self.take_in.intake.use(self.rules.seeds.rows["sources"])
-        self.take_rows.outboxes.use(self.rules.seeds.rows["outboxes"])
+        self.outboxes.use(self.rules.seeds.rows["outboxes"])
         self.publish.leadership.renew_bulk_lane()
 
 

@@ -168,8 +168,8 @@ class Loop:
         self._write_status("running")
         if self._serving is not None and self._serving.counts:
             commands = self.commands.progress(self.clock.now())
-            in_lane, _ = self.lane.waiting()
-            self._serving.measure(turn_of(self.state, self._began, self.ledgers.certain, self.health, self.intake, commands, in_lane))
+            known = (self.health, self.intake, commands, self.lane.waiting()[0], self.steps.outboxes)
+            self._serving.measure(turn_of(self.state, self._began, self.ledgers.certain, *known))
         if self.on_tick:
             self.on_tick(tick)
         return tick

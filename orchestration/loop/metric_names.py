@@ -34,6 +34,9 @@ STEPS = Metric(
 )  # fmt: skip
 EVENTS = Metric("redrive_events_total", "counter", "Events taken in: reports, gaps, and records of commands.")
 LAG = Metric("redrive_intake_lag_records", "gauge", "Records of a source that are not taken in yet: an upper bound.", ("source",))
+OUTBOX_PENDING = Metric("redrive_outbox_pending_rows", "gauge", "Rows of an outbox that are pending.", ("outbox",))
+OUTBOX_OLDEST = Metric("redrive_outbox_oldest_seconds", "gauge", "For how long the oldest of them has been pending.", ("outbox",))
+WRITTEN_BACK = Metric("redrive_outbox_written_back_total", "counter", "Rows of an outbox whose state was written back.", ("outbox",))
 UNDECIDED = Metric(
     "redrive_undecided_inputs",
     "gauge",
@@ -71,6 +74,7 @@ PAUSED = Metric("redrive_destination_paused", "gauge", "1 while a destination ta
 TROUBLE = Metric("redrive_trouble", "gauge", "1 while a part of the loop doesn't work, with the error.", ("what", "error"))
 
 METRICS = (
-    *(LOOP_INFO, GENERATION, LAST_TICK, TICKS, STEPS, EVENTS, LAG, UNDECIDED, DECISIONS, FAILURES),
+    *(LOOP_INFO, GENERATION, LAST_TICK, TICKS, STEPS, EVENTS, LAG, OUTBOX_PENDING, OUTBOX_OLDEST, WRITTEN_BACK),
+    *(UNDECIDED, DECISIONS, FAILURES),
     *(SENDS, LATENESS, PUBLISH_FAILURES, WAITING, IN_LANE, OPEN, COMMANDS_LISTED, COMMANDS_ISSUED, PAUSED, TROUBLE),
 )

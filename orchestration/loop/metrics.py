@@ -37,6 +37,8 @@ from orchestration.loop.metric_names import (
     METRICS,
     OPEN,
     OTHER,
+    OUTBOX_OLDEST,
+    OUTBOX_PENDING,
     PAUSED,
     PUBLISH_FAILURES,
     SENDS,
@@ -45,12 +47,14 @@ from orchestration.loop.metric_names import (
     TROUBLE,
     UNDECIDED,
     WAITING,
+    WRITTEN_BACK,
     Labels,
     Metric,
 )
 from orchestration.loop.metric_queries import open_dead_letters, open_deliveries, reach, rows_by_hour, written_since
 from orchestration.loop.metric_values import Counts, Histogram, histogram_family
 from orchestration.loop.metrics_server import MetricsServer
+from orchestration.outbox.lag import Lag
 from orchestration.settings import Settings
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import in_short
@@ -75,7 +79,8 @@ class Turn:
     """The loop after a tick.
 
     low: no open delivery was due before, not even to a paused destination. paused_destinations, trouble: Kafka's name of the error, by
-    topic, and by the part that doesn't work. lag: records by source, where known. commands: messages listed and issued, by what the command
+    topic, and by the part that doesn't work. lag: records by source, where known. outboxes: by name. written_back: rows of this tick, by
+    outbox. commands: messages listed and issued, by what the command
     wants and its state.
     """
 
@@ -89,6 +94,8 @@ class Turn:
     events: int = 0
     step_ms: Mapping[str, int] = field(default_factory=dict)
     lag: Mapping[str, int] = field(default_factory=dict)
+    outboxes: Mapping[str, Lag] = field(default_factory=dict)
+    written_back: Mapping[str, int] = field(default_factory=dict)
     commands: Mapping[Labels, tuple[int, int]] = field(default_factory=dict)
     paused_destinations: Mapping[str, str] = field(default_factory=dict)
     trouble: Mapping[str, str] = field(default_factory=dict)
@@ -151,6 +158,8 @@ class Metrics(Collector):
         try:
             self._counts[TICKS].add(())
             self._counts[EVENTS].add((), turn.events)
+            for outbox, rows in turn.written_back.items():
+                self._counts[WRITTEN_BACK].add((outbox,), rows)
             for step, milliseconds in turn.step_ms.items():
                 self._histograms[STEPS].observe((step,), milliseconds / 1000)
             began = time.monotonic()
@@ -251,6 +260,8 @@ class Metrics(Collector):
             # the wall clock, as Prometheus compares it with its own
             LAST_TICK: {(): time.time()},
             LAG: {(source,): rows for source, rows in turn.lag.items()},
+            OUTBOX_PENDING: {(name,): lag.pending for name, lag in turn.outboxes.items()},
+            OUTBOX_OLDEST: {(name,): lag.oldest_seconds for name, lag in turn.outboxes.items() if lag.oldest_seconds is not None},
             UNDECIDED: {(): turn.undecided},
             WAITING: self._waiting.values,
             IN_LANE: {(): turn.in_lane},

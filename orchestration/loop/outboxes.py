@@ -22,6 +22,7 @@ from orchestration.loop.outbox_positions import OutboxPosition
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.outbox.database import OutboxError, OutboxTable, RowState
+from orchestration.outbox.lag import Lag
 from orchestration.outbox.patience import NoAnswerError, Patience
 from orchestration.outbox.profiles import Outbox
 from orchestration.rules.seeds import Row
@@ -38,12 +39,17 @@ _PATIENCE = 5.0
 
 @dataclass
 class _Connected:
-    """One outbox. known: ids of rows that were taken, and not written back yet; is_known: they were looked for in the tables."""
+    """One outbox. known: ids of rows that were taken, and not written back yet; is_known: they were looked for in the tables.
+
+    counts_at: when the pending rows are counted next, a monotonic time in seconds.
+    """
 
     table: OutboxTable
     patience: Patience = field(default_factory=lambda: Patience(_PATIENCE))
     known: set[str] = field(default_factory=set)
     is_known: bool = False
+    lag: Lag | None = None
+    counts_at: float = 0.0
     adopted: set[str] = field(default_factory=set)
 
 
@@ -56,6 +62,8 @@ class Outboxes:
         self.settings = settings
         self.ledgers = ledgers
         self._connected: dict[str, _Connected] = {}
+        self.written_back: dict[str, int] = {}
+        """Rows whose state was written back in this tick, by outbox."""
         self.use(rows)
 
     def use(self, rows: Iterable[Row]) -> None:
@@ -93,6 +101,11 @@ class Outboxes:
                 return OutboxPosition(before, before, adopts=True)
         return position or OutboxPosition(self.ledgers.batch, state.watermark, adopts=True)
 
+    @property
+    def lags(self) -> dict[str, Lag]:
+        """How far behind the outboxes were when that was counted last."""
+        return {name: one.lag for name, one in self._connected.items() if one.lag is not None}
+
     # ---------- intake
 
     def take(self, name: str, position: OutboxPosition, limit: int, now: datetime) -> tuple[int, OutboxPosition]:
@@ -109,6 +122,9 @@ class Outboxes:
         if position.adopts and rows.num_rows < limit:
             one.adopted.clear()
             position = replace(position, adopts=False)
+        if self.settings.metrics_port and time.monotonic() >= one.counts_at:
+            one.counts_at = time.monotonic() + self.settings.metrics_waiting_seconds
+            one.lag = self._ask(one, one.table.lag)
         return rows.num_rows, position
 
     # ---------- writing back
@@ -125,6 +141,7 @@ class Outboxes:
             if missing:
                 event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
         one.known.clear()
+        self.written_back[name] = len(states)
         return len(states), replace(position, written=written, decided=decided)
 
     def _states(self, name: str, position: OutboxPosition, written: int, decided: int) -> list[RowState]:
@@ -214,6 +231,7 @@ class OutboxWriteBack:
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Writes back all that has happened since the last time."""
         report = StepReport(state)
+        self.outboxes.written_back.clear()
         if not state.outboxes or self.health.unsure:
             return report.result()
         ledgers = self.outboxes.ledgers

@@ -13,6 +13,7 @@ from orchestration.loop.health import KAFKA, Health
 from orchestration.loop.intake import Intake
 from orchestration.loop.metric_names import NONE, Labels
 from orchestration.loop.metrics import Turn
+from orchestration.loop.outboxes import Outboxes
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import Tick
 from orchestration.loop.window import SendWindow
@@ -95,6 +96,7 @@ def turn_of(
     intake: Intake,
     commands: Mapping[Labels, tuple[int, int]],
     in_lane: int,
+    outboxes: Outboxes | None = None,
 ) -> Turn:
     """The input of the metrics. began: when the tick began. batch: the last one that is final (Ledgers.certain).
 
@@ -112,6 +114,8 @@ def turn_of(
         events=state.counts.get("events", 0),
         step_ms=state.step_ms,
         lag={} if KAFKA in health else intake.lag(),
+        outboxes={} if outboxes is None else outboxes.lags,
+        written_back={} if outboxes is None else outboxes.written_back,
         commands=commands,
         paused_destinations={topic: one.reason.error or NONE for topic, one in state.window.paused.items()},
         trouble={str(part): pause.reason.error or NONE for part, pause in health.items()},

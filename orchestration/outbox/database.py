@@ -6,7 +6,6 @@ Every error of a database is raised as OutboxError, whose text has neither value
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from orchestration.outbox.lag import Lag
 from orchestration.outbox.profiles import STATUSES, Outbox
+from orchestration.outbox.values import bytes_of, compact, header_of, id_text, id_value, in_words, moment_of, text_of
 
 # How many ids one statement names.
 _IDS_AT_ONCE = 1_000
@@ -28,9 +29,6 @@ _CONNECT_SECONDS = 5
 
 # The driver for an address that names only the database.
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-
-# JSON between strings: blanks there mean nothing.
-_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 
 TAKEN: Final = pa.schema(
     [
@@ -61,14 +59,6 @@ class RowState:
     last_error: str | None = None
 
 
-@dataclass(frozen=True)
-class Lag:
-    """How many rows are pending, and the seconds since the oldest was created; None where the table doesn't say that."""
-
-    pending: int
-    oldest_seconds: float | None
-
-
 class OutboxTable:
     """One outbox table."""
 
@@ -92,7 +82,7 @@ class OutboxTable:
         wanted = wanted.order_by(*self._order).limit(limit + len(without))
         with self._connected() as connection:
             rows = connection.execute(wanted).mappings()
-            taken = [self._taken({**row}) for row in rows if _id_text(row["field id"]) not in without]
+            taken = [self._taken({**row}) for row in rows if id_text(row["field id"]) not in without]
         return pa.Table.from_pylist(taken[:limit], schema=TAKEN)
 
     def lag(self) -> Lag:
@@ -107,11 +97,15 @@ class OutboxTable:
             wanted = wanted.where(columns["status"] == self.outbox.profile.statuses["pending"])
         with self._connected() as connection:
             row = connection.execute(wanted).mappings().one()
-        oldest = _moment(row.get("oldest"))
-        return Lag(int(row["pending"]), None if oldest is None else (datetime.now(UTC) - oldest).total_seconds())
+        oldest = moment_of(row.get("oldest"))
+        age = 0.0 if oldest is None else max(0.0, (datetime.now(UTC) - oldest).total_seconds())
+        return Lag(int(row["pending"]), None if created is None else age)
 
-    def problems(self) -> list[str]:
-        """What keeps the outbox from being read and written back, in words. Raises OutboxError if the database can't be asked at all."""
+    def problems(self) -> tuple[list[str], list[str]]:
+        """What keeps the outbox from being read and written back, and what makes it slow, in words.
+
+        Raises OutboxError if the database can't be asked at all.
+        """
         found = []
         if "status" not in self._columns and self.outbox.write_back != "delete":
             found.append("the table has no status: write_back must be delete")
@@ -130,11 +124,10 @@ class OutboxTable:
                     nested.commit()
                 except SQLAlchemyError as error:
                     nested.rollback()
-                    found.append(_in_words(error))
+                    found.append(in_words(error))
             transaction.rollback()
-        if not self._has_index:
-            found.append("no index begins with the columns by which pending rows are found: each look reads the whole table")
-        return found
+        slow = [] if self._has_index else ["no index begins with the status: each look for pending rows reads the whole table"]
+        return found, slow
 
     # ---------- what is written back
 
@@ -182,7 +175,7 @@ class OutboxTable:
 
     def _is_one_of(self, ids: Sequence[str]) -> sa.ColumnElement[bool]:
         column = self._columns["id"]
-        return column.in_([_id_value(column, text) for text in ids])
+        return column.in_([id_value(column, text) for text in ids])
 
     @staticmethod
     def _execute(connection: sa.Connection, statement: sa.Update | sa.Delete) -> int:
@@ -207,7 +200,7 @@ class OutboxTable:
                 f"{kind}{separator}{rest}", pool_size=1, max_overflow=1, pool_pre_ping=True, hide_parameters=True, connect_args=settings
             )
         except (SQLAlchemyError, ImportError, ValueError) as error:
-            raise OutboxError(f"the connection {self.outbox.connection!r} can't be used: {_in_words(error)}") from None
+            raise OutboxError(f"the connection {self.outbox.connection!r} can't be used: {in_words(error)}") from None
 
     @cached_property
     def _table(self) -> sa.Table:
@@ -217,7 +210,7 @@ class OutboxTable:
         except sa.exc.NoSuchTableError:
             raise OutboxError(f"there is no table {self.outbox.table}, or this user may not see it") from None
         except SQLAlchemyError as error:
-            raise OutboxError(_in_words(error)) from None
+            raise OutboxError(in_words(error)) from None
 
     @cached_property
     def _columns(self) -> dict[str, sa.Column[Any]]:
@@ -260,9 +253,12 @@ class OutboxTable:
 
     @property
     def _has_index(self) -> bool:
-        wanted = {self._columns["status"].name if "status" in self._columns else self._columns["id"].name, self._order[0].key}
+        """Whether an index leads to the pending rows. One whose condition leaves the others out may begin with the id."""
         first = {index.columns[0].name for index in self._table.indexes if len(index.columns)}
-        return bool(wanted & (first | ({self._table.primary_key.columns[0].name} if "status" not in self._columns else set())))
+        conditions = any(
+            options for index in self._table.indexes for name, options in index.dialect_kwargs.items() if name.endswith("_where")
+        )
+        return "status" not in self._columns or conditions or self._columns["status"].name in first
 
     @staticmethod
     def _read(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
@@ -272,29 +268,29 @@ class OutboxTable:
     # ---------- one row
 
     def _taken(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        aggregate = _text(row.get("field aggregate"))
+        aggregate = text_of(row.get("field aggregate"))
         key = row.get("field key")
-        topic = _text(row.get("field topic"))
+        topic = text_of(row.get("field topic"))
         if self.outbox.topic_template:
             topic = self.outbox.topic_template
             for name in self.outbox.columns_of_topic:
-                topic = topic.replace(f"{{{name}}}", _text(row[f"topic {name}"]) or "")
+                topic = topic.replace(f"{{{name}}}", text_of(row[f"topic {name}"]) or "")
         return {
-            "row_id": _id_text(row["field id"]),
+            "row_id": id_text(row["field id"]),
             "topic": topic,
-            "key": _bytes(aggregate if key is None and self.outbox.profile.key_of_aggregate else key),
+            "key": bytes_of(aggregate if key is None and self.outbox.profile.key_of_aggregate else key),
             "value": self._value(row["field value"]),
             "headers": self._headers(row),
-            "created_at": _moment(row.get("field created_at")),
+            "created_at": moment_of(row.get("field created_at")),
             "sequence": None if aggregate is None else f"{self.outbox.name}/{topic}/{aggregate}",
             "attempts": row.get("field attempts"),
-            "next_retry_at": _moment(row.get("field next_retry_at")),
+            "next_retry_at": moment_of(row.get("field next_retry_at")),
         }
 
     def _value(self, value: Any) -> bytes | None:
         if isinstance(value, str) and isinstance(self._columns["value"].type, sa.JSON):
-            return _BLANKS.sub(r"\1", value).encode()
-        return _bytes(value)
+            return compact(value).encode()
+        return bytes_of(value)
 
     def _headers(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
         found: dict[str, bytes | None] = {}
@@ -302,11 +298,11 @@ class OutboxTable:
         if given is not None:
             parsed = json.loads(given) if isinstance(given, str | bytes) else given
             if isinstance(parsed, dict):
-                found = {str(name): _header(value) for name, value in parsed.items()}
+                found = {str(name): header_of(value) for name, value in parsed.items()}
         if self.outbox.profile.content_type:
             found["content-type"] = self.outbox.profile.content_type.encode()
         for name in self.outbox.profile.headers:
-            value = _text(row.get(f"header {name}"))
+            value = text_of(row.get(f"header {name}"))
             if value is not None:
                 found[name] = value.encode()
         return [{"key": name, "value": value} for name, value in found.items()]
@@ -317,53 +313,9 @@ class OutboxTable:
             with self._engine.connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise OutboxError(_in_words(error)) from None
+            raise OutboxError(in_words(error)) from None
 
 
 def _chunks(states: Sequence[RowState]) -> Iterator[list[str]]:
     for start in range(0, len(states), _IDS_AT_ONCE):
         yield [state.row_id for state in states[start : start + _IDS_AT_ONCE]]
-
-
-def _in_words(error: Exception) -> str:
-    """The database's own words: SQLAlchemy adds the statement, and a link."""
-    text = str(getattr(error, "orig", None) or error)
-    return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else 'no answer'}"
-
-
-def _id_text(value: Any) -> str:
-    return str(value)
-
-
-def _id_value(column: sa.Column[Any], text: str) -> Any:
-    """An id as its column has it."""
-    try:
-        kind = column.type.python_type
-    except NotImplementedError:
-        return text
-    return text if kind is str else kind(text)
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, bytes | memoryview):
-        return bytes(value).decode(errors="replace")
-    return None if value is None else str(value)
-
-
-def _bytes(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    return bytes(value) if isinstance(value, bytes | memoryview | bytearray) else str(value).encode()
-
-
-def _header(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _moment(value: Any) -> datetime | None:
-    """A time of the database, aware. One without a zone is UTC."""
-    if not isinstance(value, datetime):
-        return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -56,6 +56,7 @@ def run_checks(asking: Asking, *, create: bool, groups: Collection[str] = ()) ->
     findings += _kafka(settings, seeds, rulebook, groups, create=create)
     findings.append(catalog)
     if seeds is not None:
+        findings += _outboxes(settings, seeds)
         findings += _equal_rules(settings, seeds)
         findings += _policies(settings, seeds, rulebook) if catalog.ok else ()
     return findings
@@ -86,6 +87,27 @@ def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
                     "seeds",
                     f"{settings.seeds / seed}.csv:{row.line}: {column} is {row[column]!r}: nothing is sent to an internal topic",
                 )
+
+
+def _outboxes(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
+    """Whether each outbox table can be read and written back, and has what it needs."""
+    from orchestration.outbox.database import OutboxError, OutboxTable
+    from orchestration.outbox.profiles import Outbox
+
+    for row in seeds.rows["outboxes"]:
+        what = f"outbox {row['outbox']}"
+        table = OutboxTable(Outbox.of(row.values, settings.connections))
+        try:
+            problems, warnings = table.problems()
+            lag = table.lag()
+        except OutboxError as error:
+            yield Finding(False, what, str(error))
+            continue
+        yield from (Finding(False, what, problem) for problem in problems)
+        yield from (Finding(True, what, warning, warns=True) for warning in warnings)
+        if not problems:
+            oldest = "" if lag.oldest_seconds is None or not lag.pending else f", the oldest for {lag.oldest_seconds:,.0f} s"
+            yield Finding(True, what, f"{row['table']}: {lag.pending:,} rows are pending{oldest}")
 
 
 def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:

@@ -154,10 +154,9 @@ def test_a_loop_that_runs_is_not_taken_over_unasked(deployment: Deployment, job:
     ("setting", "name"),
     [
         ("kafka", "sasl.password"),
-        ("kafka_java", "ssl.truststore.password"),
         # tests/unit/test_secrets.py has these, too, without Dagster
         *(pytest.param("kafka", name, marks=pytest.mark.slow) for name in ("sasl.oauthbearer.client.secret", "ssl.key.pem")),
-        *(pytest.param("kafka_java", name, marks=pytest.mark.slow) for name in WRONG_IN_JAVA if name != "ssl.truststore.password"),
+        *(pytest.param("kafka_java", name, marks=pytest.mark.slow) for name in WRONG_IN_JAVA),
     ],
 )
 def test_a_run_with_a_wrong_secret_tells_nothing_of_it(

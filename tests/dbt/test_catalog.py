@@ -72,6 +72,7 @@ def _entries(settings: Settings) -> set[tuple[str, ...]]:
         return set(file.execute("select catalog_name, table_namespace, table_name from iceberg_tables"))
 
 
+@pytest.mark.slow
 def test_the_catalog_is_not_called_like_the_schema(home: Home) -> None:
     assert default_catalog(PROJECT) != schema(PROJECT)
     listed = home.spark.sql("select current_catalog() as name").collect()[0]["name"]

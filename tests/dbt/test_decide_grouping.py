@@ -56,9 +56,7 @@ def test_what_a_later_batch_says_of_a_message_is_decided_after_what_an_earlier_o
     assert sorted(decided) == sorted(expected.items())
 
 
-@pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.long), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
-)
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
 def test_how_inputs_are_grouped_into_runs_changes_nothing(home: Home, seed: int) -> None:
     """Inputs that often are about the same few messages, in batches, each decided alone; then the same in random groups of batches."""
     chance = random.Random(seed)

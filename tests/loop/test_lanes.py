@@ -143,6 +143,7 @@ def test_what_was_issued_at_a_rate_keeps_its_distances_when_a_loop_comes_late(ah
     assert all(later - earlier >= 500_000 for earlier, later in itertools.pairwise(sent))
 
 
+@pytest.mark.slow
 def test_more_than_the_lane_takes_goes_both_ways_and_once(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead.domain("lanese")
     monkeypatch.setattr(lane_of(ahead), "most_rows", 5)
@@ -159,6 +160,7 @@ def test_more_than_the_lane_takes_goes_both_ways_and_once(ahead: Redrive, monkey
     assert {row["slot"] == ahead.loop.settings.slots for row in rows} == {True, False}, "one lane sent everything"
 
 
+@pytest.mark.slow
 def test_a_destination_that_is_missing_is_paused_and_the_others_are_not(ahead: Redrive) -> None:
     ahead.topics("lanesf.orders", "lanesf.reports", "lanesf.orders-billing-retry")
     ahead.fails("lanesf.orders", b"ghost", b"v", group="ghost")

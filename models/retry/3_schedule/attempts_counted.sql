@@ -86,7 +86,6 @@ purged as (
 judged as (
 
     select
-        -- of a row of an outbox, the send is what fails and is tried again; of any other message, its processing
         coalesce(input_kind = 'failed_send' and answered.kind = 'publish', false) as is_failed_publication,
         * except (is_answered, was_purged, was_discarded, is_discarded, is_purged, turn, standing),
         case
@@ -102,10 +101,10 @@ judged as (
 
 select
     *,
-    -- neither a failed send of a retry nor a failure of kind backpressure counts as an attempt
     case
         -- a redrive begins a life cycle, in which nothing has failed yet
         when standing = 'answer' and input_kind = 'redrive' then 0
+        -- of a row of an outbox, the send is what is tried
         when standing = 'answer' and is_failed_publication then answered.attempt + case when error_kind = 'backpressure' then 0 else 1 end
         when standing = 'answer' and input_kind <> 'report' then answered.attempt
         when standing in ('answer', 'first', 'new_life_cycle', 'orphan', 'unreadable')

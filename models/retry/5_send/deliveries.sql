@@ -17,23 +17,9 @@
 
 with
 
-failures_decided as (
-
-    select * from {{ ref('payloads_kept') }}
-
-),
-
-rows_decided as (
-
-    select * from {{ ref('rows_decided') }}
-
-),
-
 decisions as (
 
-    select {{ decided_columns() }} from failures_decided
-    union all
-    select {{ decided_columns() }} from rows_decided
+    select * from {{ ref('decisions_gathered') }}
 
 )
 

@@ -1,0 +1,62 @@
+"""Values of columns as text, bytes and times."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+# JSON between strings: blanks there mean nothing.
+_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
+
+
+def compact(text: str) -> str:
+    """JSON without the blanks between its strings. Numbers stay as they are written."""
+    return _BLANKS.sub(r"\1", text)
+
+
+def in_words(error: Exception) -> str:
+    """The database's own words: SQLAlchemy adds the statement, and a link."""
+    text = str(getattr(error, "orig", None) or error)
+    return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else 'no answer'}"
+
+
+def id_text(value: Any) -> str:
+    return str(value)
+
+
+def id_value(column: sa.Column[Any], text: str) -> Any:
+    """An id as its column has it."""
+    try:
+        kind = column.type.python_type
+    except NotImplementedError:
+        return text
+    return text if kind is str else kind(text)
+
+
+def text_of(value: Any) -> str | None:
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).decode(errors="replace")
+    return None if value is None else str(value)
+
+
+def bytes_of(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return bytes(value) if isinstance(value, bytes | memoryview | bytearray) else str(value).encode()
+
+
+def header_of(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def moment_of(value: Any) -> datetime | None:
+    """A time of the database, aware. One without a zone is UTC."""
+    if not isinstance(value, datetime):
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
