@@ -15,12 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import StructType
 
-from orchestration.loop import event_rows
-from orchestration.outbox.database import TAKEN
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import Dbt
 from orchestration.tables.decide_statements import DecideRunner
@@ -225,13 +222,6 @@ class Home:
         )
         return [f"{row[0]}/0/{row[2]}/0" for row in rows]
 
-    def append_rows(self, outbox: str, *rows: Mapping[str, Any]) -> list[str]:
-        """Appends rows of an outbox to `events`, in one batch; what isn't given is null. Returns their input ids."""
-        batch = self._ledgers.next_batch
-        taken = pa.Table.from_pylist([{"created_at": self.now, "value": b"value", **row} for row in rows], schema=TAKEN)
-        self._ledgers.append("events", event_rows.of_outbox(self.spark, outbox, taken, batch), self.now)
-        return [f"outbox:{outbox}/0/{batch}/{place}" for place in range(len(rows))]
-
     def append_results(self, *results: Result) -> list[str]:
         """Appends results to `publish_results`, in one batch. Returns their input ids."""
         rows = [
@@ -328,7 +318,11 @@ class Home:
         return {row["input_id"]: row for row in self.read("decisions")}
 
     def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str | StructType) -> int:
-        return self._ledgers.append(ledger, self.spark.createDataFrame(rows, columns), self.now)
+        return self.append(ledger, self.spark.createDataFrame(rows, columns))
+
+    def append(self, ledger: str, rows: DataFrame) -> int:
+        """Appends rows to a ledger; returns their batch."""
+        return self._ledgers.append(ledger, rows, self.now)
 
 
 def decided(home: Home, *inputs: Report | Result) -> list[Row]:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
+from orchestration.loop import event_rows
+from orchestration.outbox.database import TAKEN
 from tests.dbt.harness import Home, Result, decided, failed_again, order, pointer
+
+
+def append_rows(home: Home, *rows: Mapping[str, Any]) -> list[str]:
+    """Appends rows of the outbox `orders` to `events`, in one batch; what isn't given is null. Returns their input ids."""
+    taken = pa.Table.from_pylist([{"created_at": home.now, "value": b"value", **row} for row in rows], schema=TAKEN)
+    batch = home.append("events", event_rows.of_outbox(home.spark, "orders", taken, home.batch + 1))
+    return [f"outbox:orders/0/{batch}/{place}" for place in range(len(rows))]
 
 
 def published(home: Home, row_id: str, topic: str = "outbox-orders", **row: Any) -> Row:
     """The decision about a row that is pending."""
     home.later(seconds=1)
-    (input_id,) = home.append_rows("orders", {"row_id": row_id, "topic": topic, **row})
+    (input_id,) = append_rows(home, {"row_id": row_id, "topic": topic, **row})
     home.decide()
     return home.decisions()[input_id]
 
@@ -117,8 +128,8 @@ def test_a_row_that_is_pending_again_begins_anew_unless_it_is_open(home: Home) -
 
 def test_the_same_row_twice_in_one_step_is_published_once(home: Home) -> None:
     home.later(seconds=1)
-    ids = home.append_rows("orders", {"row_id": "twice", "topic": "outbox-orders"}, {"row_id": "twice", "topic": "outbox-orders"})
-    ids += home.append_rows("orders", {"row_id": "twice", "topic": "outbox-orders"})
+    ids = append_rows(home, {"row_id": "twice", "topic": "outbox-orders"}, {"row_id": "twice", "topic": "outbox-orders"})
+    ids += append_rows(home, {"row_id": "twice", "topic": "outbox-orders"})
     home.decide()
     assert [home.decisions()[one]["decision"] for one in ids] == ["publish", "duplicate", "duplicate"]
 
@@ -177,8 +188,6 @@ def test_a_dead_row_that_is_redriven_goes_to_its_topic_again(home: Home) -> None
 
 def test_a_dbt_run_by_hand_decides_rows_too(home: Home) -> None:
     home.later(seconds=1)
-    (one, two) = home.append_rows(
-        "orders", {"row_id": "by hand", "topic": "outbox-orders"}, {"row_id": "by hand 2", "topic": "outbox-orders"}
-    )
+    (one, two) = append_rows(home, {"row_id": "by hand", "topic": "outbox-orders"}, {"row_id": "by hand 2", "topic": "outbox-orders"})
     home.decide(watermark=None)
     assert [home.decisions()[name]["decision"] for name in (one, two)] == ["publish", "publish"]
