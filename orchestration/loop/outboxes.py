@@ -1,7 +1,7 @@
 """The steps of outboxes: takes their pending rows in as events, and writes back what became of them.
 
-A row is taken once: until it is written back that it was taken, it is left out by its id, which is in `events`. How far that is written is
-kept in `ticks`, so that a start finds these ids again.
+A row is taken once: until it is written back that it was taken, no more rows of its outbox are. How far that is written is kept in
+`ticks`, so that a start finds out whether rows of `events` are not written back.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ class Outboxes:
     def take(self, name: str, position: OutboxPosition, limit: int, now: datetime) -> tuple[int, OutboxPosition]:
         """Appends pending rows to `events`; returns how many, and the position after it. Raises OutboxError, AppendError."""
         one = self._connected[name]
-        without = one.known | one.adopted if position.adopts else one.known
-        rows = self._ask(one, lambda: one.table.read(limit, without, adopts=position.adopts))
+        rows = self._ask(one, lambda: one.table.read(limit, one.adopted, adopts=position.adopts))
         if rows.num_rows:
             self.ledgers.append("events", event_rows.of_outbox(self.spark, name, rows, self.ledgers.next_batch), now)
             ids = rows.column("row_id").to_pylist()
@@ -126,6 +125,10 @@ class Outboxes:
             one.counts_at = time.monotonic() + self.settings.metrics_waiting_seconds
             one.lag = self._ask(one, one.table.lag)
         return rows.num_rows, position
+
+    def is_written_back(self, name: str) -> bool:
+        """Whether the states of all rows that were taken are written back: as long as they are not, the rows look pending."""
+        return not self._connected[name].known
 
     # ---------- writing back
 
@@ -205,6 +208,9 @@ class OutboxIntake:
             return
         positions = report.state.outboxes
         position = self.outboxes.position(name, report.state)
+        if not self.outboxes.is_written_back(name):
+            report.change(outboxes={**positions, name: position})
+            return
         try:
             taken, position = self.outboxes.take(name, position, limit, now)
         except OutboxError as error:
@@ -248,7 +254,8 @@ class OutboxWriteBack:
                 except OutboxError as error:
                     report.failed(outbox(name), Reason(f"what became of its rows is not written back: {error}"))
                     continue
-                report.recovered(outbox(name))
+                if rows:
+                    report.recovered(outbox(name))
                 report.count("written_back", rows)
                 report.change(outboxes={**report.state.outboxes, name: position})
         except Exception as error:
