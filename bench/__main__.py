@@ -25,7 +25,22 @@ Figures = list[dict[str, Any]]
 # The function bench_<name> is in the module of the same name, but for these.
 _MODULES = {"start": "orders"}
 _BENCHES = (
-    *("answers", "backlog", "decide", "growth", "lanes", "lateness", "marts", "orders", "policy", "publish", "rate", "redrive", "restart"),
+    *(
+        "answers",
+        "backlog",
+        "decide",
+        "growth",
+        "lanes",
+        "lateness",
+        "marts",
+        "orders",
+        "outbox",
+        "policy",
+        "publish",
+        "rate",
+        "redrive",
+        "restart",
+    ),
     *("soak", "start", "tick"),
 )
 

@@ -10,6 +10,7 @@ from orchestration.dagster.dbt_tests import dbt_tests
 from orchestration.dagster.graph import KAFKA, owners_of, read_graph
 from orchestration.dagster.jobs import JOBS
 from orchestration.dagster.manifest import load_manifest
+from orchestration.dagster.outbox_check import outboxes_keep_up
 from orchestration.dagster.promises_check import promises_hold
 from orchestration.dagster.resource import Redrive
 from orchestration.dagster.schedules import SCHEDULES
@@ -30,7 +31,7 @@ def definitions(settings: Settings) -> dg.Definitions:
     kafka = [spec.replace_attributes(owners=owners) if spec.key.to_user_string() == "dlq_topics" else spec for spec in KAFKA]
     return dg.Definitions(
         assets=[*kafka, rules_asset(graph), tick_asset(graph), marts_asset(graph), dead_letter_report],
-        asset_checks=[*CHECKS, promises_hold, dbt_tests(manifest, graph.keys)],
+        asset_checks=[*CHECKS, outboxes_keep_up, promises_hold, dbt_tests(manifest, graph.keys)],
         jobs=JOBS,
         schedules=SCHEDULES,
         resources={"redrive": Redrive()},

@@ -28,6 +28,17 @@ def sql(
 
 def maintain(output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table", home: Home = None) -> None:
     """Compact the tables' files, expire old snapshots, remove orphaned files. May run beside the loop. Run it regularly, such as hourly."""
+    from rich.markup import escape
+
+    from orchestration.cli.screen import tell
+    from orchestration.clock import wall_clock
+    from orchestration.outbox.purge import purge_outboxes
     from orchestration.tables.maintenance import maintain, print_report
 
-    print_report(maintain(settings_of(home=home)), output)
+    settings = settings_of(home=home)
+    print_report(maintain(settings), output)
+    purged = purge_outboxes(settings, wall_clock())
+    for one in purged:
+        tell.print(escape(f"outbox {one.outbox}: {one.rows:,} published rows deleted{'; ' + one.problem if one.problem else ''}"))
+    if any(one.problem for one in purged):
+        raise typer.Exit(1)

@@ -95,6 +95,8 @@ def shift() -> None:
 
 @dg.op(description="Compacts the tables, expires snapshots, removes orphaned files, and empties purged payloads. May run beside the loop.")
 def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
+    from orchestration.clock import wall_clock
+    from orchestration.outbox.purge import purge_outboxes
     from orchestration.tables.maintenance import maintain
 
     with our_errors(), forwarded(context.log):
@@ -102,6 +104,8 @@ def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
     for table in done.tables:
         facts = {name: value for name, value in asdict(table).items() if name != "table" and value != ""}
         context.log_event(dg.AssetObservation(table.table, metadata=facts, description="after maintenance"))
+    for one in purge_outboxes(redrive.settings, wall_clock()):
+        context.log.info(f"outbox {one.outbox}: {one.rows} published rows deleted {one.problem}")
 
 
 @dg.job(description="Table maintenance. What it did shows as an observation of each table.", executor_def=dg.in_process_executor)

@@ -76,9 +76,7 @@ class OutboxTable:
         chosen = {**{f"field {name}": self._read(column) for name, column in columns.items()}, **self._extra}
         wanted = sa.select(*(column.label(name) for name, column in chosen.items()))
         if "status" in columns:
-            wanted = wanted.where(
-                columns["status"].in_([self.outbox.profile.statuses[name] for name in ("pending", "failed")[: 1 + adopts]])
-            )
+            wanted = wanted.where(columns["status"].in_([self._statuses[name] for name in ("pending", "failed")[: 1 + adopts]]))
         wanted = wanted.order_by(*self._order).limit(limit + len(without))
         with self._connected() as connection:
             rows = connection.execute(wanted).mappings()
@@ -94,7 +92,7 @@ class OutboxTable:
             asked.append(sa.func.min(created).label("oldest"))
         wanted = sa.select(*asked).select_from(self._table)
         if "status" in columns:
-            wanted = wanted.where(columns["status"] == self.outbox.profile.statuses["pending"])
+            wanted = wanted.where(columns["status"] == self._statuses["pending"])
         with self._connected() as connection:
             row = connection.execute(wanted).mappings().one()
         oldest = moment_of(row.get("oldest"))
@@ -114,7 +112,7 @@ class OutboxTable:
             never = sa.and_(self._columns["id"].is_(None), sa.false())
             statements: list[Any] = [sa.select(self._columns["id"]).where(never)]
             if "status" in self._columns:
-                statements.append(self._update({"status": self.outbox.profile.statuses["done"]}).where(never))
+                statements.append(self._update({"status": self._statuses["done"]}).where(never))
             if self.outbox.write_back == "delete":
                 statements.append(sa.delete(self._table).where(never))
             for statement in statements:
@@ -133,7 +131,7 @@ class OutboxTable:
 
     def write(self, states: Sequence[RowState], now: datetime) -> int:
         """Writes states back, in one transaction; returns how many of these rows are gone. May be repeated. Raises OutboxError."""
-        columns, statuses = self._columns, self.outbox.profile.statuses
+        columns, statuses = self._columns, self._statuses
         by_status: dict[str, list[RowState]] = {name: [] for name in STATUSES}
         for state in states:
             by_status[state.status].append(state)
@@ -159,9 +157,24 @@ class OutboxTable:
                 found += self._execute(connection, self._update(self._values(state)).where(self._is_one_of([state.row_id])))
         return len(states) - found
 
+    def purge(self, before: datetime) -> Iterator[int]:
+        """Deletes done rows that were processed before a moment, a thousand at a time; yields how many. Raises OutboxError."""
+        columns = self._columns
+        if missing := [name for name in ("status", "processed_at") if name not in columns]:
+            raise OutboxError(f"the table {self.outbox.table} can't be purged without {' and '.join(missing)}")
+        is_old = sa.and_(columns["status"] == self._statuses["done"], columns["processed_at"] < before)
+        while True:
+            with self._connected() as connection, connection.begin():
+                ids = [*connection.execute(sa.select(columns["id"]).where(is_old).limit(_IDS_AT_ONCE)).scalars()]
+                # the condition once more: its owner may have made it pending again
+                deleted = self._execute(connection, sa.delete(self._table).where(columns["id"].in_(ids), is_old)) if ids else 0
+            yield deleted
+            if len(ids) < _IDS_AT_ONCE:
+                return
+
     def _values(self, state: RowState) -> dict[str, Any]:
         values: dict[str, Any] = {
-            "status": self.outbox.profile.statuses[state.status],
+            "status": self._statuses[state.status],
             "next_retry_at": state.next_retry_at,
             "claimed_at": None,
             "attempts": state.attempts,
@@ -234,6 +247,15 @@ class OutboxTable:
         if "status" in found and (missing := [name for name in STATUSES if name not in profile.statuses]):
             raise OutboxError(f"the seed outboxes names no value of the status for {', '.join(missing)}")
         return found
+
+    @cached_property
+    def _statuses(self) -> dict[str, Any]:
+        """The values of the status by their meaning, as the column has them."""
+        column = self._columns.get("status")
+        given = self.outbox.profile.statuses
+        return (
+            {} if column is None else {name: id_value(column, value) if isinstance(value, str) else value for name, value in given.items()}
+        )
 
     @cached_property
     def _extra(self) -> dict[str, sa.ColumnElement[Any]]:

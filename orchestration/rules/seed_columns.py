@@ -239,6 +239,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "columns": objection_to_columns,
         "topic": _topic_of_rows,
         "write_back": _listed("outboxes", "write_back"),
+        "purge_after": _duration_or_none,
     },
     "routes": {
         "topic": _pattern_or_any,

@@ -30,6 +30,8 @@ from orchestration.clock import LoopClock, wall_clock
 from orchestration.loop.intake import Intake
 from orchestration.loop.lane import TimedLane
 from orchestration.loop.loop import Loop
+from orchestration.loop.outboxes import Outboxes
+from orchestration.outbox.database import OutboxTable
 from orchestration.settings import load_settings
 from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.ledgers import Ledgers
@@ -44,6 +46,8 @@ POINTS = (
     "before the ticks row",
 )
 """The points that every loop passes that takes in, decides and sends something.
+
+Of rows of outboxes: `after the rows' append`, `before the write-back`, `after the write-back`.
 
 Others: `after the orders' append`, where a command is carried out; with a timed lane, `after a hand-over`, `while both lanes send`, and
 `after a withdrawal`, where what the lane has is taken back.
@@ -164,10 +168,40 @@ def _arrange(point: str | None, die: Callable[[], None], home: Path) -> None:
             _die_before_an_append_to("publish_results", die, home / "unrecorded")
         case "before the ticks row":
             _die_before_an_append_to("ticks", die, home / "unrecorded")
+        case "after the rows' append":
+            _die_after(Outboxes, "take", die, if_returned=lambda taken: taken[0] > 0)
+        case "before the write-back":
+            _die_before(OutboxTable, "write", die)
+        case "after the write-back":
+            _die_after(OutboxTable, "write", die)
         case "after the orders' append":
             _die_after_the_append_of_orders(die)
         case _:
             raise ValueError(f"no such point: {point}")
+
+
+def _die_after(owner: type, name: str, die: Callable[[], None], if_returned: Callable[[Any], bool] = lambda _: True) -> None:
+    """Dies after a call of a method."""
+    method = getattr(owner, name)
+
+    def call_and_die(*arguments: Any, **options: Any) -> Any:
+        returned = method(*arguments, **options)
+        if if_returned(returned):
+            die()
+        return returned
+
+    _put(owner, name, call_and_die)
+
+
+def _die_before(owner: type, name: str, die: Callable[[], None]) -> None:
+    """Dies in place of a call of a method."""
+    method = getattr(owner, name)
+
+    def die_first(*arguments: Any, **options: Any) -> Any:
+        die()
+        return method(*arguments, **options)
+
+    _put(owner, name, die_first)
 
 
 def _die_after_intake(die: Callable[[], None]) -> None:

@@ -1,0 +1,199 @@
+"""What is read of an outbox table and written back, on a real PostgreSQL: values of all types, rights, errors in words, purging."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from orchestration.demo.postgres import Postgres, programs
+from orchestration.outbox.database import OutboxError, OutboxTable, RowState
+from orchestration.outbox.profiles import PROFILES, Outbox, objection_to_columns
+from tests.loop.outbox_kit import DEAD, DONE, FAILED, PROCESSING, TABLE, UUIDS, Shop
+
+pytestmark = pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)")
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def shop(postgres: Postgres) -> Iterator[Shop]:
+    made = Shop(postgres)
+    made.sql("drop schema public cascade; create schema public; grant all on schema public to public")
+    made.sql(TABLE.format(name="orders_outbox"))
+    yield made
+    made.connection.close()
+
+
+def outbox(shop: Shop, **row: str) -> OutboxTable:
+    """An outbox table, by a row of the seed."""
+    given = {
+        "outbox": "orders", "connection": "shop", "table": "orders_outbox", "profile": "eventferry", "columns": "", "topic": "",
+        "write_back": "mark", **row,
+    }  # fmt: skip
+    return OutboxTable(Outbox.of(given, {"shop": shop.postgres.address}))
+
+
+def test_values_arrive_as_they_are(shop: Shop) -> None:
+    shop.sql("create table plain (id text primary key, topic text, key bytea, value bytea, headers text, aggregate text, status text)")
+    insert = "insert into plain values (%s, 'orders', %s, %s, %s, %s, 'pending')"
+    shop.sql(insert, "b", b"\x00\xff", b"\xff\x00", '{"a": "x", "n": 1.50, "nothing": null, "list": [1, "ü"]}', None)
+    shop.sql(insert, "a", None, None, None, "7")
+    rows = outbox(shop, table="plain", profile="plain").read(10).to_pylist()
+    assert [(row["row_id"], row["key"], row["value"], row["sequence"]) for row in rows] == [
+        ("a", None, None, "orders/orders/7"),
+        ("b", b"\x00\xff", b"\xff\x00", None),
+    ]
+    assert {one["key"]: one["value"] for one in rows[1]["headers"]} == {
+        "a": b"x", "n": b"1.5", "nothing": None, "list": '[1,"ü"]'.encode(), "x-message-id": b"b",
+    }  # fmt: skip
+    assert (rows[0]["created_at"], rows[0]["attempts"], rows[0]["next_retry_at"]) == (None, None, None)
+
+
+def test_json_has_no_blanks_between_and_all_its_digits(shop: Shop) -> None:
+    shop.order("orders", payload='{"n": 12345678901234567890.10, "text": "a b \\" c:  d", "list": [1, 2]}')
+    (row,) = outbox(shop).read(10).to_pylist()
+    # jsonb puts shorter names first
+    assert row["value"] == b'{"n":12345678901234567890.10,"list":[1,2],"text":"a b \\" c:  d"}'
+
+
+def test_rows_come_in_the_order_of_numbers_or_of_their_creation(shop: Shop) -> None:
+    for n in range(12):
+        shop.order("orders", str(n))
+    assert [row["row_id"] for row in outbox(shop).read(11).to_pylist()] == [str(n) for n in range(1, 12)]
+    shop.sql(UUIDS.format(name="events"))
+    ids = sorted((uuid.uuid4() for _ in range(10)), reverse=True)
+    for place, one in enumerate(ids):
+        shop.sql("insert into events (id, aggregatetype, aggregateid, payload, created_at) values (%s, 'o', 'a', 'x', %s)", one,
+                 NOW + timedelta(seconds=place))  # fmt: skip
+    table = outbox(shop, table="events", profile="debezium", columns="created_at=created_at", write_back="delete")
+    rows = table.read(100, without={str(ids[0])}).to_pylist()
+    assert [row["row_id"] for row in rows] == [str(one) for one in ids[1:]]
+    assert rows[0]["topic"] == "outbox.event.o"
+    assert table.write([RowState(str(ids[0]), "done"), RowState(str(ids[1]), "failed", attempts=1)], NOW) == 0
+    assert len(shop.sql("select 1 from events")) == 9
+
+
+def test_what_another_relay_left_as_failed_is_read_when_it_is_adopted(shop: Shop) -> None:
+    left = shop.order("orders", status=FAILED, attempts=2, next_retry_at=NOW)
+    shop.order("orders", status=DEAD)
+    assert outbox(shop).read(10).num_rows == 0
+    (row,) = outbox(shop).read(10, adopts=True).to_pylist()
+    assert (row["row_id"], row["attempts"], row["next_retry_at"]) == (str(left), 2, NOW)
+
+
+def test_states_are_written_back_and_may_be_repeated(shop: Shop) -> None:
+    ids = [shop.order("orders") for _ in range(5)]
+    later = NOW + timedelta(seconds=4)
+    states = [
+        RowState(str(ids[0]), "processing"),
+        RowState(str(ids[1]), "failed", 2, later, "no answer"),
+        RowState(str(ids[2]), "done"),
+        RowState(str(ids[3]), "dead", 5, None, "too large"),
+        RowState("4711", "done"),
+    ]
+    table = outbox(shop, columns="last_error=last_error")
+    for _ in range(2):
+        assert table.write(states, NOW) == 1
+        rows = shop.rows(ids)
+        assert [rows[one]["status"] for one in ids] == [PROCESSING, FAILED, DONE, DEAD, 0]
+        assert (rows[ids[0]]["claimed_at"], rows[ids[2]]["processed_at"]) == (NOW, NOW)
+        failed, dead = rows[ids[1]], rows[ids[3]]
+        assert (failed["attempts"], failed["next_retry_at"], failed["claimed_at"], failed["last_error"]) == (2, later, None, "no answer")
+        assert (dead["attempts"], dead["next_retry_at"], dead["last_error"]) == (5, None, "too large")
+    # what has not changed stays
+    table.write([RowState(str(ids[1]), "dead")], NOW)
+    assert (shop.rows()[ids[1]]["attempts"], shop.rows()[ids[1]]["last_error"]) == (2, "no answer")
+
+
+def test_published_rows_are_purged_when_they_are_old(shop: Shop) -> None:
+    old = [shop.order("orders", status=DONE, processed_at=NOW - timedelta(days=8)) for _ in range(3)]
+    kept = [
+        shop.order("orders", status=DONE, processed_at=NOW - timedelta(days=6)),
+        shop.order("orders", status=DEAD, processed_at=NOW - timedelta(days=8)),
+        shop.order("orders"),
+    ]
+    assert sum(outbox(shop).purge(NOW - timedelta(days=7))) == len(old)
+    assert [*shop.rows()] == kept
+
+
+def test_how_far_it_is_behind(shop: Shop) -> None:
+    assert (outbox(shop).lag().pending, outbox(shop).lag().oldest_seconds) == (0, 0)
+    shop.order("orders", created_at=datetime.now(UTC) - timedelta(seconds=100))
+    shop.order("orders", status=DONE)
+    lag = outbox(shop).lag()
+    assert lag.pending == 1
+    assert 99 < (lag.oldest_seconds or 0) < 160
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"connection": "other"}, "REDRIVE_CONNECTIONS__OTHER"),
+        ({"table": "nowhere"}, "there is no table nowhere"),
+        ({"columns": "value=body"}, "has no column 'body' (value); it has id, message_id,"),
+        ({"columns": "topic="}, "names no column for topic"),
+        ({"topic": "orders.{kind}"}, "lacks: kind"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words(shop: Shop, row: dict[str, str], said: str) -> None:
+    with pytest.raises(OutboxError) as refused:
+        outbox(shop, **row).read(1)
+    assert said in str(refused.value)
+    assert shop.postgres.address not in str(refused.value)
+
+
+def test_a_server_that_is_not_there_is_named_without_its_address(shop: Shop) -> None:
+    given = {
+        "outbox": "o", "connection": "c", "table": "t", "profile": "eventferry", "columns": "", "topic": "", "write_back": "mark",
+    }  # fmt: skip
+    for address, said in (
+        ("postgresql://u:verysecret@127.0.0.1:1/x", "connection"),
+        ("nosuchdatabase://u:verysecret@h/x", "the connection 'c' can't be used"),
+        ("mysql+nosuchdriver://u:verysecret@h/x", "the connection 'c' can't be used"),
+    ):
+        with pytest.raises(OutboxError) as refused:
+            OutboxTable(Outbox.of(given, {"c": address})).read(1)
+        assert said in str(refused.value).lower()
+        assert "verysecret" not in str(refused.value)
+
+
+def test_rights_and_an_index_are_checked(shop: Shop) -> None:
+    assert outbox(shop).problems() == ([], [])
+    shop.sql("drop role if exists reader")
+    shop.sql("create role reader login")
+    shop.sql("grant select on orders_outbox to reader")
+    reader = OutboxTable(
+        outbox(shop).outbox.__class__(**{**vars(outbox(shop).outbox), "address": shop.postgres.address.replace("shop@", "reader@")})
+    )
+    problems, _ = reader.problems()
+    assert len(problems) == 1
+    assert "permission denied" in problems[0]
+    shop.sql("create table bare (id bigint primary key, topic text, payload jsonb, status smallint)")
+    assert outbox(shop, table="bare").problems() == (
+        [],
+        ["no index begins with the status: each look for pending rows reads the whole table"],
+    )
+    shop.sql("create table rows (id bigint primary key, payload text, aggregatetype text)")
+    problems, _ = outbox(shop, table="rows", profile="debezium").problems()
+    assert problems == ["the table has no status: write_back must be delete"]
+
+
+def test_profiles_and_cells_of_the_seed() -> None:
+    assert set(PROFILES) == {"eventferry", "debezium", "plain"}
+    assert objection_to_columns("id=event_id status.pending=NEW last_error=") is None
+    for wrong in ("id", "body=x", "status.new=1"):
+        assert "must be field=column" in (objection_to_columns(wrong) or "")
+    made: dict[str, Any] = {"outbox": "o", "connection": "c", "table": "t", "topic": "", "write_back": "mark"}
+    one = Outbox.of({**made, "profile": "eventferry", "columns": "key= status.pending=9 value=body"}, {})
+    assert "key" not in one.profile.columns
+    assert (one.profile.statuses["pending"], one.profile.columns["value"], one.address) == ("9", "body", None)
