@@ -98,12 +98,19 @@ def _sent(found: Status, lane: str) -> str:
 def demo(
     port: Annotated[int | None, typer.Option("--port", help="Port of the broker. Default: the one it had before, or a free one.")] = None,
     seconds: Annotated[int, typer.Option("--seconds", help="How long it runs after everything has started.")] = 60,
+    outbox: Annotated[
+        bool,
+        typer.Option("--outbox", help="The orders are rows of an outbox table. Needs a PostgreSQL server: apt-get install postgresql."),
+    ] = False,
     home: Home = None,
 ) -> None:
     """Watch messages fail, wait, return and die: a real broker, a flaky consumer, and the loop, for a minute."""
     from orchestration.demo.demo import run_demo
+    from orchestration.demo.postgres import programs
 
-    raise typer.Exit(run_demo(settings_of(home=home), port=port, seconds=seconds))
+    if outbox and programs() is None:
+        raise typer.BadParameter("PostgreSQL is not installed: on Debian, apt-get install postgresql", param_hint="--outbox")
+    raise typer.Exit(run_demo(settings_of(home=home), port=port, seconds=seconds, outbox=outbox))
 
 
 def broker(

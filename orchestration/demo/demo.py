@@ -7,9 +7,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
 from rich.table import Table
@@ -21,6 +22,9 @@ from orchestration.log_lines import LogLines
 from orchestration.loop.loop import Loop, Tick
 from orchestration.output import console, errors
 from orchestration.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from orchestration.demo.outbox import OutboxDemo
 
 _ORDERS = 240
 # No orders are written in the last seconds of the run, so that most retries are sent before it ends.
@@ -78,31 +82,50 @@ class Progress:
         return max(0, self.outcomes["failed"] - self.counts["delivered"])
 
 
-def run_demo(settings: Settings, *, port: int | None, seconds: int) -> int:
-    """Runs the demo; returns the exit code: 1 if anything was lost, sent early or sent twice."""
+def run_demo(settings: Settings, *, port: int | None, seconds: int, outbox: bool = False) -> int:
+    """Runs the demo; returns the exit code: 1 if anything was lost, sent early or sent twice.
+
+    outbox: the orders are rows of an outbox table, which redrive publishes. Raises PostgresError if no PostgreSQL is installed.
+    """
     examples = settings.dbt_directory
     if str(examples) not in sys.path:
         sys.path.insert(0, str(examples))
     _quiet(settings.make_home())
     _say.print(f"state goes to {settings.home}")
-    with Broker(BrokerSettings(settings.broker_directory, port=port)) as broker:
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(BrokerSettings(settings.broker_directory, port=port)))
         _say.print(f"a Kafka broker is up at {broker.bootstrap_servers}")
         # without this, the client library would print its own log between the lines of the demo
         kafka = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
         begins = make_topics(kafka, settings.commands_topic)
-        loop = Loop(load_settings(home=settings.home, kafka=kafka, settle_seconds=min(settings.settle_seconds, _RECOVERED_AFTER_SECONDS)))
+        shop = stack.enter_context(_outbox(kafka, settings.home)) if outbox else None
+        own = {} if shop is None else shop.settings(settings.seeds)
+        settle = min(settings.settle_seconds, _RECOVERED_AFTER_SECONDS)
+        loop = Loop(load_settings(home=settings.home, kafka=kafka, settle_seconds=settle, **own))
         _say.print("Spark starts, and dbt makes tables and views (the first time it downloads jars) ...")
         loop.start()
         progress = Progress(time.monotonic(), seconds)
-        orders = _turn(loop, kafka, progress)
+        orders = _turn(loop, kafka, progress, shop)
         _settle(loop, progress.processed)
         findings = audit(loop, kafka, begins, orders)
+        if shop is not None:
+            lost, twice = shop.audit(begins)
+            findings = replace(findings, lost=[*findings.lost, *lost], twice=findings.twice + twice)
         loop.close()
         clean = sum_up(loop, findings, progress.tick_ms)
+        if shop is not None:
+            console(160).print("\n[bold]What became of the rows of the outbox?[/bold]", shop.table())
     return 0 if clean else 1
 
 
-def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[str, Any]]:
+def _outbox(kafka: dict[str, str], home: Path) -> OutboxDemo:
+    from orchestration.demo.outbox import OutboxDemo
+
+    _say.print("a PostgreSQL server is started for the outbox")
+    return OutboxDemo(kafka, home)
+
+
+def _turn(loop: Loop, kafka: dict[str, str], progress: Progress, shop: OutboxDemo | None = None) -> list[dict[str, Any]]:
     """Runs writer and consumer in threads, and the loop in this one. Returns the orders that were written."""
     from examples.flaky_consumer import Done, Outcome
     from examples.flaky_consumer import run as consume
@@ -120,7 +143,8 @@ def _turn(loop: Loop, kafka: dict[str, str], progress: Progress) -> list[dict[st
     def write() -> None:
         rounds = 12
         for _ in range(rounds):
-            orders.extend(produce_orders(kafka, _ORDERS // rounds))
+            count = _ORDERS // rounds
+            orders.extend(produce_orders(kafka, count) if shop is None else shop.write(count))
             progress.written = len(orders)
             if stop.wait(max(0.0, progress.seconds - _SECONDS_WITHOUT_ORDERS) / rounds):
                 return
