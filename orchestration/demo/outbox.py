@@ -41,7 +41,6 @@ class OutboxDemo:
     home: Path
     _postgres: Postgres = field(default_factory=Postgres)
     _timer: threading.Timer | None = None
-    _begins: dict[int, int] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         from examples.outbox_orders import TABLES
@@ -108,6 +107,10 @@ class OutboxDemo:
             for row in connection.execute(counted):
                 shown.add_row(*("" if value is None else str(value) for value in row))
         return shown
+
+
+def _begins_of(topic: str, begins: dict[TopicPartition, int]) -> dict[int, int]:
+    return {where.partition: first for where, first in begins.items() if where.topic == topic}
 
 
 def _message_ids(kafka: dict[str, str], topic: str, begins: dict[int, int]) -> list[str]:
