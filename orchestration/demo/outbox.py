@@ -101,7 +101,8 @@ class OutboxDemo:
         """The rows of the outbox by topic and status."""
         shown = Table("topic", "status", "rows", "attempts, at most", "the last error", box=None, pad_edge=False)
         counted = """
-            select topic, status, count(*), max(attempts), left(max(last_error), 60) from outbox group by topic, status order by topic, status
+            select topic, status, count(*), max(attempts), left(max(last_error), 60) from outbox
+            group by topic, status order by topic, status
         """
         with psycopg.connect(self._postgres.address) as connection:
             for row in connection.execute(counted):
