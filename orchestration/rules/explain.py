@@ -20,6 +20,10 @@ def in_words(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
             yield at, f"{row['who']} gave command {row['command']}: {row['why']}{ticket}"
             yield "", _decision_text(row)
             continue
+        if row["failed_at"] is None:
+            # a row of an outbox: nothing has failed yet
+            yield at, _decision_text(row)
+            continue
         failure = (row["life_cycle"], row["attempt"], row["failed_at"], row["error_class"], row["error_message"])
         # a decision that repeats the last failure, as for a failed send, gets no failure line: nothing has failed since
         if failure != last_failure:

@@ -51,6 +51,13 @@ def test_the_first_column_says_when_it_happened() -> None:
     ]
 
 
+def test_a_row_of_an_outbox_has_not_failed_yet() -> None:
+    row = decided(
+        decision="publish", reason="new_row", topic="orders", attempt=0, failed_at=None, error_class=None, error_message=None, rule=None
+    )
+    assert [*in_words([row])] == [("2026-03-01 12:00:03.250", "publish (new_row) to orders, due at 2026-03-01 12:00:01.250")]
+
+
 def test_a_send_is_told_by_its_outcome() -> None:
     def told(outcome: str, **changes: Any) -> str:
         nothing = dict.fromkeys(("partition", "offset", "lateness_ms", "not_before", "error_class", "error_message", "error_kind"))
