@@ -60,7 +60,7 @@ select
         delivery_id: string, due_at: timestamp, kind: string, topic: string, headers: array<string>, failed_at: timestamp,
         first_failed_at: timestamp,
         error_class: string, error_message: string, error_stack: string, error_kind: string, rule: string, matched: string,
-        header_profile: string, privacy: string
+        header_profile: string, privacy: string, outbox_row: string, sequence: string, sequence_place: bigint
     >) as answered,
     {%- for column in [
         'batch', 'source', 'dialect', 'life_cycle', 'original_partition', 'original_offset', 'original_timestamp',
@@ -72,7 +72,8 @@ select
     'topic' as circuit_breaker_per,
     'record' as publish_charge,
     cast(null as string) as order_detail,
-    0 as publish_attempt
+    0 as publish_attempt,
+    false as is_failed_publication
 from values
     ('retried', 'first', 'retriable', 1, 5, 'orders', 'billing', '{topic}-{group}-retry', 3000, null, 'dead_letter'),
     ('known late', 'first', 'retriable', 1, 5, 'orders', 'billing', '{topic}-{group}-retry', 1000, null, 'dead_letter'),
@@ -142,9 +143,11 @@ select
                 'headers', array('kept'), 'failed_at', timestamp '2026-03-01 11:00:00',
                 'first_failed_at', timestamp '2026-03-01 10:00:00', 'error_class', 'KeyError',
                 'error_message', 'boo', 'error_stack', 'at line 1', 'error_kind', 'fatal', 'rule', 'error_rules: KeyError',
-                'matched', 'KeyError', 'header_profile', 'spring', 'privacy', 'of then'
+                'matched', 'KeyError', 'header_profile', 'spring', 'privacy', 'of then',
+                'outbox_row', cast(null as string), 'sequence', cast(null as string), 'sequence_place', cast(null as bigint)
             )
     end as answered,
+    false as is_failed_publication,
     timestamp '2026-03-01 12:00:00' as recorded_at,
     timestamp '2026-03-01 12:00:00' as failed_at,
     2 as attempt,
@@ -228,8 +231,10 @@ select
         'headers', array('kept'), 'failed_at', timestamp '2026-03-01 11:00:00',
         'first_failed_at', timestamp '2026-03-01 10:00:00', 'error_class', 'KeyError',
         'error_message', 'boo', 'error_stack', 'at line 1', 'error_kind', 'fatal', 'rule', 'error_rules: KeyError',
-        'matched', 'KeyError', 'header_profile', 'spring', 'privacy', 'of then'
+        'matched', 'KeyError', 'header_profile', 'spring', 'privacy', 'of then',
+        'outbox_row', cast(null as string), 'sequence', cast(null as string), 'sequence_place', cast(null as bigint)
     ) as answered,
+    false as is_failed_publication,
     timestamp '2026-03-01 12:00:00' as recorded_at,
     timestamp '2026-03-01 12:00:00' as failed_at,
     'SENDING' as error_class,

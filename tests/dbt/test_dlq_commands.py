@@ -208,6 +208,7 @@ def test_groups_count_what_is_selected(call: Call, dead: list[Row]) -> None:
     assert ids(call("dlq", "list", "--fingerprint", fingerprint, "--topic", "dlq", "--format", "json")) == {"2"}
 
 
+@pytest.mark.slow
 def test_open_dead_and_died_are_the_same_numbers_everywhere(call: Call, home: Home) -> None:
     spark = home.spark.newSession()
     spark.sql(f"use {home.schema}")

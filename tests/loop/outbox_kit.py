@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
 from orchestration.demo.postgres import Postgres
-from orchestration.loop.loop import Loop
-from orchestration.settings import load_settings
-from tests.loop.harness import Redrive, write_seeds
-from tests.sessions import stop_session
+from tests.loop.harness import Redrive
 
 # The table of the relay whose pages the behaviour is taken from: docs/outbox.md
 TABLE = """
@@ -88,22 +85,14 @@ class Shop:
         return made
 
 
-def start(kafka: dict[str, str], home: Path, project: Path, postgres: Postgres, **settings: Any) -> Redrive:
-    """A loop with the tests' seeds, and the outboxes."""
-    stop_session()
-    seeds = write_seeds(home / "seeds", project)
-    (seeds / "outboxes.csv").write_text(OUTBOXES)
-    loop = Loop(
-        load_settings(
-            **{
-                "home": home / "state",
-                "seeds": seeds,
-                "kafka": kafka,
-                "project": project,
-                "connections": {"shop": postgres.address},
-                **settings,
-            }
-        )
-    )
-    loop.start()
-    return Redrive(kafka, loop)
+@contextmanager
+def with_outboxes(redrive: Redrive, postgres: Postgres, **settings: Any) -> Iterator[Redrive]:
+    """The loop of the tests, with its timed lane, and with outboxes; afterwards without, as it was."""
+    seed = redrive.loop.settings.seeds / "outboxes.csv"
+    before, was = seed.read_text(encoding="utf-8"), redrive.loop.settings
+    seed.write_text(OUTBOXES, encoding="utf-8")
+    redrive.restart(connections={"shop": postgres.address}, look_ahead_seconds=30.0, **settings)
+    yield redrive
+    redrive.settle()
+    seed.write_text(before, encoding="utf-8")
+    redrive.restart(**{name: getattr(was, name) for name in ("connections", "look_ahead_seconds", *settings)})

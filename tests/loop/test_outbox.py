@@ -14,13 +14,12 @@ import psycopg
 import pytest
 
 from orchestration.clock import wall_clock
-from orchestration.demo.broker import Broker
 from orchestration.demo.postgres import Postgres, programs
 from orchestration.loop.health import Part
 from orchestration.operators import verification
 from orchestration.outbox.database import OutboxError, OutboxTable
-from tests.loop.harness import Redrive, Topics
-from tests.loop.outbox_kit import DEAD, DONE, FAILED, PENDING, PROCESSING, TABLE, UUIDS, Shop, start
+from tests.loop.harness import Redrive
+from tests.loop.outbox_kit import DEAD, DONE, FAILED, PENDING, PROCESSING, TABLE, UUIDS, Shop, with_outboxes
 
 pytestmark = [
     pytest.mark.long,
@@ -48,18 +47,12 @@ def shop(postgres: Postgres) -> Shop:
     return made
 
 
-@pytest.fixture(scope="module")
-def redrive(
-    broker: Broker, shop: Shop, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[Redrive]:
-    """A loop with its timed lane: rows of outboxes go another way than retries."""
-    kafka = {"bootstrap.servers": broker.bootstrap_servers}
-    topics = Topics(kafka)
-    topics.domain("outboxadopted")
-    topics.close()
-    running = start(kafka, tmp_path_factory.mktemp("outbox"), pytestconfig.rootpath, postgres, intake_max_rows=5000)
-    yield running
-    running.close()
+@pytest.fixture(scope="module", autouse=True)
+def outboxes(redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[Redrive]:
+    """The loop reads outboxes, and has its timed lane: rows of outboxes go another way than retries."""
+    redrive.domain("outboxadopted")
+    with with_outboxes(redrive, postgres, intake_max_rows=5000) as running:
+        yield running
 
 
 def done(redrive: Redrive, shop: Shop, *ids: int, status: int = DONE) -> None:
@@ -170,6 +163,7 @@ def test_a_row_that_waits_holds_those_after_it_and_charges_them_nothing(redrive:
     assert all(row["attempts"] == 0 for row in shop.rows([ids["a", 2], ids["b", 2]]).values())
 
 
+@pytest.mark.slow
 def test_a_row_whose_attempts_are_used_up_is_dead_and_the_next_has_its_turn(redrive: Redrive, shop: Shop) -> None:
     redrive.topics("outboxgone.orders.dlq")
     first, second = (shop.order("outboxgone.orders", "a", f'{{"n": {n}}}') for n in (1, 2))
