@@ -32,7 +32,7 @@ def maintain(output: Annotated[Literal["table", "json"], typer.Option("--format"
 
     from orchestration.cli.screen import tell
     from orchestration.clock import wall_clock
-    from orchestration.outbox.purge import purge_outboxes
+    from orchestration.operators.outbox_purge import purge_outboxes
     from orchestration.tables.maintenance import maintain, print_report
 
     settings = settings_of(home=home)

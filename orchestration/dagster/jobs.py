@@ -96,7 +96,7 @@ def shift() -> None:
 @dg.op(description="Compacts the tables, expires snapshots, removes orphaned files, and empties purged payloads. May run beside the loop.")
 def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
     from orchestration.clock import wall_clock
-    from orchestration.outbox.purge import purge_outboxes
+    from orchestration.operators.outbox_purge import purge_outboxes
     from orchestration.tables.maintenance import maintain
 
     with our_errors(), forwarded(context.log):
