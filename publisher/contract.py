@@ -69,6 +69,9 @@ RESULTS: Final = pa.schema(
     ]
 )
 
+# The kind of delivery that publishes a row of an outbox.
+PUBLICATION: Final = "publish"
+
 # The kinds of errors of which a message dies at once: it holds up nothing that follows it in its sequence.
 FINAL: Final = frozenset({"fatal", "poison"})
 

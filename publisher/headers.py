@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from publisher.contract import RECORDS
+from publisher.contract import PUBLICATION, RECORDS
 
 Headers = list[tuple[str, bytes | None]]
 Numbers = npt.NDArray[np.int64]
@@ -24,7 +24,8 @@ def complete_headers(rows: pa.RecordBatch) -> pa.ListArray:
         "redrive-delivery": rows.column("delivery_id"),
         "redrive-due": pc.divide(rows.column("due_at").cast(pa.int64()), 1_000),
         "redrive-attempt": rows.column("attempt"),
-        "redrive-message-id": rows.column("message_id"),
+        # what an outbox publishes is an original record: its consumers name it by group and place, and so do their retries
+        "redrive-message-id": pc.if_else(pc.equal(rows.column("kind"), PUBLICATION), None, rows.column("message_id")),
         "redrive-original-topic": rows.column("original_topic"),
         "redrive-original-partition": rows.column("original_partition"),
         "redrive-original-offset": rows.column("original_offset"),

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from rich.table import Table
 
 from orchestration.demo.postgres import Postgres
-from orchestration.kafka import clients
+from orchestration.demo.topics import read_since
 from orchestration.kafka.cluster import Cluster
 
 LATER = "orders.archive"
@@ -85,17 +85,10 @@ class OutboxDemo:
     def audit(self, begins: dict[TopicPartition, int]) -> tuple[list[str], int]:
         """Which rows that are done are in no topic, and how many records came twice. begins: where the demo began to write to `orders`."""
         with psycopg.connect(self._postgres.address) as connection:
-            done = {str(row[0]) for row in connection.execute("select id from outbox where status = 'done'")}
-        names = set(Cluster(self.kafka).topic_names())
-        sent = Counter(
-            header
-            for topic in ("orders", LATER)
-            if topic in names
-            for header in _message_ids(
-                self.kafka, topic, {where.partition: first for where, first in begins.items() if where.topic == topic}
-            )
-        )
-        return [f"outbox:orders/{one}" for one in sorted(done - sent.keys())], sum(count - 1 for one, count in sent.items() if one in done)
+            done = {f"outbox:orders/{row[0]}" for row in connection.execute("select id from outbox where status = 'done'")}
+        published = read_since(self.kafka, {**begins, TopicPartition(LATER, 0): 0}, ("orders", LATER))
+        sent = Counter(headers.get("redrive-delivery", "").rpartition("#")[0] for _, headers, _, _ in published)
+        return sorted(done - sent.keys()), sum(count - 1 for one, count in sent.items() if one in done)
 
     def table(self) -> Table:
         """The rows of the outbox by topic and status."""
@@ -108,26 +101,3 @@ class OutboxDemo:
             for row in connection.execute(counted):
                 shown.add_row(*("" if value is None else str(value) for value in row))
         return shown
-
-
-def _begins_of(topic: str, begins: dict[TopicPartition, int]) -> dict[int, int]:
-    return {where.partition: first for where, first in begins.items() if where.topic == topic}
-
-
-def _message_ids(kafka: dict[str, str], topic: str, begins: dict[int, int]) -> list[str]:
-    """The header x-message-id of the records that were written to a topic since."""
-    consumer = clients.reader(kafka, "redrive.demo")
-    try:
-        numbers = [*consumer.list_topics(topic, timeout=10).topics[topic].partitions]
-        consumer.assign([TopicPartition(topic, number, begins.get(number, 0)) for number in numbers])
-        found: list[str] = []
-        left = len(numbers)
-        while left and (record := consumer.poll(10)) is not None:
-            if record.error() is not None:
-                left -= 1
-                continue
-            pairs: Any = record.headers() or []
-            found += [value.decode() for name, value in pairs if name == "x-message-id" and value is not None]
-        return found
-    finally:
-        consumer.close()

@@ -64,9 +64,9 @@ class Findings:
 
 def audit(loop: Loop, kafka: dict[str, str], begins: dict[TopicPartition, int], orders: list[dict[str, Any]]) -> Findings:
     """Counts in Kafka: each report must have led to a retry or a dead letter there, or to a delivery that waits in the tables."""
-    sent = list(_read(kafka, begins, ("orders-billing-retry", "orders.dlq")))
+    sent = list(read_since(kafka, begins, ("orders-billing-retry", "orders.dlq")))
     answers = Counter(headers["redrive-message-id"] for _, headers, _, _ in sent)
-    reports = Counter(_reported_message(headers) for _, headers, _, _ in _read(kafka, begins, ("redrive.failures",)))
+    reports = Counter(_reported_message(headers) for _, headers, _, _ in read_since(kafka, begins, ("redrive.failures",)))
     open_states = "('waiting', 'dead_letter_pending')"
     waiting = {
         row["message_id"] for row in loop.spark.sql(f"select message_id from {loop.schema}.messages where state in {open_states}").collect()
@@ -87,7 +87,7 @@ def _reported_message(headers: dict[str, str]) -> str:
     return headers.get("redrive-message-id") or f"{headers['redrive-consumer-group']}:{where}"
 
 
-def _read(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Iterator[Any]:
+def read_since(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Iterator[Any]:
     """The committed records of topics since the demo began: topic, headers, timestamp in ms, value."""
     consumer = clients.reader(kafka, "redrive.demo")
     partitions = [TopicPartition(where.topic, where.partition, offset) for where, offset in begins.items() if where.topic in topics]

@@ -72,6 +72,8 @@ def test_a_row_is_published_with_its_headers_and_marked_as_done(redrive: Redrive
     assert (first.key, first.value) == (b"k", b'{"a":"x y","b":1.10}')
     assert (second.key, second.value) == (b"8", b'{"n":1}')
     row = shop.rows()[with_key]
+    # by this header, consumers take a record for a retry
+    assert (first.header("redrive-message-id"), first.header("redrive-original-topic")) == (None, None)
     assert dict(first.own_headers) == {
         "tenant": b"acme",
         "n": b"1",
