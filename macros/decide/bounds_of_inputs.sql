@@ -1,4 +1,4 @@
-{#- What the inputs of this run name: how many there are (`inputs`), whether some ask for a redrive, whether they are of several batches, the range
+{#- What the inputs of this run name: how many there are (`inputs`), whether some ask for a redrive, or are rows of outboxes, whether they are of several batches, the range
     of the due times that they point to (`due_from`, `due_to`, microseconds since 1970) and the hours of these (`due_hours`, the text of an array, seconds
     since 1970), and conditions on offsets by topic and partition: of the records that failed (`named`), and of the original records (`origin`).
 
@@ -61,7 +61,8 @@
                 min(batch) as first_batch,
                 max(batch) as last_batch,
                 count(*) as inputs,
-                count_if(input_kind = 'redrive') as redrives
+                count_if(input_kind = 'redrive') as redrives,
+                count_if(input_kind = 'row') as outbox_rows
             from numbered
             group by role, topic, partition, numbered.span
 
@@ -72,6 +73,7 @@
             select
                 coalesce(sum(inputs) filter (where role = 'named'), 0) as inputs,
                 coalesce(sum(redrives) filter (where role = 'named'), 0) as redrives,
+                coalesce(sum(outbox_rows) filter (where role = 'named'), 0) as outbox_rows,
                 min(first_batch) < max(last_batch) as are_of_several_batches,
                 unix_micros(min(due_from)) as due_from,
                 unix_micros(max(due_to)) as due_to,
@@ -85,6 +87,7 @@
         select
             inputs,
             redrives > 0 as are_redriven,
+            outbox_rows > 0 as are_rows,
             coalesce(are_of_several_batches, false) as are_of_several_batches,
             due_from,
             due_to,

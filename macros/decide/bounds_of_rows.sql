@@ -14,7 +14,7 @@
                 happened_at is null as is_of_any_age,
                 order_detail rlike '^[A-Za-z0-9_:.-]{1,100}\\z' as is_plain
             from {{ inputs_of_this_run() }}
-            where input_kind = 'row'
+            where {{ slot('are_rows', 'false') }} and input_kind = 'row'
 
         ),
 
@@ -30,7 +30,6 @@
         )
 
         select
-            count(*) > 0 as are_rows,
             min(earliest) as rows_from,
             case
                 when count(*) > 0

@@ -39,6 +39,6 @@ def maintain(output: Annotated[Literal["table", "json"], typer.Option("--format"
     print_report(maintain(settings), output)
     purged = purge_outboxes(settings, wall_clock())
     for one in purged:
-        tell.print(escape(f"outbox {one.outbox}: {one.rows:,} published rows deleted{'; ' + one.problem if one.problem else ''}"))
+        tell.print(escape(str(one)))
     if any(one.problem for one in purged):
         raise typer.Exit(1)

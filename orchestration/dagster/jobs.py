@@ -105,7 +105,7 @@ def maintain_tables(context: dg.OpExecutionContext, redrive: Redrive) -> None:
         facts = {name: value for name, value in asdict(table).items() if name != "table" and value != ""}
         context.log_event(dg.AssetObservation(table.table, metadata=facts, description="after maintenance"))
     for one in purge_outboxes(redrive.settings, wall_clock()):
-        context.log.info(f"outbox {one.outbox}: {one.rows} published rows deleted {one.problem}")
+        (context.log.warning if one.problem else context.log.info)(str(one))
 
 
 @dg.job(description="Table maintenance. What it did shows as an observation of each table.", executor_def=dg.in_process_executor)

@@ -18,16 +18,16 @@ LATE = timedelta(minutes=5)
     ),
 )
 def outboxes_keep_up(redrive: Redrive) -> dg.AssetCheckResult:
-    from orchestration.outbox.database import OutboxError, OutboxTable
-    from orchestration.outbox.profiles import Outbox
+    from orchestration.outbox.database import outbox_tables
+    from orchestration.outbox.states import OutboxError
     from orchestration.rules.seeds import read_seeds
 
     facts: dict[str, int | str] = {}
     unread = late = 0
-    for row in read_seeds(redrive.settings.seeds).rows["outboxes"]:
-        name = row["outbox"]
+    for table in outbox_tables((row.values for row in read_seeds(redrive.settings.seeds).rows["outboxes"]), redrive.settings.connections):
+        name = table.outbox.name
         try:
-            lag = OutboxTable(Outbox.of(row.values, redrive.settings.connections)).lag()
+            lag = table.lag()
         except OutboxError as error:
             unread += 1
             facts[name] = str(error)

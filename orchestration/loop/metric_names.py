@@ -32,7 +32,7 @@ STEPS = Metric(
     "redrive_tick_step_seconds", "histogram", "How long a step of a tick took, where it had something to do.", ("step",),
     (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )  # fmt: skip
-EVENTS = Metric("redrive_events_total", "counter", "Events taken in: reports, gaps, and records of commands.")
+EVENTS = Metric("redrive_events_total", "counter", "Events taken in: reports, rows of outboxes, gaps, and records of commands.")
 LAG = Metric("redrive_intake_lag_records", "gauge", "Records of a source that are not taken in yet: an upper bound.", ("source",))
 OUTBOX_PENDING = Metric("redrive_outbox_pending_rows", "gauge", "Rows of an outbox that are pending.", ("outbox",))
 OUTBOX_OLDEST = Metric("redrive_outbox_oldest_seconds", "gauge", "For how long the oldest of them has been pending.", ("outbox",))

@@ -54,7 +54,7 @@ from orchestration.loop.metric_names import (
 from orchestration.loop.metric_queries import open_dead_letters, open_deliveries, reach, rows_by_hour, written_since
 from orchestration.loop.metric_values import Counts, Histogram, histogram_family
 from orchestration.loop.metrics_server import MetricsServer
-from orchestration.outbox.lag import Lag
+from orchestration.outbox.states import Lag
 from orchestration.settings import Settings
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import in_short
@@ -80,8 +80,7 @@ class Turn:
 
     low: no open delivery was due before, not even to a paused destination. paused_destinations, trouble: Kafka's name of the error, by
     topic, and by the part that doesn't work. lag: records by source, where known. outboxes: by name. written_back: rows of this tick, by
-    outbox. commands: messages listed and issued, by what the command
-    wants and its state.
+    outbox. commands: messages listed and issued, by what the command wants and its state.
     """
 
     generation: int

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
@@ -21,14 +21,16 @@ from orchestration.loop.health import LEDGERS, Health, Reason, outbox
 from orchestration.loop.outbox_positions import OutboxPosition
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
-from orchestration.outbox.database import OutboxError, OutboxTable, RowState
-from orchestration.outbox.lag import Lag
 from orchestration.outbox.patience import NoAnswerError, Patience
 from orchestration.outbox.profiles import Outbox
+from orchestration.outbox.states import Lag, OutboxError, RowState
 from orchestration.rules.seeds import Row
 from orchestration.settings import Settings
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
+
+if TYPE_CHECKING:
+    from orchestration.outbox.database import OutboxTable
 
 log = logging.getLogger(__name__)
 
@@ -39,15 +41,15 @@ _PATIENCE = 5.0
 
 @dataclass
 class _Connected:
-    """One outbox. known: ids of rows that were taken, and not written back yet; is_known: they were looked for in the tables.
+    """One outbox. is_behind: rows were taken whose states are not written back yet; None: the tables were not asked yet.
 
-    counts_at: when the pending rows are counted next, a monotonic time in seconds.
+    counts_at: when the pending rows are counted next, a monotonic time in seconds. adopted: ids of rows that were taken while rows of
+    another relay are.
     """
 
     table: OutboxTable
     patience: Patience = field(default_factory=lambda: Patience(_PATIENCE))
-    known: set[str] = field(default_factory=set)
-    is_known: bool = False
+    is_behind: bool | None = None
     lag: Lag | None = None
     counts_at: float = 0.0
     adopted: set[str] = field(default_factory=set)
@@ -70,11 +72,15 @@ class Outboxes:
         """Reads these outboxes from now on. One that has not changed keeps its connection."""
         found = {}
         for row in rows:
+            # imported where there is an outbox: its libraries take a loop half a second to load
+            from orchestration.outbox.database import OutboxTable
+
             one = Outbox.of(row.values, self.settings.connections)
             before = self._connected.get(one.name)
-            found[one.name] = before if before is not None and before.table.outbox == one else _Connected(OutboxTable(one))
-            if before is not None and found[one.name] is not before:
-                found[one.name].known, found[one.name].is_known = before.known, before.is_known
+            if before is not None and before.table.outbox == one:
+                found[one.name] = before
+            else:
+                found[one.name] = _Connected(OutboxTable(one), is_behind=before.is_behind if before else None)
         self._connected = found
 
     @property
@@ -83,22 +89,20 @@ class Outboxes:
         return [*self._connected]
 
     def position(self, name: str, state: LoopState) -> OutboxPosition:
-        """How far the rows of an outbox are written back. Reads, once, which were taken since; without a position in `ticks`, all."""
+        """How far the rows of an outbox are written back. Asks the tables, once, whether rows were taken since, or ever."""
         one, position = self._connected[name], state.outboxes.get(name)
-        if not one.is_known:
-            taken = self.spark.sql(
+        if one.is_behind is None:
+            (taken,) = self.spark.sql(
                 f"""
-                select detail, batch from {self.schema}.events
+                select min(batch) as first from {self.schema}.events
                 where kind = 'row' and batch > {position.written if position else 0:d} and source = :name
                 """,
                 {"name": name},
             ).collect()
-            one.known.update(row["detail"] for row in taken)
-            one.is_known = True
-            if position is None and taken:
+            one.is_behind = taken["first"] is not None
+            if position is None and one.is_behind:
                 # the first loop that read this outbox was killed in its first tick
-                before = min(row["batch"] for row in taken) - 1
-                return OutboxPosition(before, before, adopts=True)
+                return OutboxPosition(taken["first"] - 1, taken["first"] - 1, adopts=True)
         return position or OutboxPosition(self.ledgers.batch, state.watermark, adopts=True)
 
     @property
@@ -114,21 +118,24 @@ class Outboxes:
         rows = self._ask(one, lambda: one.table.read(limit, one.adopted, adopts=position.adopts))
         if rows.num_rows:
             self.ledgers.append("events", event_rows.of_outbox(self.spark, name, rows, self.ledgers.next_batch), now)
-            ids = rows.column("row_id").to_pylist()
-            one.known.update(ids)
+            one.is_behind = True
             if position.adopts:
-                one.adopted.update(ids)
+                one.adopted.update(rows.column("row_id").to_pylist())
         if position.adopts and rows.num_rows < limit:
             one.adopted.clear()
             position = replace(position, adopts=False)
+        return rows.num_rows, position
+
+    def count(self, name: str) -> None:
+        """Counts the pending rows for the metrics, if it is time. Raises OutboxError."""
+        one = self._connected[name]
         if self.settings.metrics_port and time.monotonic() >= one.counts_at:
             one.counts_at = time.monotonic() + self.settings.metrics_waiting_seconds
             one.lag = self._ask(one, one.table.lag)
-        return rows.num_rows, position
 
     def is_written_back(self, name: str) -> bool:
         """Whether the states of all rows that were taken are written back: as long as they are not, the rows look pending."""
-        return not self._connected[name].known
+        return not self._connected[name].is_behind
 
     # ---------- writing back
 
@@ -143,7 +150,7 @@ class Outboxes:
             missing = self._ask(one, lambda: one.table.write(states, now))
             if missing:
                 event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
-        one.known.clear()
+        one.is_behind = False
         self.written_back[name] = len(states)
         return len(states), replace(position, written=written, decided=decided)
 
@@ -212,6 +219,7 @@ class OutboxIntake:
             report.change(outboxes={**positions, name: position})
             return
         try:
+            self.outboxes.count(name)
             taken, position = self.outboxes.take(name, position, limit, now)
         except OutboxError as error:
             report.failed(outbox(name), Reason(f"its rows wait: {error}"))

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestration.clock import parse_duration
-from orchestration.outbox.database import OutboxError, OutboxTable
-from orchestration.outbox.profiles import Outbox
 from orchestration.rules.seeds import read_seeds
 from orchestration.settings import Settings
 
@@ -20,20 +17,26 @@ class Purged:
     rows: int
     problem: str = ""
 
+    def __str__(self) -> str:
+        return f"outbox {self.outbox}: {self.rows:,} published rows deleted{'; ' + self.problem if self.problem else ''}"
+
 
 def purge_outboxes(settings: Settings, now: datetime) -> list[Purged]:
     """Deletes what the seed `outboxes` says (`purge_after`). One that can't be reached stops no other. Raises SeedError."""
+    wanted = [row.values for row in read_seeds(settings.seeds).rows["outboxes"] if row["purge_after"]]
+    if not wanted:
+        return []
+    from orchestration.outbox.database import outbox_tables
+    from orchestration.outbox.states import OutboxError
+
     purged = []
-    for row in read_seeds(settings.seeds).rows["outboxes"]:
-        if not row["purge_after"]:
-            continue
-        table = OutboxTable(Outbox.of(row.values, settings.connections))
-        rows = 0
-        problem = ""
+    for table in outbox_tables(wanted, settings.connections):
+        assert table.outbox.purge_after is not None
+        rows, problem = 0, ""
         try:
-            for deleted in table.purge(now - parse_duration(row["purge_after"])):
+            for deleted in table.purge(now - table.outbox.purge_after):
                 rows += deleted
         except OutboxError as error:
             problem = str(error)
-        purged.append(Purged(row["outbox"], rows, problem))
+        purged.append(Purged(table.outbox.name, rows, problem))
     return purged

@@ -5,10 +5,8 @@ Every error of a database is raised as OutboxError, whose text has neither value
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
@@ -17,15 +15,18 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from orchestration.outbox.lag import Lag
 from orchestration.outbox.profiles import STATUSES, Outbox
-from orchestration.outbox.values import bytes_of, compact, header_of, id_text, id_value, in_words, moment_of, text_of
+from orchestration.outbox.states import Lag, OutboxError, RowState
+from orchestration.outbox.values import bytes_of, compact, headers_of, id_value, in_words, moment_of, text_of
 
 # How many ids one statement names.
 _IDS_AT_ONCE = 1_000
 
 # How long the database may take to accept a connection, in seconds.
 _CONNECT_SECONDS = 5
+
+# What the column `attempts` of `events` holds at most.
+_MOST_ATTEMPTS = 2**31 - 1
 
 # The driver for an address that names only the database.
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -42,21 +43,6 @@ TAKEN: Final = pa.schema(
     ]
 )
 """Rows of an outbox as they are taken, in their order."""
-
-
-class OutboxError(Exception):
-    """The database could not be asked, or the table is not as the seed says."""
-
-
-@dataclass(frozen=True)
-class RowState:
-    """What became of a row: see `outbox_states`. attempts and last_error are None where they have not changed."""
-
-    row_id: str
-    status: str
-    attempts: int | None = None
-    next_retry_at: datetime | None = None
-    last_error: str | None = None
 
 
 class OutboxTable:
@@ -80,7 +66,7 @@ class OutboxTable:
         wanted = wanted.order_by(*self._order).limit(limit + len(without))
         with self._connected() as connection:
             rows = connection.execute(wanted).mappings()
-            taken = [self._taken({**row}) for row in rows if id_text(row["field id"]) not in without]
+            taken = [self._taken({**row}) for row in rows if str(row["field id"]) not in without]
         return pa.Table.from_pylist(taken[:limit], schema=TAKEN)
 
     def lag(self) -> Lag:
@@ -209,11 +195,15 @@ class OutboxTable:
         settings = {"connect_timeout": _CONNECT_SECONDS} if kind.startswith(("postgresql", "mysql", "mariadb")) else {}
         try:
             # hide_parameters: an error would quote the values of rows
-            return sa.create_engine(
+            engine = sa.create_engine(
                 f"{kind}{separator}{rest}", pool_size=1, max_overflow=1, pool_pre_ping=True, hide_parameters=True, connect_args=settings
             )
         except (SQLAlchemyError, ImportError, ValueError) as error:
             raise OutboxError(f"the connection {self.outbox.connection!r} can't be used: {in_words(error)}") from None
+        if engine.dialect.name == "postgresql":
+            # else the server turns our times into its own zone for columns without one, and we read them as UTC
+            sa.event.listen(engine, "connect", _use_utc)
+        return engine
 
     @cached_property
     def _table(self) -> sa.Table:
@@ -292,20 +282,21 @@ class OutboxTable:
     def _taken(self, row: Mapping[str, Any]) -> dict[str, Any]:
         aggregate = text_of(row.get("field aggregate"))
         key = row.get("field key")
+        attempts = row.get("field attempts")
         topic = text_of(row.get("field topic"))
         if self.outbox.topic_template:
             topic = self.outbox.topic_template
             for name in self.outbox.columns_of_topic:
                 topic = topic.replace(f"{{{name}}}", text_of(row[f"topic {name}"]) or "")
         return {
-            "row_id": id_text(row["field id"]),
+            "row_id": str(row["field id"]),
             "topic": topic,
             "key": bytes_of(aggregate if key is None and self.outbox.profile.key_of_aggregate else key),
             "value": self._value(row["field value"]),
             "headers": self._headers(row),
             "created_at": moment_of(row.get("field created_at")),
             "sequence": None if aggregate is None else f"{self.outbox.name}/{topic}/{aggregate}",
-            "attempts": row.get("field attempts"),
+            "attempts": None if attempts is None else min(attempts, _MOST_ATTEMPTS),
             "next_retry_at": moment_of(row.get("field next_retry_at")),
         }
 
@@ -315,12 +306,8 @@ class OutboxTable:
         return bytes_of(value)
 
     def _headers(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-        found: dict[str, bytes | None] = {}
         given = row.get("field headers")
-        if given is not None:
-            parsed = json.loads(given) if isinstance(given, str | bytes) else given
-            if isinstance(parsed, dict):
-                found = {str(name): header_of(value) for name, value in parsed.items()}
+        found: dict[str, bytes | None] = headers_of(given, self._columns["headers"].name) if given is not None else {}
         if self.outbox.profile.content_type:
             found["content-type"] = self.outbox.profile.content_type.encode()
         for name in self.outbox.profile.headers:
@@ -336,6 +323,17 @@ class OutboxTable:
                 yield connection
         except SQLAlchemyError as error:
             raise OutboxError(in_words(error)) from None
+
+
+def outbox_tables(rows: Iterable[Mapping[str, str]], connections: Mapping[str, str]) -> list[OutboxTable]:
+    """The tables of rows of the seed `outboxes`."""
+    return [OutboxTable(Outbox.of(row, connections)) for row in rows]
+
+
+def _use_utc(connection: Any, _: object) -> None:
+    connection.execute("set time zone 'UTC'")
+    # otherwise the end of the first transaction takes it back
+    connection.commit()
 
 
 def _chunks(states: Sequence[RowState]) -> Iterator[list[str]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
+
+from orchestration.clock import parse_duration
 
 FIELDS: Final = (
     *("id", "topic", "key", "value", "headers", "aggregate", "created_at"),
@@ -83,6 +86,7 @@ class Outbox:
     profile: Profile
     topic: str
     write_back: str
+    purge_after: timedelta | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, str], connections: Mapping[str, str]) -> Outbox:
@@ -101,7 +105,14 @@ class Outbox:
             made.content_type,
         )
         return cls(
-            row["outbox"], row["connection"], connections.get(row["connection"]), row["table"], profile, row["topic"], row["write_back"]
+            name=row["outbox"],
+            connection=row["connection"],
+            address=connections.get(row["connection"]),
+            table=row["table"],
+            profile=profile,
+            topic=row["topic"],
+            write_back=row["write_back"],
+            purge_after=parse_duration(row["purge_after"]) if row.get("purge_after") else None,
         )
 
     @property

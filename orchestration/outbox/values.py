@@ -24,10 +24,6 @@ def in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else 'no answer'}"
 
 
-def id_text(value: Any) -> str:
-    return str(value)
-
-
 def id_value(column: sa.Column[Any], text: str) -> Any:
     """An id as its column has it."""
     try:
@@ -49,10 +45,25 @@ def bytes_of(value: Any) -> bytes | None:
     return bytes(value) if isinstance(value, bytes | memoryview | bytearray) else str(value).encode()
 
 
-def header_of(value: Any) -> bytes | None:
+def headers_of(given: Any, column: str) -> dict[str, bytes | None]:
+    """The headers in a column: one for each entry of a JSON object; null is none. Any other value is a header with the column's name."""
+    try:
+        parsed = json.loads(given) if isinstance(given, str | bytes) else given
+    except ValueError:
+        return {column: bytes_of(given)}
+    if parsed is None:
+        return {}
+    if not isinstance(parsed, dict):
+        return {column: bytes_of(given)}
+    return {name.encode(errors="replace").decode(): _header(value) for name, value in parsed.items()}
+
+
+def _header(value: Any) -> bytes | None:
     if value is None:
         return None
-    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    # JSON may hold half of a character, which is no text
+    return text.encode(errors="replace")
 
 
 def moment_of(value: Any) -> datetime | None:

@@ -94,12 +94,11 @@ def _outboxes(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
     if not seeds.rows["outboxes"]:
         # the imports take a quarter of a second
         return
-    from orchestration.outbox.database import OutboxError, OutboxTable
-    from orchestration.outbox.profiles import Outbox
+    from orchestration.outbox.database import outbox_tables
+    from orchestration.outbox.states import OutboxError
 
-    for row in seeds.rows["outboxes"]:
-        what = f"outbox {row['outbox']}"
-        table = OutboxTable(Outbox.of(row.values, settings.connections))
+    for table in outbox_tables((row.values for row in seeds.rows["outboxes"]), settings.connections):
+        what = f"outbox {table.outbox.name}"
         try:
             problems, warnings = table.problems()
             lag = table.lag()
@@ -110,7 +109,7 @@ def _outboxes(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
         yield from (Finding(True, what, warning, warns=True) for warning in warnings)
         if not problems:
             oldest = "" if lag.oldest_seconds is None or not lag.pending else f", the oldest for {lag.oldest_seconds:,.0f} s"
-            yield Finding(True, what, f"{row['table']}: {lag.pending:,} rows are pending{oldest}")
+            yield Finding(True, what, f"{table.outbox.table}: {lag.pending:,} rows are pending{oldest}")
 
 
 def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ from orchestration.clock import wall_clock
 from orchestration.demo.postgres import Postgres, programs
 from orchestration.loop.health import Part
 from orchestration.operators import verification
-from orchestration.outbox.database import OutboxError, OutboxTable
+from orchestration.outbox.database import OutboxTable
+from orchestration.outbox.states import OutboxError
 from tests.loop.harness import Redrive
 from tests.loop.outbox_kit import DEAD, DONE, FAILED, PENDING, PROCESSING, TABLE, UUIDS, Shop, with_outboxes
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from orchestration.demo.postgres import Postgres, programs
-from orchestration.outbox.database import OutboxError, OutboxTable, RowState
+from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.profiles import PROFILES, Outbox, objection_to_columns
+from orchestration.outbox.states import OutboxError, RowState
 from tests.loop.outbox_kit import DEAD, DONE, FAILED, PROCESSING, TABLE, UUIDS, Shop
 
 pytestmark = pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)")
@@ -57,6 +58,41 @@ def test_values_arrive_as_they_are(shop: Shop) -> None:
         "a": b"x", "n": b"1.5", "nothing": None, "list": '[1,"ü"]'.encode(), "x-message-id": b"b",
     }  # fmt: skip
     assert (rows[0]["created_at"], rows[0]["attempts"], rows[0]["next_retry_at"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "headers"),
+    [
+        ("{}", {}),
+        ("null", {}),
+        ("[1]", {"headers": b"[1]"}),
+        ("not JSON", {"headers": b"not JSON"}),
+        ('{"half": "a\\ud800b"}', {"half": b"a?b"}),
+        ('{"ha\\udc00lf": 1}', {"ha?lf": b"1"}),
+    ],
+)
+def test_headers_that_are_none_are_not_lost_and_stop_no_row(shop: Shop, given: str, headers: dict[str, bytes]) -> None:
+    shop.sql("create table plain (id int primary key, topic text, value text, headers text, attempts bigint, status text)")
+    shop.sql("insert into plain values (1, 'orders', 'v', %s, 99999999999, 'pending')", given)
+    (row,) = outbox(shop, table="plain", profile="plain").read(10).to_pylist()
+    assert {one["key"]: one["value"] for one in row["headers"]} == {**headers, "x-message-id": b"1"}
+    assert row["attempts"] == 2**31 - 1
+
+
+def test_times_without_a_zone_are_utc_whatever_the_zone_of_the_server(shop: Shop) -> None:
+    shop.sql("alter role shop set timezone = 'Asia/Kathmandu'")
+    try:
+        shop.sql(
+            "create table plain (id int primary key, topic text, value text, created_at timestamp, next_retry_at timestamp, status text)"
+        )
+        shop.sql("insert into plain values (1, 'orders', 'v', '2026-03-01 12:00:00', null, 'pending')")
+        table = outbox(shop, table="plain", profile="plain")
+        (row,) = table.read(10).to_pylist()
+        assert row["created_at"] == NOW
+        table.write([RowState("1", "failed", 1, NOW + timedelta(seconds=4))], NOW)
+        assert shop.sql("select next_retry_at::text as at from plain") == [{"at": "2026-03-01 12:00:04"}]
+    finally:
+        shop.sql("alter role shop reset timezone")
 
 
 def test_json_has_no_blanks_between_and_all_its_digits(shop: Shop) -> None:
