@@ -10,7 +10,7 @@ from orchestration.dagster.dbt_tests import dbt_tests
 from orchestration.dagster.graph import KAFKA, owners_of, read_graph
 from orchestration.dagster.jobs import JOBS
 from orchestration.dagster.manifest import load_manifest
-from orchestration.dagster.outbox_check import outboxes_keep_up
+from orchestration.dagster.outboxes import outbox_assets, outbox_checks, outboxes_of
 from orchestration.dagster.promises_check import promises_hold
 from orchestration.dagster.resource import Redrive
 from orchestration.dagster.schedules import SCHEDULES
@@ -27,11 +27,13 @@ def definitions(settings: Settings) -> dg.Definitions:
     """Assets, checks, jobs and schedules over one project's models."""
     manifest = load_manifest(settings)
     owners = owners_of(settings.seeds)
-    graph = read_graph(manifest, owners)
+    outboxes = outboxes_of(settings.seeds)
+    tables = outbox_assets(outboxes)
+    graph = read_graph(manifest, owners, [spec.key for spec in tables])
     kafka = [spec.replace_attributes(owners=owners) if spec.key.to_user_string() == "dlq_topics" else spec for spec in KAFKA]
     return dg.Definitions(
-        assets=[*kafka, rules_asset(graph), tick_asset(graph), marts_asset(graph), dead_letter_report],
-        asset_checks=[*CHECKS, outboxes_keep_up, promises_hold, dbt_tests(manifest, graph.keys)],
+        assets=[*kafka, *tables, rules_asset(graph), tick_asset(graph), marts_asset(graph), dead_letter_report],
+        asset_checks=[*CHECKS, *outbox_checks(outboxes), promises_hold, dbt_tests(manifest, graph.keys)],
         jobs=JOBS,
         schedules=SCHEDULES,
         resources={"redrive": Redrive()},

@@ -49,7 +49,7 @@ _METHODS: Final[dict[Subject, frozenset[str]]] = {
         ("checked", "checked_pattern", "find", "get", "groups", "history_of", "related", "rows", "stats", "waiting"),
     ),
     "rulebook": frozenset(("classify", "history_of", "plan", "reading_of", "redrives", "schedule_of")),
-    "tables": frozenset(("missing", "probe", "rows", "select", "unreadable")),
+    "tables": frozenset(("missing", "objections_to_source", "probe", "rows", "select", "unreadable")),
 }
 """The methods that may be asked for."""
 

@@ -101,8 +101,8 @@ def owners_of(seeds: Path) -> tuple[str, ...]:
     return tuple(name if re.fullmatch(_ADDRESS, name) else f"team:{name.removeprefix('team:')}" for name in names)
 
 
-def read_graph(manifest: Manifest, owners: Sequence[str] = ()) -> Graph:
-    """Makes the specs from a manifest. owners: those of the assets about dead letters."""
+def read_graph(manifest: Manifest, owners: Sequence[str] = (), outboxes: Sequence[dg.AssetKey] = ()) -> Graph:
+    """Makes the specs from a manifest. owners: those of the assets about dead letters. outboxes: tables that the loop takes rows from."""
     specs = {_name(spec.key): spec for spec in build_dbt_asset_specs(manifest=manifest, dagster_dbt_translator=Translator())}
     kinds = {node["name"]: node["config"].get("materialized") for node in manifest["nodes"].values()}
     reads = {name: {_name(dep.asset_key) for dep in spec.deps} for name, spec in specs.items()}
@@ -113,6 +113,8 @@ def read_graph(manifest: Manifest, owners: Sequence[str] = ()) -> Graph:
         if name in specs
     }
     made |= {name: made[name].replace_attributes(owners=list(owners)) for name in _OWNED}
+    events = made["events"]
+    made["events"] = events.replace_attributes(deps=[*events.deps, *(dg.AssetDep(key) for key in outboxes)])
     rules = tuple(spec for spec in made.values() if spec.group_name == "rules")
     marts = tuple(spec for spec in made.values() if spec.group_name == "marts")
     return Graph(rules, tuple(spec for spec in made.values() if spec not in (*rules, *marts)), marts)

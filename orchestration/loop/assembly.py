@@ -29,6 +29,7 @@ from orchestration.loop.rules_in_force import RulesInForce
 from orchestration.loop.settle import Settle
 from orchestration.loop.state import LoopState
 from orchestration.loop.stored import Stored
+from orchestration.loop.table_sources import TableIntake, TableSources, divided
 from orchestration.loop.undecided import Undecided
 from orchestration.tables.decide_statements import DecideRunner
 
@@ -39,6 +40,7 @@ class Steps:
 
     rules: RulesInForce
     take_in: IntakeStep
+    take_tables: TableIntake
     take_rows: OutboxIntake
     dispatch: CommandDispatch
     decide: Decide
@@ -56,7 +58,9 @@ class Steps:
 
     def use_rules(self) -> None:
         """Passes the loaded seeds on to the steps that use them."""
-        self.take_in.intake.use(self.rules.seeds.rows["sources"])
+        topics, tables = divided(self.rules.seeds.rows["sources"])
+        self.take_in.intake.use(topics)
+        self.take_tables.sources.use(tables)
         self.outboxes.use(self.rules.seeds.rows["outboxes"])
         self.publish.leadership.renew_bulk_lane()
 
@@ -68,7 +72,8 @@ def assembled(
     spark, schema, ledgers, clock = stored.spark, stored.schema, stored.ledgers, stored.clock
     settings, cluster, health, rules = leadership.settings, leadership.cluster, leadership.health, leadership.rules
     undecided = Undecided(stored, breakers)
-    intake = Intake(spark, settings, cluster, ledgers, rules.seeds.rows["sources"], state.offsets)
+    topics, tables = divided(rules.seeds.rows["sources"])
+    intake = Intake(spark, settings, cluster, ledgers, topics, state.offsets)
     outboxes = Outboxes(spark, schema, settings, ledgers, rules.seeds.rows["outboxes"])
     hand_over = HandOver(leadership, clock, timedelta(seconds=settings.look_ahead_seconds), settings.transactions)
     read_back = ReadBack(leadership, hand_over, clock)
@@ -88,6 +93,7 @@ def assembled(
     return Steps(
         rules=rules,
         take_in=IntakeStep(intake, health, hand_over.lane.finish_send),
+        take_tables=TableIntake(TableSources(spark, ledgers, tables), health, settings.intake_max_rows, hand_over.lane.finish_send),
         take_rows=OutboxIntake(outboxes, health),
         dispatch=CommandDispatch(commands, intake, health),
         decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over),

@@ -176,6 +176,7 @@ class Loop:
 
     def _take_in(self) -> None:
         self._run(self.steps.take_in)
+        self._run(self.steps.take_tables)
         self._run(self.steps.take_rows)
 
     def _dispatch_commands(self) -> None:

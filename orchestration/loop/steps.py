@@ -36,7 +36,8 @@ class StepResult:
     state: the state after it. counts: rows by what happened to them; step_ms: milliseconds by step; both add to those of the tick. trouble:
     parts that fail, with the reason, or that work (None), in the order in which this was found. failure: the error that ended the step;
     what it has done before is in the state. superseded_by: the generation that has taken over. has_more: whether there is more to do at
-    once. unread: the topics and patterns that a source speaks for, of all sources not completely read; None: not known to the step. unsure:
+    once. unread: the topics and patterns that a source speaks for, of all sources not completely read; None: not known to the step.
+    also_unread: more of them, of other sources than topics. unsure:
     whether it is unknown what the tables hold; None: as before (see Health). sent: by lane.
     """
 
@@ -48,6 +49,7 @@ class StepResult:
     superseded_by: int | None = None
     has_more: bool = False
     unread: frozenset[str] | None = None
+    also_unread: frozenset[str] = frozenset()
     unsure: bool | None = None
     sent: Mapping[str, Sent] = field(default_factory=dict)
 
@@ -70,6 +72,7 @@ class StepReport:
     superseded_by: int | None = None
     has_more: bool = False
     unread: frozenset[str] | None = None
+    also_unread: frozenset[str] = frozenset()
     unsure: bool | None = None
     sent: dict[str, Sent] = field(default_factory=dict)
 
@@ -113,6 +116,7 @@ class StepReport:
             self.superseded_by,
             self.has_more,
             self.unread,
+            self.also_unread,
             self.unsure,
             self.sent,
         )
@@ -158,12 +162,13 @@ def reduce(state: LoopState, tick: Tick, result: StepResult, health: Health) -> 
     if result.unsure is not None:
         health.unsure = result.unsure
     counts, step_ms = _added(state.counts, result.counts), _added(state.step_ms, result.step_ms)
+    unread = tick.unread if result.unread is None else result.unread
     return replace(result.state, counts=counts, step_ms=step_ms), Tick(
         counts=counts,
         step_ms=step_ms,
         sent={lane: tick.sent.get(lane, Sent()) + result.sent.get(lane, Sent()) for lane in {**tick.sent, **result.sent}},
         has_more=tick.has_more or result.has_more,
-        unread=tick.unread if result.unread is None else result.unread,
+        unread=None if unread is None else unread | result.also_unread,
     )
 
 

@@ -13,7 +13,7 @@ from orchestration.kafka.topics import new_topic, room
 from orchestration.rules.policies import why_not
 from orchestration.rules.seed_rows import Row, Seeds
 from orchestration.rules.seeds import SeedError, read_seeds
-from orchestration.rules.topic_patterns import speaks_for_all, topic_matches
+from orchestration.rules.topic_patterns import speaks_for_all, table_of, topic_matches
 from orchestration.rules.topics_needed import Need
 from orchestration.rules.vocabulary import KIND_PRECEDENCE
 from orchestration.settings import Settings, SettingsError
@@ -56,6 +56,7 @@ def run_checks(asking: Asking, *, create: bool, groups: Collection[str] = ()) ->
     findings += _kafka(settings, seeds, rulebook, groups, create=create)
     findings.append(catalog)
     if seeds is not None:
+        findings += _tables(seeds, asking.tables)
         findings += _outboxes(settings, seeds)
         findings += _equal_rules(settings, seeds)
         findings += _policies(settings, seeds, rulebook) if catalog.ok else ()
@@ -87,6 +88,14 @@ def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
                     "seeds",
                     f"{settings.seeds / seed}.csv:{row.line}: {column} is {row[column]!r}: nothing is sent to an internal topic",
                 )
+
+
+def _tables(seeds: Seeds, tables: Tables) -> Iterator[Finding]:
+    """Whether each source that is a table is there, and has the columns that it needs."""
+    for row in seeds.rows["sources"]:
+        if (name := table_of(row["topic"])) is not None:
+            wrong = tables.objections_to_source(name, row["dialect"])
+            yield Finding(not wrong, f"source {row['source']}", "; ".join(wrong) or f"the table {name}")
 
 
 def _outboxes(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
@@ -202,6 +211,8 @@ def _topics(
 ) -> Iterator[Finding]:
     topics = cluster.describe(names)
     for source in seeds.rows["sources"]:
+        if table_of(source["topic"]) is not None:
+            continue
         found = [name for name in names if topic_matches(name, source["topic"])]
         adopts = "; their dead letters are adopted" if source["adopt"] else ""
         which = f"{', '.join(found)}{adopts}" if found else f"no topic matches {source['topic']}"

@@ -14,6 +14,7 @@ import yaml
 from orchestration.clock import parse_duration
 from orchestration.outbox.profiles import PROFILES, objection_to_columns
 from orchestration.rules import patterns
+from orchestration.rules.topic_patterns import table_of
 from orchestration.rules.vocabulary import (
     ANY_DIALECT,
     DIALECT_ENCODINGS,
@@ -38,6 +39,7 @@ _DESCRIBED: Final[list[dict[str, Any]]] = yaml.safe_load(_YAML.read_text(encodin
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_TABLE = re.compile(r"\w[\w-]*([.]\w[\w-]*){1,3}")
 _ROWS_TOPIC = re.compile(r"([A-Za-z0-9._-]|\{[^{}]+\})+")
 _SET = re.compile(r"[A-Za-z0-9._-]+")
 _LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
@@ -116,6 +118,14 @@ def _pattern(value: str) -> str | None:
     if value.startswith("^"):
         return patterns.objection(value)
     return None if _TOPIC.fullmatch(value) else "must be a topic's name, or a regular expression that begins with ^"
+
+
+def _topic_or_table(value: str) -> str | None:
+    table = table_of(value)
+    if table is None:
+        objection = _pattern(value)
+        return f"{objection}, or table: and the name of an Iceberg table" if objection else None
+    return None if _TABLE.fullmatch(table) else "must be the name of an Iceberg table after table:, as catalog.schema.table or schema.table"
 
 
 def _pattern_or_any(value: str) -> str | None:
@@ -213,7 +223,7 @@ def _places(value: str) -> str | None:
 COLUMNS: dict[str, dict[str, Check]] = {
     "sources": {
         "source": _source_name,
-        "topic": _pattern,
+        "topic": _topic_or_table,
         "dialect": _text,
         "consumer_group": _anything,
         "speaks_for": _patterns,

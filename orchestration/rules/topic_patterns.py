@@ -16,6 +16,12 @@ def topic_matches(topic: str, pattern: str) -> bool:
     return topic == pattern
 
 
+def table_of(topic: str) -> str | None:
+    """The table that a source reads instead of topics: what follows `table:` in its cell `topic`. No topic has a name with a colon."""
+    prefix, colon, table = topic.partition(":")
+    return table if colon and prefix == "table" else None
+
+
 def is_source(seeds: Seeds, topic: str) -> bool:
     """Whether a source reads a topic."""
     return any(topic_matches(topic, source["topic"]) for source in seeds.rows["sources"])

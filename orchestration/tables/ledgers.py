@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from orchestration.clock import literal
-from orchestration.tables.spark import FROM_KAFKA, in_short, is_commit_refused, java_errors
+from orchestration.tables.spark import FROM_KAFKA, full_name, iceberg_table, in_short, is_commit_refused, java_errors
 
 LEDGERS = ("ticks", "events", "publish_results")
 
@@ -243,11 +243,7 @@ class Ledgers:
         return self._ends[ledger].snapshot
 
     def _table(self, ledger: str) -> Any:
-        """Iceberg's object of the table, which answers in milliseconds; SQL on its metadata tables needs a job."""
-        iceberg = self._spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
-        # with the catalog's name: a JVM thread that has run no statement has no default catalog
-        catalog = self._spark.conf.get("spark.sql.defaultCatalog", "spark_catalog")
-        return iceberg.loadIcebergTable(self._spark._jsparkSession, f"{catalog}.{self.name(ledger)}")
+        return iceberg_table(self._spark, full_name(self._spark, self.name(ledger)))
 
 
 def _is_refused(error: Exception) -> bool:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from orchestration.logs import event
 from orchestration.settings import Settings
 from orchestration.tables.catalog import CatalogError, move_tables, refuse_beside_a_loop
+from orchestration.tables.spark import full_name, iceberg_table
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> s
 
 def table_version(spark: SparkSession, name: str) -> int:
     """The version of a table."""
-    return int(_iceberg(spark, name).properties().get(PROPERTY) or 1)
+    return int(iceberg_table(spark, full_name(spark, name)).properties().get(PROPERTY) or 1)
 
 
 def _existing(spark: SparkSession, schema: str) -> list[str]:
@@ -108,7 +109,7 @@ def _existing(spark: SparkSession, schema: str) -> list[str]:
 
 
 def _migrate(spark: SparkSession, name: str, version: int, table: str, descriptions: Mapping[str, str]) -> None:
-    iceberg = _iceberg(spark, name)
+    iceberg = iceberg_table(spark, full_name(spark, name))
     change = iceberg.newTransaction()
     for later in range(version + 1, TABLE_VERSION + 1):
         _rename(change, _RENAMED.get(later, {}).get(table, {}), descriptions)
@@ -155,12 +156,6 @@ def _descriptions(project: Path) -> dict[str, dict[str, str]]:
         for model in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("models", ()):
             found[model["name"]] = {column["name"]: column.get("description", "") for column in model.get("columns", ())}
     return found
-
-
-def _iceberg(spark: SparkSession, name: str) -> Any:
-    # with the catalog's name: a JVM thread that has run no statement has no default catalog
-    catalog = spark.conf.get("spark.sql.defaultCatalog", "spark_catalog")
-    return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{catalog}.{name}")  # type: ignore[union-attr]
 
 
 def _too_new(settings: Settings, version: int) -> str:

@@ -101,6 +101,18 @@ class Tables:
         has_its_name = default_catalog(self._settings.project) == self._schema
         return Probe(self._schema, error, are_left_behind=left_behind(self._settings), has_name_of_schema=has_its_name)
 
+    def objections_to_source(self, table: str, dialect: str) -> list[str]:
+        """Why a source can't read an Iceberg table, in words; none if it can. table: its name, with its catalog or without."""
+        from orchestration.tables.source_tables import objections
+        from orchestration.tables.spark import full_name, iceberg_table, in_short
+
+        try:
+            name = full_name(self._spark, table)
+            iceberg_table(self._spark, name)
+            return objections(self._spark.table(name).schema, dialect)
+        except Exception as error:
+            return [in_short(error)]
+
     def select(self, statement: str, limit: int) -> Rows:
         """Runs one select of a user. Raises QueryError for anything else, and for what Spark refuses."""
         text = statement.strip().rstrip(";")

@@ -1,0 +1,75 @@
+"""The outbox tables of the seed `outboxes`, shown where rows come in, and for each a check of whether its rows are taken in."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import dagster as dg
+
+from orchestration.dagster.resource import Redrive
+from orchestration.rules.seed_rows import Row
+from orchestration.rules.seeds import SeedError, read_seeds
+
+# A loop takes pending rows in with each tick. With shifts, rows wait for the next one.
+LATE = timedelta(minutes=5)
+
+GROUP = "outbox_in"
+
+
+def outboxes_of(seeds: Path) -> tuple[Row, ...]:
+    """The rows of the seed. None if the seeds can't be read: `redrive check` says what is wrong."""
+    try:
+        return read_seeds(seeds).rows["outboxes"]
+    except SeedError:
+        return ()
+
+
+def outbox_key(row: Row) -> dg.AssetKey:
+    """The key of an outbox's asset: `outbox/NAME`."""
+    return dg.AssetKey(["outbox", row["outbox"]])
+
+
+def outbox_assets(rows: Sequence[Row]) -> list[dg.AssetSpec]:
+    """An external asset for each outbox."""
+    return [
+        dg.AssetSpec(
+            outbox_key(row),
+            group_name=GROUP,
+            kinds={"table"},
+            description=f"The table `{row['table']}` of the connection `{row['connection']}`: rows that an application wants published.",
+        )
+        for row in rows
+    ]
+
+
+def outbox_checks(rows: Sequence[Row]) -> list[dg.AssetChecksDefinition]:
+    """A check for each outbox."""
+    return [_keeps_up(row) for row in rows]
+
+
+def _keeps_up(row: Row) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        name="keeps_up",
+        asset=outbox_key(row),
+        description=(
+            f"The table can be read, and no row has been pending for more than {round(LATE.total_seconds() / 60)} minutes (else a "
+            "warning). The database is asked, so it doesn't matter whether a loop runs."
+        ),
+    )
+    def keeps_up(redrive: Redrive) -> dg.AssetCheckResult:
+        from orchestration.outbox.database import outbox_tables
+        from orchestration.outbox.states import OutboxError
+
+        (table,) = outbox_tables([row.values], redrive.settings.connections)
+        try:
+            lag = table.lag()
+        except OutboxError as error:
+            return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.ERROR, metadata={"why": str(error)})
+        oldest = {} if lag.oldest_seconds is None else {"oldest, s": round(lag.oldest_seconds)}
+        return dg.AssetCheckResult(
+            passed=(lag.oldest_seconds or 0) <= LATE.total_seconds(),
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata={"pending": lag.pending, **oldest},
+        )
+
+    return keeps_up
