@@ -37,6 +37,7 @@ _BENCHES = (
         "outbox",
         "policy",
         "publish",
+        "questions",
         "rate",
         "redrive",
         "restart",

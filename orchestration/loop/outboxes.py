@@ -194,6 +194,9 @@ class OutboxIntake:
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Takes in a bounded number of rows of each."""
         report = StepReport(state)
+        for part in [part for part in self.health if part.kind == "outbox" and part.name not in self.outboxes.names]:
+            # it is no longer in the seeds
+            report.recovered(part)
         if not self.outboxes.names or not self.health.may(LEDGERS):
             return report.result()
         limit = self.outboxes.settings.intake_max_rows

@@ -217,10 +217,15 @@ class TableIntake:
     most_rows: int
     record_sends: Callable[[], None] = lambda: None
     """As in IntakeStep."""
+    _failing: set[str] = field(default_factory=set)
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Takes in a bounded number of rows of each."""
         report = StepReport(state)
+        for name in self._failing - {row["source"] for row in self.sources.rows}:
+            # it is no longer in the seeds, or reads a topic now
+            self._failing.discard(name)
+            report.recovered(source(name))
         if not self.sources.rows or not self.health.may(LEDGERS):
             return report.result()
         if DECIDE in self.health and state.window.undecided > self.most_rows:
@@ -249,9 +254,11 @@ class TableIntake:
         except AppendError:
             raise
         except TableError as error:
+            self._failing.add(name)
             report.failed(source(name), Reason(f"its rows wait: {error}"))
             report.also_unread |= frozenset(row["speaks_for"].split())
             return
+        self._failing.discard(name)
         report.recovered(source(name))
         if offsets != before:
             report.change(offsets=offsets)
