@@ -1,0 +1,181 @@
+"""The frameworks of docs/connect themselves report failures, and process the retries: the examples are compiled and run.
+
+Their records are read here as they are; tests/dbt/test_dialects.py reads bytes that the tests write.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from tests.loop.harness import Redrive
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not (shutil.which("mvn") and shutil.which("javac")), reason="needs Maven and a JDK (Debian: apt-get install maven)"),
+]
+
+SOURCES = """streams,"^frameworks[a-z]*[.]streams-reports$",streams,billing,"^frameworks[a-z]*[.]orders",earliest,false,
+sink,"^frameworks[a-z]*[.]connect-reports$",connect,connect-orders-sink,"^frameworks[a-z]*[.]orders",earliest,false,
+letters,"^frameworks[a-z]*[.]orders-dlt$",spring-retry,,"^frameworks[a-z]*[.]orders",earliest,false,dead
+"""
+
+VALUES = (b"one", b"two", b"three")
+
+
+@cache
+def classpath(example: str) -> str:
+    """The class path of an example: its libraries, which Maven gets, and its classes, which are compiled."""
+    target = Path(mkdtemp(prefix=f"redrive-{example}-"))
+    folder = EXAMPLES / example
+    command = ["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={target / 'lib'}"]
+    subprocess.run(command, check=True, timeout=600)
+    sources = [str(path) for path in folder.glob("*.java")]
+    if sources:
+        subprocess.run(["javac", "-cp", f"{target / 'lib'}/*", "-d", str(target / "classes"), *sources], check=True, timeout=300)
+    return f"{target / 'lib'}/*:{target / 'classes'}"
+
+
+@contextmanager
+def java(example: str, main: str, *arguments: str, **properties: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that runs inside the `with` block."""
+    given = [f"-D{name}={value}" for name, value in properties.items()]
+    command = ["java", "-cp", classpath(example), *given, main, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def frameworks(redrive: Redrive) -> Iterator[Redrive]:
+    seed = redrive.loop.settings.seeds / "sources.csv"
+    before = seed.read_text(encoding="utf-8")
+    seed.write_text(before + SOURCES, encoding="utf-8")
+    yield redrive
+    seed.write_text(before, encoding="utf-8")
+    redrive.settle()
+
+
+def processed(redrive: Redrive, process: subprocess.Popen[str]) -> list[str]:
+    """Runs ticks until the program ends; what it has processed."""
+    redrive.until(lambda: process.poll() is not None, "it has processed all retries", 300)
+    assert process.stdout is not None
+    said = process.stdout.read()
+    assert process.returncode == 0, said[-3000:]
+    return sorted(line.split()[1] for line in said.splitlines() if line.startswith("processed "))
+
+
+def orders(redrive: Redrive, domain: str) -> Mapping[bytes, tuple[int, int]]:
+    """Writes a record for each of VALUES; their partitions and offsets."""
+    redrive.domain(domain, partitions=2)
+    return {value: redrive.write(f"{domain}.orders", b"k", value, [("tenant", b"acme")], 1) for value in VALUES}
+
+
+def said(redrive: Redrive, domain: str) -> list[object]:
+    """What the first reports of a domain's messages said."""
+    return [
+        (row["message_id"], row["error_class"], row["error_message"])
+        for row in redrive.sql(f"select * from attempts where attempt = 1 and original_topic = '{domain}.orders' order by message_id")
+    ]
+
+
+def test_plain_java(frameworks: Redrive) -> None:
+    written = orders(frameworks, "frameworksjava")
+    topics = ("frameworksjava.orders", "frameworksjava.orders-billing-retry")
+    servers = frameworks.kafka["bootstrap.servers"]
+    with java("java", "ReportingConsumer", servers, "frameworksjava.reports", "billing", "3", *topics) as process:
+        assert processed(frameworks, process) == ["one", "three", "two"]
+    assert said(frameworks, "frameworksjava") == [
+        (f"billing:frameworksjava.orders/1/{offset}", "java.util.concurrent.TimeoutException", "no answer within 2 s")
+        for _, offset in written.values()
+    ]
+    for record in frameworks.read("frameworksjava.orders-billing-retry"):
+        assert (record.key, record.partition, record.own_headers) == (b"k", 1, (("tenant", b"acme"),))
+
+
+def test_spring_with_a_recoverer(frameworks: Redrive) -> None:
+    written = orders(frameworks, "frameworksspring")
+    properties = {
+        "brokers": frameworks.kafka["bootstrap.servers"],
+        "reports": "frameworksspring.spring-reports",
+        "topics": "frameworksspring.orders,frameworksspring.orders-billing-retry",
+        "group": "billing",
+        "count": "3",
+    }
+    with java("spring", "SpringConsumer", **properties) as process:
+        assert processed(frameworks, process) == ["one", "three", "two"]
+    found = said(frameworks, "frameworksspring")
+    assert [one[:2] for one in found] == [  # type: ignore[index]
+        (f"billing:frameworksspring.orders/1/{offset}", "java.lang.IllegalStateException") for _, offset in written.values()
+    ]
+    for record in frameworks.read("frameworksspring.orders-billing-retry"):
+        assert (record.key, record.partition, record.own_headers) == (b"k", 1, (("tenant", b"acme"),))
+
+
+def test_dead_letters_of_spring_s_retry_topics_are_adopted(frameworks: Redrive) -> None:
+    written = orders(frameworks, "frameworksretryable")
+    properties = {
+        "brokers": frameworks.kafka["bootstrap.servers"],
+        "topics": "frameworksretryable.orders",
+        "group": "billing",
+        "count": "3",
+    }
+    with java("spring", "RetryableConsumer", **properties) as process:
+        processed(frameworks, process)
+    letters = "select * from dead_letters where original_topic = 'frameworksretryable.orders'"
+    adopted = frameworks.until(lambda: rows if len(rows := frameworks.sql(letters)) == 3 else [], "all are adopted")
+    assert sorted((row["message_id"], row["error_class"]) for row in adopted) == sorted(
+        (f"billing:frameworksretryable.orders/1/{offset}", "java.lang.IllegalStateException") for _, offset in written.values()
+    )
+
+
+def test_kafka_streams(frameworks: Redrive) -> None:
+    written = orders(frameworks, "frameworksstreams")
+    frameworks.topics("frameworksstreams.streams-reports", "frameworksstreams.streams-reports.dlq")
+    properties = {
+        "brokers": frameworks.kafka["bootstrap.servers"],
+        "reports": "frameworksstreams.streams-reports",
+        "topics": "frameworksstreams.orders,frameworksstreams.orders-billing-retry",
+        "group": "billing",
+        "count": "3",
+    }
+    with java("streams", "StreamsConsumer", **properties) as process:
+        assert processed(frameworks, process) == ["one", "three", "two"]
+    found = said(frameworks, "frameworksstreams")
+    assert [one[0] for one in found] == [f"billing:frameworksstreams.orders/1/{offset}" for _, offset in written.values()]  # type: ignore[index]
+    assert {one[1] for one in found} == {"java.lang.IllegalStateException"}  # type: ignore[index]
+
+
+def test_kafka_connect(frameworks: Redrive, tmp_path: Path) -> None:
+    frameworks.domain("frameworksconnect")
+    retries = "frameworksconnect.orders-connect-orders-sink-retry"
+    frameworks.topics("frameworksconnect.connect-reports", "frameworksconnect.connect-reports.dlq", retries)
+    _, offset = frameworks.write("frameworksconnect.orders", b"k", b"no json", [("tenant", b"acme")])
+    worker, sink = tmp_path / "worker.properties", tmp_path / "sink.properties"
+    text = (EXAMPLES / "kafka_connect" / "worker.properties").read_text(encoding="utf-8")
+    text = text.replace("localhost:9092", frameworks.kafka["bootstrap.servers"]).replace("connect.offsets", str(tmp_path / "offsets"))
+    worker.write_text(text, encoding="utf-8")
+    text = (EXAMPLES / "kafka_connect" / "sink.properties").read_text(encoding="utf-8")
+    text = text.replace("topics=orders", f"topics=frameworksconnect.orders,{retries}").replace("orders.txt", str(tmp_path / "out.txt"))
+    sink.write_text(text.replace("orders.failures", "frameworksconnect.connect-reports"), encoding="utf-8")
+    with java("kafka_connect", "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(sink)):
+        frameworks.until(lambda: len(frameworks.read(retries)) >= 2, "it fails again, and is retried again", 300)
+    first, second = frameworks.read(retries)[:2]
+    assert (first.key, first.value, first.own_headers) == (b"k", b"no json", (("tenant", b"acme"),))
+    assert (second.key, second.value, second.own_headers) == (b"k", b"no json", (("tenant", b"acme"),))
+    rows = frameworks.sql("select * from attempts where original_topic = 'frameworksconnect.orders' order by attempt")
+    assert {row["message_id"] for row in rows} == {f"connect-orders-sink:frameworksconnect.orders/0/{offset}"}
+    assert [row["attempt"] for row in rows][:2] == [1, 2]
+    assert rows[0]["error_class"] == "org.apache.kafka.connect.errors.DataException"
