@@ -9,6 +9,7 @@
             'origin_timestamp': ['x-dlq-metadata'],
             'consumer_group': ['x-dlq-metadata'],
             'error_message': ['x-dlq-metadata'],
+            'message_headers': ['x-dlq-metadata'],
         },
         'paths': {
             'named_topic': '$.original_topic',
@@ -16,6 +17,7 @@
             'origin_timestamp': '$.original_timestamp',
             'consumer_group': '$.original_consumer_group',
             'error_message': '$.error_info',
+            'message_headers': '$.original_headers',
         },
     }) }}
 {% endmacro %}

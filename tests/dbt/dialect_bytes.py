@@ -78,7 +78,8 @@ OWN: Headers = (("trace", b"\x00\xff"), ("original", b"mine"))
 class Told:
     """A record of a dialect: what it says, by the columns of stg_reports. Columns that are not named say nothing.
 
-    kept: the headers that are the message's own, beside OWN. ambiguous: other dialects have headers of these names.
+    kept: the headers that are the message's own, beside OWN. inside: more of them, which are only in a
+    JSON value. ambiguous: other dialects have headers of these names.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Told:
     key: bytes | None = b"key"
     is_recognised: bool = True
     kept: Headers = field(default=())
+    inside: Headers = field(default=())
 
     def report(self, kind: str = "in", offset: int | None = None) -> Report:
         return Report((*OWN, *self.kept, *self.headers), self.key, b"value", source=f"{kind}-{self.dialect}")
@@ -337,7 +339,14 @@ TOLD: list[Told] = [
                 "x-dlq-metadata",
                 json.dumps(
                     {
-                        "original_headers": [{"key": "a", "value": "1"}],
+                        "original_headers": [
+                            {"key": "a", "value": "1"},
+                            {"key": "trace", "value": "what the record itself carries counts"},
+                            {"key": "a", "value": None},
+                            {"value": "without a name"},
+                            {"key": "bytes", "value": "AP8=", "encoding": "base64"},
+                            {"key": "broken", "value": "no base64", "encoding": "base64"},
+                        ],
                         "original_topic": TOPIC,
                         "original_consumer_group": "billing",
                         "original_timestamp": "2026-03-01T11:53:20.123Z",
@@ -347,6 +356,7 @@ TOLD: list[Told] = [
             ),
         ),
         at(partition=None, offset=None) | {"origin_timestamp": WRITTEN, "consumer_group": "billing", "error_message": "KeyError: bö"},
+        inside=(("a", b"1"), ("a", None), ("bytes", b"\x00\xff"), ("broken", None)),
     ),
     Told(
         "topics of fixed delays",

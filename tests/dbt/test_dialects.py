@@ -86,7 +86,7 @@ def test_the_message_goes_on_as_it_was_before_its_report(home: Home) -> None:
     for told, row in zip(TOLD, rows, strict=True):
         assert (row["decision"], row["attempt"]) == ("dead_letter" if row["error_kind"] == "fatal" else "retry", 1), told.name
         assert (row["key"], row["value"]) == (told.key, told.name.encode()), told.name
-        assert pairs(row["headers"]) == [*OWN, *told.kept], told.name
+        assert pairs(row["headers"]) == [*OWN, *told.kept, *told.inside], told.name
         assert row["original_topic"] == TOPIC, told.name
 
 

@@ -54,6 +54,27 @@ joined as (
 
 ),
 
+restored as (
+
+    -- what the record carries itself counts; headers of other names that it has inside a JSON value are added
+    select
+        * except (input_headers, headers_inside),
+        case
+            when headers_inside is null then input_headers
+            else concat(
+                coalesce(input_headers, array()),
+                filter(headers_inside, inside -> not exists(coalesce(input_headers, array()), h -> h.key = inside.key))
+            )
+        end as input_headers
+    from (
+        select
+            *,
+            case when is_report then {{ headers_restored('says', 'input_headers') }} end as headers_inside
+        from joined
+    )
+
+),
+
 judged as (
 
     select
@@ -62,7 +83,7 @@ judged as (
             kind in ('retry', 'redrive', 'publish') or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
             false
         ) as keeps_payload
-    from joined
+    from restored
 
 ),
 
