@@ -52,6 +52,11 @@ class Steps:
     recovery: Recovery
 
     @property
+    def intake(self) -> tuple[IntakeStep, TableIntake, OutboxIntake]:
+        """The steps that take in: reports of topics, of tables, and rows of outboxes."""
+        return self.take_in, self.take_tables, self.take_rows
+
+    @property
     def outboxes(self) -> Outboxes:
         """The outbox tables."""
         return self.take_rows.outboxes

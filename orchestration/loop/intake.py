@@ -22,7 +22,7 @@ from orchestration.kafka.records import RECORDS, UnreadError, read_records
 from orchestration.logs import event
 from orchestration.loop import event_rows
 from orchestration.loop.discovery import COMMANDS, Discovery
-from orchestration.loop.positions import Gap, SourceOffsets, cut_id, share
+from orchestration.loop.positions import Gap, SourceOffsets, cut_id, log_removed, share
 from orchestration.loop.step_size import StepSize
 from orchestration.rules.seeds import Row
 from orchestration.settings import Settings
@@ -250,11 +250,7 @@ class Intake:
                 continue
             if start > part.begin:
                 gaps.append(Gap(part.source, part.partition, part.begin, start, goes_on_at=start))
-                event(
-                    log, logging.WARNING, "unread_records_removed",
-                    source=part.source, topic=part.partition.topic, partition=part.partition.number,
-                    first_offset=part.begin, last_offset=start - 1,
-                )  # fmt: skip
+                log_removed(gaps[-1])
             if part.end > start:
                 kept.append(Range(part.source, part.partition, max(part.begin, start), part.end))
         return gaps, kept

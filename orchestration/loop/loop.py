@@ -175,9 +175,8 @@ class Loop:
         return tick
 
     def _take_in(self) -> None:
-        self._run(self.steps.take_in)
-        self._run(self.steps.take_tables)
-        self._run(self.steps.take_rows)
+        for step in self.steps.intake:
+            self._run(step)
 
     def _dispatch_commands(self) -> None:
         if self.steps.publish.knows_what_was_sent:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestration.kafka.cluster import Partition, Range
+from orchestration.logs import event
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,14 @@ class Gap:
     begin: int
     end: int
     goes_on_at: int
+
+
+def log_removed(gap: Gap) -> None:
+    """Logs that records, or rows of a table, were removed before they were read."""
+    event(
+        log, logging.WARNING, "unread_records_removed",
+        source=gap.source, topic=gap.partition.topic, partition=gap.partition.number, first_offset=gap.begin, last_offset=gap.end - 1,
+    )  # fmt: skip
 
 
 def cut_id(topic_id: str, batch: int) -> str:

@@ -21,7 +21,7 @@ from orchestration.kafka.cluster import Partition
 from orchestration.logs import event
 from orchestration.loop import event_rows, table_rows
 from orchestration.loop.health import DECIDE, LEDGERS, Health, Reason, source
-from orchestration.loop.positions import Gap, SourceOffsets
+from orchestration.loop.positions import Gap, SourceOffsets, log_removed
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.rules.seeds import Row
@@ -168,11 +168,8 @@ class TableSources:
         """Records that snapshots have expired before they were read; reading goes on at the oldest that is left."""
         begin = oldest.sequence * _PLACES
         if offset:
-            event(
-                log, logging.WARNING, "unread_records_removed",
-                source=row["source"], topic=partition.topic, partition=0, first_offset=offset, last_offset=begin - 1,
-            )  # fmt: skip
             gap = Gap(row["source"], partition, offset, begin, goes_on_at=begin)
+            log_removed(gap)
             self.ledgers.append("events", event_rows.gap_events(self.spark, [gap], self.ledgers.next_batch), now)
         return offsets.moved({partition: begin})
 

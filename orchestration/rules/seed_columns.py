@@ -123,8 +123,7 @@ def _pattern(value: str) -> str | None:
 def _topic_or_table(value: str) -> str | None:
     table = table_of(value)
     if table is None:
-        objection = _pattern(value)
-        return f"{objection}, or table: and the name of an Iceberg table" if objection else None
+        return _pattern(value)
     return None if _TABLE.fullmatch(table) else "must be the name of an Iceberg table after table:, as catalog.schema.table or schema.table"
 
 

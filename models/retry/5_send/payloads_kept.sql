@@ -31,7 +31,7 @@ joined as (
         rules.dialects[decisions.dialect] as says,
         inputs.key as input_key,
         inputs.value as input_value,
-        inputs.headers as input_headers,
+        if(inputs.is_report, {{ with_headers_restored('rules.dialects[decisions.dialect]', 'inputs.headers') }}, inputs.headers) as input_headers,
         inputs.error_stack as input_stack,
         inputs.earlier_profile,
         inputs.payload_delivery as earlier_delivery,
@@ -54,27 +54,6 @@ joined as (
 
 ),
 
-restored as (
-
-    -- what the record carries itself counts; headers of other names that it has inside a JSON value are added
-    select
-        * except (input_headers, headers_inside),
-        case
-            when headers_inside is null then input_headers
-            else concat(
-                coalesce(input_headers, array()),
-                filter(headers_inside, inside -> not exists(coalesce(input_headers, array()), h -> h.key = inside.key))
-            )
-        end as input_headers
-    from (
-        select
-            *,
-            case when is_report then {{ headers_restored('says', 'input_headers') }} end as headers_inside
-        from joined
-    )
-
-),
-
 judged as (
 
     select
@@ -83,7 +62,7 @@ judged as (
             kind in ('retry', 'redrive', 'publish') or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
             false
         ) as keeps_payload
-    from restored
+    from joined
 
 ),
 
