@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -46,14 +47,29 @@ def classpath(example: str) -> str:
     return f"{target / 'lib'}/*:{target / 'classes'}"
 
 
+@dataclass
+class Program:
+    """A program that runs."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    @property
+    def said(self) -> str:
+        """All that it has printed."""
+        return self.output.read_text(encoding="utf-8")
+
+
 @contextmanager
-def java(example: str, main: str, *arguments: str, **properties: str) -> Iterator[subprocess.Popen[str]]:
+def java(example: str, main: str, *arguments: str, **properties: str) -> Iterator[Program]:
     """A program that runs inside the `with` block."""
-    given = [f"-D{name}={value}" for name, value in properties.items()]
+    given = [f"-D{name}={value}" for name, value in {"org.slf4j.simpleLogger.defaultLogLevel": "warn", **properties}.items()]
     command = ["java", "-cp", classpath(example), *given, main, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    # into a file: a pipe that nobody reads would stop it when it is full
+    output = Path(mkdtemp(prefix="redrive-output-")) / "output"
+    with output.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         try:
-            yield process
+            yield Program(process, output)
         finally:
             process.kill()
 
@@ -68,13 +84,11 @@ def frameworks(redrive: Redrive) -> Iterator[Redrive]:
     redrive.settle()
 
 
-def processed(redrive: Redrive, process: subprocess.Popen[str]) -> list[str]:
+def processed(redrive: Redrive, program: Program) -> list[str]:
     """Runs ticks until the program ends; what it has processed."""
-    redrive.until(lambda: process.poll() is not None, "it has processed all retries", 300)
-    assert process.stdout is not None
-    said = process.stdout.read()
-    assert process.returncode == 0, said[-3000:]
-    return sorted(line.split()[1] for line in said.splitlines() if line.startswith("processed "))
+    redrive.until(lambda: program.process.poll() is not None, "it has processed all retries", 200)
+    assert program.process.returncode == 0, program.said[-3000:]
+    return sorted(line.split()[1] for line in program.said.splitlines() if line.startswith("processed "))
 
 
 def orders(redrive: Redrive, domain: str) -> Mapping[bytes, tuple[int, int]]:
@@ -95,8 +109,8 @@ def test_plain_java(frameworks: Redrive) -> None:
     written = orders(frameworks, "frameworksjava")
     topics = ("frameworksjava.orders", "frameworksjava.orders-billing-retry")
     servers = frameworks.kafka["bootstrap.servers"]
-    with java("java", "ReportingConsumer", servers, "frameworksjava.reports", "billing", "3", *topics) as process:
-        assert processed(frameworks, process) == ["one", "three", "two"]
+    with java("java", "ReportingConsumer", servers, "frameworksjava.reports", "billing", "3", *topics) as program:
+        assert processed(frameworks, program) == ["one", "three", "two"]
     assert said(frameworks, "frameworksjava") == [
         (f"billing:frameworksjava.orders/1/{offset}", "java.util.concurrent.TimeoutException", "no answer within 2 s")
         for _, offset in written.values()
@@ -114,8 +128,8 @@ def test_spring_with_a_recoverer(frameworks: Redrive) -> None:
         "group": "billing",
         "count": "3",
     }
-    with java("spring", "SpringConsumer", **properties) as process:
-        assert processed(frameworks, process) == ["one", "three", "two"]
+    with java("spring", "SpringConsumer", **properties) as program:
+        assert processed(frameworks, program) == ["one", "three", "two"]
     found = said(frameworks, "frameworksspring")
     assert [one[:2] for one in found] == [  # type: ignore[index]
         (f"billing:frameworksspring.orders/1/{offset}", "java.lang.IllegalStateException") for _, offset in written.values()
@@ -132,8 +146,8 @@ def test_dead_letters_of_spring_s_retry_topics_are_adopted(frameworks: Redrive) 
         "group": "billing",
         "count": "3",
     }
-    with java("spring", "RetryableConsumer", **properties) as process:
-        processed(frameworks, process)
+    with java("spring", "RetryableConsumer", **properties) as program:
+        processed(frameworks, program)
     letters = "select * from dead_letters where original_topic = 'frameworksretryable.orders'"
     adopted = frameworks.until(lambda: rows if len(rows := frameworks.sql(letters)) == 3 else [], "all are adopted")
     assert sorted((row["message_id"], row["error_class"]) for row in adopted) == sorted(
@@ -151,8 +165,8 @@ def test_kafka_streams(frameworks: Redrive) -> None:
         "group": "billing",
         "count": "3",
     }
-    with java("streams", "StreamsConsumer", **properties) as process:
-        assert processed(frameworks, process) == ["one", "three", "two"]
+    with java("streams", "StreamsConsumer", **properties) as program:
+        assert processed(frameworks, program) == ["one", "three", "two"]
     found = said(frameworks, "frameworksstreams")
     assert [one[0] for one in found] == [f"billing:frameworksstreams.orders/1/{offset}" for _, offset in written.values()]  # type: ignore[index]
     assert {one[1] for one in found} == {"java.lang.IllegalStateException"}  # type: ignore[index]
@@ -170,8 +184,9 @@ def test_kafka_connect(frameworks: Redrive, tmp_path: Path) -> None:
     text = (EXAMPLES / "kafka_connect" / "sink.properties").read_text(encoding="utf-8")
     text = text.replace("topics=orders", f"topics=frameworksconnect.orders,{retries}").replace("orders.txt", str(tmp_path / "out.txt"))
     sink.write_text(text.replace("orders.failures", "frameworksconnect.connect-reports"), encoding="utf-8")
-    with java("kafka_connect", "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(sink)):
-        frameworks.until(lambda: len(frameworks.read(retries)) >= 2, "it fails again, and is retried again", 300)
+    with java("kafka_connect", "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(sink)) as program:
+        frameworks.until(lambda: len(frameworks.read(retries)) >= 2 or program.process.poll() is not None, "it is retried twice", 200)
+        assert program.process.poll() is None, program.said[-3000:]
     first, second = frameworks.read(retries)[:2]
     assert (first.key, first.value, first.own_headers) == (b"k", b"no json", (("tenant", b"acme"),))
     assert (second.key, second.value, second.own_headers) == (b"k", b"no json", (("tenant", b"acme"),))
