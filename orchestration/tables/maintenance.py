@@ -42,6 +42,10 @@ TABLES: Final = ("events", "publish_results", "ticks", "deliveries")
 _EVENTS_PARTITION_BATCHES: Final = 1000
 # How often a step is tried if its commit is refused because of another commit.
 _ATTEMPTS: Final = 3
+
+# An hour that lies ahead is compacted when it has so many small files: its payloads are rewritten each time.
+_AHEAD_FILES = 50
+
 # The columns, by table, that are emptied in rows that an operator has purged. In `deliveries`, payload_bytes = 0 marks such a row.
 _PURGED: Final = {
     "events": ("key", "value", "headers"),
@@ -69,6 +73,11 @@ class Settled:
     def is_past(self) -> str:
         """The condition that a row was due before that hour. As a text: the procedures of Iceberg know no function that makes a time."""
         return f"due_at < timestamp '{self.hour:%Y-%m-%d %H:%M:%S}'"
+
+    @property
+    def is_ahead(self) -> str:
+        """The condition that a row is due after that hour."""
+        return f"due_at >= timestamp '{self.hour + timedelta(hours=1):%Y-%m-%d %H:%M:%S}'"
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ def maintain(settings: Settings, spark: SparkSession | None = None, now: datetim
             _maintain(
                 IcebergTable(spark, f"{schema}.{table}"),
                 table,
-                rewrites(settled).get(table),
+                rewrites(settled).get(table, ()),
                 Rows(purged.get(table) or 0, removed.get(table) or 0),
                 left[table],
                 settings,
@@ -173,24 +182,28 @@ def print_report(report: MaintenanceReport, output: Literal["table", "json"]) ->
             print(one_line(f"{done.table}: left for the next run: {done.left}"), file=sys.stderr)
 
 
-def rewrites(settled: Settled | None) -> dict[str, Rewrite]:
+def rewrites(settled: Settled | None) -> dict[str, tuple[Rewrite, ...]]:
     """What may be rewritten, by table; empty before the first loop has run.
 
     Only batches that are decided, as the guard of the loop in charge checks only later ones. `events` by whole partitions, and
     `publish_results` and `deliveries` by hours that are past, so that each payload is rewritten once; `ticks`, which is small, at any time.
     Rows are sorted by kind first, so that queries of dead letters skip the row groups of the far more numerous retries; then by the
     original coordinates, so that look-ups by coordinates skip row groups, too.
+
+    Hours that lie ahead are compacted, too: a message with a long delay is in a small file of its decide run until then, and a look-up by
+    coordinates may have to open each of them. Their rows are sorted by when they are due, as they are read next.
     """
     if settled is None:
         return {}
     complete = (settled.batch + 1) // _EVENTS_PARTITION_BATCHES * _EVENTS_PARTITION_BATCHES
     past = settled.is_past
     order = "kind, original_topic, original_partition, original_offset"
+    ahead = Rewrite(f"{settled.is_ahead} and batch <= {settled.batch}", "due_at", _AHEAD_FILES)
     return {
-        "events": Rewrite(f"batch < {complete}"),
-        "publish_results": Rewrite(f"{past} and batch <= {settled.batch}", order),
-        "ticks": Rewrite(f"batch <= {settled.batch}"),
-        "deliveries": Rewrite(past, order),
+        "events": (Rewrite(f"batch < {complete}"),),
+        "publish_results": (Rewrite(f"{past} and batch <= {settled.batch}", order),),
+        "ticks": (Rewrite(f"batch <= {settled.batch}"),),
+        "deliveries": (Rewrite(past, order), ahead),
     }
 
 
@@ -283,11 +296,11 @@ def _remove_old(
 
 
 def _maintain(
-    table: IcebergTable, name: str, rewrite: Rewrite | None, rows: Rows, left: list[str], settings: Settings, now: datetime
+    table: IcebergTable, name: str, rewrites: tuple[Rewrite, ...], rows: Rows, left: list[str], settings: Settings, now: datetime
 ) -> TableReport:
     began = time.monotonic()
     before = table.size()
-    rewritten = _unless_overtaken(lambda: table.rewrite_files(rewrite), "files", left) if rewrite else None
+    rewritten = [_unless_overtaken(partial(table.rewrite_files, rewrite), "files", left) for rewrite in rewrites]
     manifests = _unless_overtaken(table.rewrite_manifests, "manifests", left)
     expired = _unless_overtaken(
         lambda: table.expire(now - timedelta(minutes=settings.maintenance_snapshot_minutes), settings.maintenance_snapshots),
@@ -304,8 +317,8 @@ def _maintain(
         bytes_after=after.bytes,
         rows_purged=rows.purged,
         rows_removed=rows.removed,
-        files_rewritten=rewritten.files if rewritten else 0,
-        bytes_rewritten=rewritten.bytes if rewritten else 0,
+        files_rewritten=sum(done.files for done in rewritten if done),
+        bytes_rewritten=sum(done.bytes for done in rewritten if done),
         manifests_rewritten=manifests or 0,
         snapshots_expired=expired or 0,
         orphans_removed=orphans,

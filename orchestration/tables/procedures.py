@@ -20,10 +20,14 @@ _MANIFEST_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Which files of a table may be rewritten, as a condition on rows, and the order in which rows are written; empty: unsorted."""
+    """Which files of a table may be rewritten, as a condition on rows, and the order in which rows are written; empty: unsorted.
+
+    least_files: how many small files a partition must have.
+    """
 
     where: str
     sort_order: str = ""
+    least_files: int = 5
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,10 @@ class Table:
         return self._change(f"delete from {self.name} as {self._alias}", where)
 
     def rewrite_files(self, rewrite: Rewrite) -> Size:
-        """Combines the small files of a partition if there are five or more. Commits nothing if there is nothing to do."""
+        """Combines the small files of a partition if there are enough. Commits nothing if there is nothing to do."""
         order = f", strategy => 'sort', sort_order => '{rewrite.sort_order}'" if rewrite.sort_order else ", strategy => 'binpack'"
-        done = self._call("rewrite_data_files", f'where => "{rewrite.where}"{order}')
+        options = f", options => map('min-input-files', '{rewrite.least_files}')"
+        done = self._call("rewrite_data_files", f'where => "{rewrite.where}"{order}{options}')
         return Size(int(done["rewritten_data_files_count"]), int(done["rewritten_bytes_count"]))
 
     def rewrite_manifests(self) -> int:

@@ -56,7 +56,7 @@ class Applications:
 
     def write(self, rows: int) -> None:
         """Writes so many rows, with all writers."""
-        threads = [threading.Thread(target=self._write, args=(rows // WRITERS, seed)) for seed in range(WRITERS)]
+        threads = [threading.Thread(target=self._write, args=((rows + seed) // WRITERS, seed)) for seed in range(WRITERS)]
         for thread in threads:
             thread.start()
         for thread in threads:
