@@ -3,6 +3,8 @@
 The relay claims a batch, produces it in one transaction, marks its rows as done, and commits both, first in Kafka: a crash in between
 repeats the batch. It keeps no order of its own, and knows no retries, dead letters or reasons. redrive does all that it always does. They
 alternate, each with a table that was filled anew; the medians are compared.
+
+Then 1,000 rows are written while others, which another relay has left as failed, wait for their next attempt in redrive's tables.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +44,13 @@ create index on outbox (id) where status in (0, 1, 3);
 
 _FILL = """
 insert into outbox (aggregate_type, aggregate_id, topic, payload)
-select 'Order', n % %(aggregates)s, %(topic)s, jsonb_build_object('n', n, 'note', repeat('x', 300)) from generate_series(1, %(rows)s) as n
+select 'Order', n %% %(aggregates)s, %(topic)s, jsonb_build_object('n', n, 'note', repeat('x', 300)) from generate_series(1, %(rows)s) as n
+"""
+
+_LEAVE = """
+insert into outbox (aggregate_type, aggregate_id, topic, payload, status, attempts, next_retry_at)
+select 'Order', 'left' || n, 'orders', jsonb_build_object('n', n, 'note', repeat('x', 300)), 3, 1, now() + interval '3 hours'
+from generate_series(1, %(rows)s) as n
 """
 
 _CLAIM = """
@@ -51,7 +60,7 @@ select id, message_id, aggregate_id, topic, payload::text from outbox where stat
 
 def bench_outbox(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
     """One object per case: who drains the table, rows, seconds (the median), rows_s, and for redrive the ratio to the relay."""
-    rows, runs = (20_000, 1) if quick else (1_000_000, 3)
+    rows, runs = (50_000, 1) if quick else (200_000, 3)
     topics = ("redrive.failures", "redrive.failures.dlq", "orders", "orders.dlq", "relayed")
     Cluster(kafka).create(NewTopic(name, 6, 1) for name in topics)
     with Postgres() as postgres, psycopg.connect(postgres.address, autocommit=True) as shop:
@@ -85,6 +94,7 @@ def bench_outbox(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
                     print(f"{name}: {rows:,} rows in {took[name][-1]:.1f} s", file=sys.stderr)
                 left = shop.execute("select count(*) from outbox where status <> 2").fetchone()
                 assert left == (0,), left
+        waiting = [_beside_waiting(loop, shop, pending, runs) for pending in ((1_000,) if quick else (10_000, 1_000_000))]
         settle(loop)
         loop.close()
     median = {name: statistics.median(seconds) for name, seconds in took.items()}
@@ -97,7 +107,7 @@ def bench_outbox(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
             "of the relay": median["relay"] / median[name],
         }
         for name in ("relay", "redrive")
-    ]
+    ] + waiting
 
 
 def _ticks(loop: Loop, shop: psycopg.Connection[Any]) -> None:
@@ -106,6 +116,31 @@ def _ticks(loop: Loop, shop: psycopg.Connection[Any]) -> None:
         loop.tick()
         if shop.execute("select 1 from outbox where status <> 2 limit 1").fetchone() is None:
             return
+
+
+def _beside_waiting(loop: Loop, shop: psycopg.Connection[Any], pending: int, runs: int) -> dict[str, Any]:
+    """1,000 rows are drained while so many others wait for their next attempt."""
+    shop.execute("truncate outbox")
+    shop.execute(_LEAVE, {"rows": pending})
+    shop.execute("analyze outbox")
+    # as a loop that takes over from a relay
+    position = loop.state.outboxes["shop"]
+    loop.state = replace(loop.state, outboxes={"shop": replace(position, adopts=True)})
+    while shop.execute("select 1 from outbox where status = 3 and claimed_at is null and attempts = 1 limit 1").fetchone() is not None:
+        if not loop.tick().did_something:
+            break
+    settle(loop)
+    took = []
+    for _ in range(runs + 1):
+        shop.execute(_FILL, {"aggregates": _AGGREGATES, "topic": "orders", "rows": 1_000})
+        began = time.perf_counter()
+        while shop.execute("select 1 from outbox where attempts = 0 and status in (0, 1) limit 1").fetchone() is not None:
+            loop.tick()
+        took.append(time.perf_counter() - began)
+        shop.execute("delete from outbox where status = 2")
+    print(f"{pending:,} wait: 1,000 rows in {statistics.median(took[1:]):.1f} s", file=sys.stderr)
+    seconds = statistics.median(took[1:])
+    return {"case": f"{pending:,} wait", "rows": 1_000, "seconds": seconds, "rows_s": round(1_000 / seconds), "of the relay": 0.0}
 
 
 def _relay(address: str, kafka: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestration.outbox.profiles import STATUSES, Outbox
@@ -174,7 +175,11 @@ class OutboxTable:
 
     def _is_one_of(self, ids: Sequence[str]) -> sa.ColumnElement[bool]:
         column = self._columns["id"]
-        return column.in_([id_value(column, text) for text in ids])
+        values = [id_value(column, text) for text in ids]
+        if self._engine.dialect.name == "postgresql":
+            # one parameter, not a thousand: an update takes half the time
+            return column == sa.any_(sa.bindparam(None, values, type_=ARRAY(column.type)))
+        return column.in_(values)
 
     @staticmethod
     def _execute(connection: sa.Connection, statement: sa.Update | sa.Delete) -> int:
