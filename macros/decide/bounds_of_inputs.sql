@@ -1,4 +1,4 @@
-{#- What the inputs of this run name: how many there are (`inputs`), whether some ask for a redrive, or are rows of outboxes, whether they are of several batches, the range
+{#- What the inputs of this run name: how many there are (`inputs`), whether some ask for a redrive, whether some or all are rows of outboxes, whether they are of several batches, the range
     of the due times that they point to (`due_from`, `due_to`, microseconds since 1970) and the hours of these (`due_hours`, the text of an array, seconds
     since 1970), and conditions on offsets by topic and partition: of the records that failed (`named`), and of the original records (`origin`).
 
@@ -88,6 +88,7 @@
             inputs,
             redrives > 0 as are_redriven,
             outbox_rows > 0 as are_rows,
+            outbox_rows > 0 and outbox_rows = inputs as are_only_rows,
             coalesce(are_of_several_batches, false) as are_of_several_batches,
             due_from,
             due_to,

@@ -14,11 +14,12 @@ import re
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from orchestration.files import write_atomically
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
@@ -44,16 +45,29 @@ def filled(statement: str, slots: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """view: the name of a view that has no rows if the slot is true. reads: the views that only it needs."""
+
+    view: str
+    slot: str
+    reads: frozenset[str]
+
+
+@dataclass(frozen=True)
 class DecideStatements:
     """The statements, with slots. bounds: queries whose columns are the values of slots. views: the models, each after those that it reads.
 
     stages: the names of the views whose rows are computed when they are created, and kept in memory. append: the last statement.
+    branches: views that are known to be empty if a slot is true; what only they read is not created then.
     """
 
     bounds: tuple[str, ...]
     views: Mapping[str, str]
     stages: frozenset[str]
     append: str
+    branches: tuple[Branch, ...] = ()
+    _schemas: dict[str, StructType] = field(default_factory=dict)
+    """Of the branches, as soon as each was created once."""
 
     @classmethod
     def compiled(cls, dbt: Dbt) -> DecideStatements:
@@ -61,7 +75,9 @@ class DecideStatements:
         models = {model.id: model for model in dbt.compiled_models(f"+{_MODEL}")}
         deliveries = next(model for model in models.values() if model.name == _MODEL)
         *bounds, append = dbt.compiled(f"{{{{ decide_statements('{_view(_MODEL)}') }}}}", fresh=True).split("\n;\n")
-        return cls(tuple(bounds), views_of(deliveries, models), frozenset(map(_view, deliveries.config["stages"])), append)
+        views = views_of(deliveries, models)
+        branches = tuple(branch_of(name, slot, deliveries, models) for name, slot in deliveries.config["empty_if"].items())
+        return cls(tuple(bounds), views, frozenset(map(_view, deliveries.config["stages"])), append, branches)
 
     def run(
         self, spark: SparkSession, watermark: int, upto: int, rules_hash: str | None, *, inputs: int = 0, is_first: bool = False
@@ -106,9 +122,17 @@ class DecideStatements:
                     return
             # a run may end before the last batch that it was given: the models must not see inputs of later batches
             created[_INPUTS].where(f"batch <= {slots['upto']}").createOrReplaceTempView(_INPUTS)
+            empty = [branch for branch in self.branches if slots.get(branch.slot) == "true" and branch.view in self._schemas]
+            left_out = {_INPUTS, *(name for branch in empty for name in branch.reads)}
             for name in self.views:
-                if name != _INPUTS:
+                if name in [branch.view for branch in empty]:
+                    created[name] = _without_rows(spark, self._schemas[name])
+                    created[name].createOrReplaceTempView(name)
+                elif name not in left_out:
                     create(name)
+            for branch in self.branches:
+                if branch.view not in self._schemas:
+                    self._schemas[branch.view] = created[branch.view].schema
             if slots["inputs"] != "0":
                 spark.sql(filled(self.append, slots))
             else:
@@ -119,6 +143,12 @@ class DecideStatements:
                 spark.catalog.dropTempView(name)
                 if name in self.stages:
                     _free(frame)
+
+
+def _without_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame that Spark's optimizer knows to be empty."""
+    columns = [f"cast(null as {column.dataType.simpleString()}) as {column.name}" for column in schema.fields]
+    return spark.sql(f"select {', '.join(columns)} where false")
 
 
 def _free(frame: DataFrame) -> None:
@@ -169,7 +199,8 @@ class DecideRunner:
         with suppress(OSError, ValueError, TypeError, KeyError):
             stored = json.loads(self._file.read_text(encoding="utf-8"))
             if stored["digest"] == self._digest(sql_digest(self.dbt.settings)):
-                return DecideStatements(tuple(stored["bounds"]), stored["views"], frozenset(stored["stages"]), stored["append"])
+                branches = tuple(Branch(one["view"], one["slot"], frozenset(one["reads"])) for one in stored["branches"])
+                return DecideStatements(tuple(stored["bounds"]), stored["views"], frozenset(stored["stages"]), stored["append"], branches)
         return None
 
     def _compiled(self) -> DecideStatements:
@@ -181,6 +212,7 @@ class DecideRunner:
             "views": made.views,
             "stages": sorted(made.stages),
             "append": made.append,
+            "branches": [{"view": one.view, "slot": one.slot, "reads": sorted(one.reads)} for one in made.branches],
         }
         # a full disk must not stop the decide step
         with suppress(OSError):
@@ -197,6 +229,12 @@ class DecideRunner:
 def _view(model: str) -> str:
     """The name that dbt's SQL has for an ephemeral model."""
     return f"__dbt__cte__{model}"
+
+
+def branch_of(name: str, slot: str, model: Compiled, models: Mapping[str, Compiled]) -> Branch:
+    """The branch of an ephemeral model, which has no rows if the slot is true, among those that `model` is made from."""
+    others = views_of(model, {key: one for key, one in models.items() if one.name != name})
+    return Branch(_view(name), slot, frozenset(views_of(model, models).keys() - others.keys() - {_view(name)}))
 
 
 def views_of(model: Compiled, models: Mapping[str, Compiled]) -> dict[str, str]:

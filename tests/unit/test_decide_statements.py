@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
-from orchestration.tables.decide_statements import DecideError, DecideRunner, DecideStatements, filled, views_of
+from orchestration.tables.decide_statements import DecideError, DecideRunner, DecideStatements, branch_of, filled, views_of
 from orchestration.tables.interpreted import FEW_INPUTS, dbt_interpreted
 
 PROJECT = Path(__file__).parents[2]
@@ -104,6 +105,12 @@ class FakeFrame:
         return SimpleNamespace(format=lambda _: noop)
 
     @property
+    def schema(self) -> StructType:
+        return StructType(
+            [StructField("input_id", StringType()), StructField("headers", ArrayType(StructType([StructField("key", StringType())])))]
+        )
+
+    @property
     def _jdf(self) -> Any:
         plan = SimpleNamespace(rdd=lambda: SimpleNamespace(unpersist=lambda blocking: self.spark.done.append("free")))
         return SimpleNamespace(queryExecution=lambda: SimpleNamespace(logical=lambda: plan))
@@ -160,6 +167,34 @@ def test_bounds_are_found_the_models_created_and_the_rows_appended() -> None:
         "free",
         "drop __dbt__cte__deliveries",
     ]
+
+
+def test_what_only_an_empty_view_reads_is_not_created_once_its_columns_are_known() -> None:
+    models = [
+        model("inputs_gathered", "events"),
+        model("known", "inputs_gathered"),
+        model("shared", "inputs_gathered"),
+        model("failures", "known", "shared"),
+        model("rows", "shared"),
+        model("deliveries", "failures", "rows", materialized="append_only"),
+    ]
+    by_id = {one.id: one for one in models}
+    branch = branch_of("failures", "are_only_rows", models[-1], by_id)
+    assert branch.reads == {"__dbt__cte__known"}
+    statements = replace(STATEMENTS, views=views_of(models[-1], by_id), stages=frozenset(), branches=(branch,), _schemas={})
+    rows = {**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 2, "are_only_rows": True}}
+    first, second = FakeSpark(rows), FakeSpark(rows)
+    for spark in (first, second):
+        statements.run(cast(Any, spark), 3, 9, None)
+    assert {"select known", "select failures", "select rows"} <= {*first.done}
+    empty = "select cast(null as string) as input_id, cast(null as array<struct<key:string>>) as headers where false"
+    assert [text for text in second.done if text.startswith("select ")] == [
+        *("select inputs_gathered", "select shared", empty, "select rows", "select deliveries")
+    ]
+    assert "create __dbt__cte__failures" in second.done
+    others = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 2, "are_only_rows": False}})
+    statements.run(cast(Any, others), 3, 9, None)
+    assert {"select known", "select failures"} <= {*others.done}
 
 
 @pytest.mark.parametrize(("inputs", "code"), [(0, "false"), (FEW_INPUTS, "false"), (FEW_INPUTS + 1, "true")])
@@ -268,7 +303,7 @@ def test_the_append_is_compiled_with_the_columns_of_now(tmp_path: Path, monkeypa
     def invoke(_: object, arguments: list[str]) -> object:
         """As dbt, which asks the table for its columns."""
         node = SimpleNamespace(compiled_code=f"insert {' '.join(columns)}", unique_id="d", name="deliveries", resource_type="model")
-        node.depends_on, node.config = SimpleNamespace(nodes=[]), SimpleNamespace(to_dict=lambda: {"stages": []})
+        node.depends_on, node.config = SimpleNamespace(nodes=[]), SimpleNamespace(to_dict=lambda: {"stages": [], "empty_if": {}})
         return SimpleNamespace(result=SimpleNamespace(results=[SimpleNamespace(node=node)]))
 
     monkeypatch.setattr(Dbt, "_runner", lambda _: None)

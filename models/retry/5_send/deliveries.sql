@@ -11,6 +11,7 @@
         'inputs_gathered', 'answers_found', 'standings_found', 'messages_known', 'messages_identified', 'rules_found', 'delays_computed',
         'reasons_given', 'decisions_made',
     ],
+    empty_if={'payloads_kept': 'are_only_rows'},
 ) }}
 -- the queries of decide_bounds read these tables: without this line, dbt doesn't know it
 -- depends_on: {{ ref('events') }}, {{ ref('publish_results') }}, {{ ref('ticks') }}, {{ ref('stg_inputs') }}
