@@ -1,5 +1,5 @@
-"""Measures the cost of many rules: 5,000 failures with stack traces of 3 kB, with 200 error rules and 50 policies, and with one of each; and
-with fifteen dialects more than the project's, among which the dialect of each record is found by its headers.
+"""Measures the cost of many rules: 5,000 failures with stack traces of 3 kB, with 200 error rules and 50 policies, and one of each;
+and with fifteen dialects more than the project's, among which the dialect of each record is found by its headers.
 
 Each failure has a message of its own and three causes; some rules name a class, some a class and its descendants, some are patterns, some
 require a message or a header, some are for one topic only. The sets of rules alternate in one loop.

@@ -56,6 +56,11 @@ class Steps:
         """The steps that take in: reports of topics, of tables, and rows of outboxes."""
         return self.take_in, self.take_tables, self.take_rows
 
+    def kept(self) -> None:
+        """Called after a row of `ticks` has recorded how far everything is read."""
+        self.take_in.intake.kept()
+        self.take_tables.kept()
+
     @property
     def outboxes(self) -> Outboxes:
         """The outbox tables."""
@@ -98,7 +103,7 @@ def assembled(
     return Steps(
         rules=rules,
         take_in=IntakeStep(intake, health, hand_over.lane.finish_send),
-        take_tables=TableIntake(TableSources(spark, ledgers, tables), health, settings.intake_max_rows, hand_over.lane.finish_send),
+        take_tables=TableIntake(TableSources(spark, ledgers, tables, hand_over.lane.finish_send), health, settings.intake_max_rows),
         take_rows=OutboxIntake(outboxes, health),
         dispatch=CommandDispatch(commands, intake, health),
         decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over),

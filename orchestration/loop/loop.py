@@ -220,7 +220,7 @@ class Loop:
     def _append_tick(self) -> None:
         try:
             self.stored.append(self.state)
-            self.intake.kept()
+            self.steps.kept()
         except Exception as error:
             self._apply(StepResult(self.state, failure=error))
 

@@ -44,7 +44,8 @@ class _Connected:
     """One outbox. is_behind: rows were taken whose states are not written back yet; None: the tables were not asked yet.
 
     counts_at: when the pending rows are counted next, a monotonic time in seconds. adopted: ids of rows that were taken while rows of
-    another relay are.
+    another relay are. kept: of a table without a status, ids of rows that were taken and are not published: they look pending for as long
+    as they are there; None: the tables were not asked yet.
     """
 
     table: OutboxTable
@@ -53,6 +54,7 @@ class _Connected:
     lag: Lag | None = None
     counts_at: float = 0.0
     adopted: set[str] = field(default_factory=set)
+    kept: set[str] | None = None
 
 
 class Outboxes:
@@ -115,16 +117,35 @@ class Outboxes:
     def take(self, name: str, position: OutboxPosition, limit: int, now: datetime) -> tuple[int, OutboxPosition]:
         """Appends pending rows to `events`; returns how many, and the position after it. Raises OutboxError, AppendError."""
         one = self._connected[name]
-        rows = self._ask(one, lambda: one.table.read(limit, one.adopted, adopts=position.adopts))
+        kept = set() if self._ask(one, lambda: one.table.has_status) else self._kept(name, one)
+        rows = self._ask(one, lambda: one.table.read(limit, one.adopted | kept, adopts=position.adopts))
         if rows.num_rows:
+            # if the append fails, the tables say whether it was made
+            one.kept = None
             self.ledgers.append("events", event_rows.of_outbox(self.spark, name, rows, self.ledgers.next_batch), now)
             one.is_behind = True
+            one.kept = kept | {*rows.column("row_id").to_pylist()}
             if position.adopts:
                 one.adopted.update(rows.column("row_id").to_pylist())
         if position.adopts and rows.num_rows < limit:
             one.adopted.clear()
             position = replace(position, adopts=False)
         return rows.num_rows, position
+
+    def _kept(self, name: str, one: _Connected) -> set[str]:
+        """The ids of rows that were taken and are not published. Asks the tables once."""
+        if one.kept is None:
+            found = self.spark.sql(
+                f"""
+                select row_id from {self.schema}.outbox_states
+                where outbox = :name
+                group by row_id
+                having max_by(status, struct(batch, place)) <> 'done'
+                """,
+                {"name": name},
+            ).collect()
+            one.kept = {row["row_id"] for row in found}
+        return one.kept
 
     def count(self, name: str) -> None:
         """Counts the pending rows for the metrics, if it is time. Raises OutboxError."""
@@ -151,6 +172,8 @@ class Outboxes:
             if missing:
                 event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
         one.is_behind = False
+        if one.kept is not None:
+            one.kept -= {state.row_id for state in states if state.status == "done"}
         self.written_back[name] = len(states)
         return len(states), replace(position, written=written, decided=decided)
 
@@ -231,7 +254,7 @@ class OutboxIntake:
         if position != positions.get(name):
             # kept in `ticks`, so that the next start doesn't read all events of this outbox
             report.change(outboxes={**positions, name: position})
-            report.count("begun", int(name not in positions))
+            report.count("outboxes_begun", int(name not in positions))
         if taken:
             report.count("events", taken)
             report.change(window=report.state.window.awaiting(taken, now))

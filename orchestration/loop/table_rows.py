@@ -20,6 +20,8 @@ def as_events(rows: DataFrame, row: Row, partition: Partition, first_offset: int
     """Rows with their PLACE as events. row: of the seed `sources`. first_offset: that of the place 0. Raises TableError."""
     if wrong := objections(rows.schema, row["dialect"]):
         raise TableError("; ".join(wrong))
+    # in lower case, as the names below are
+    rows = rows.select(*(F.col(f"`{name}`").alias(name.lower()) for name in rows.columns))
     is_own = row["dialect"] == OWN_DIALECT
     headers = _headers(rows)
     if is_own:

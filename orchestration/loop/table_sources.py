@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from orchestration.kafka.cluster import Partition
@@ -26,9 +27,10 @@ from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.rules.seeds import Row
 from orchestration.rules.topic_patterns import table_of
-from orchestration.tables.ledgers import AppendError, Ledgers
-from orchestration.tables.source_tables import TableError
-from orchestration.tables.spark import full_name, iceberg_table, in_short
+from orchestration.tables.ledgers import Ledgers
+from orchestration.tables.rows import free
+from orchestration.tables.source_tables import FORMAT_VERSION, WRONG_VERSION, TableError
+from orchestration.tables.spark import full_name, iceberg_table, in_short, is_gone
 
 log = logging.getLogger(__name__)
 
@@ -98,18 +100,30 @@ def divided(sources: Iterable[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
 
 
 @dataclass
+class Taken:
+    """What one look at a table has done. rows: how many events it has appended. has_more: whether there are more."""
+
+    offsets: SourceOffsets
+    rows: int = 0
+    has_more: bool = False
+
+
+@dataclass
 class TableSources:
-    """The sources that are tables."""
+    """The sources that are tables. record_sends: as in IntakeStep."""
 
     spark: SparkSession
     ledgers: Ledgers
     rows: tuple[Row, ...]
+    record_sends: Callable[[], None] = lambda: None
     _looked: dict[str, float] = field(default_factory=dict)
     _skipped: set[int] = field(default_factory=set)
+    _readers: dict[str, str] = field(default_factory=dict)
 
     def use(self, rows: Iterable[Row]) -> None:
         """Reads these from now on."""
         self.rows = tuple(rows)
+        self._readers.clear()
 
     def is_time(self, name: str, now: float) -> bool:
         """Whether a source is to be asked again. now: a monotonic time in seconds."""
@@ -122,56 +136,61 @@ class TableSources:
         """Asks the source again at once: it has more."""
         self._looked.pop(name, None)
 
-    def take(self, row: Row, offsets: SourceOffsets, limit: int, now: datetime) -> tuple[int, SourceOffsets, bool]:
-        """Appends rows that are not read yet to `events`, at most so many.
-
-        Returns how many, the offsets after it, and whether there are more. Raises AppendError, TableError.
-        """
-        try:
-            table_name = full_name(self.spark, table_of(row["topic"]) or "")
-            table = iceberg_table(self.spark, table_name)
+    def take(self, row: Row, offsets: SourceOffsets, limit: int, now: datetime) -> Taken:
+        """Appends rows that are not read yet to `events`, at most so many. Raises AppendError, TableError."""
+        with _as_table_error():
+            name = full_name(self.spark, table_of(row["topic"]) or "")
+            table = iceberg_table(self.spark, name)
             table.refresh()
+            self._must_be_readable(table, row)
             partition = Partition(row["topic"], f"table:{table.uuid()}", 0)
             offsets = self._begun(row, partition, table, offsets)
             offset = offsets.of(partition)
             snapshots, is_whole = _snapshots(table, offset // _PLACES)
-        except Exception as error:
-            raise TableError(in_short(error)) from None
         self._say_what_is_skipped(row, snapshots)
         if not is_whole:
-            offsets = self._gap(row, partition, offset, snapshots[0], offsets, now)
-            offset = offsets.of(partition)
+            gap = Gap(row["source"], partition, offset, snapshots[0].sequence * _PLACES, goes_on_at=snapshots[0].sequence * _PLACES)
+            log_removed(gap)
+            self.ledgers.append("events", event_rows.gap_events(self.spark, [gap], self.ledgers.next_batch), now)
+            return Taken(offsets.moved({partition: gap.goes_on_at}), 1, has_more=True)
         part = next_part(snapshots, offset, limit)
         if part is None:
-            return 0, offsets, False
+            # so that what appended nothing, and what was read, may expire without a gap
+            return Taken(offsets.moved({partition: (snapshots[-1].sequence + 1) * _PLACES}) if snapshots else offsets)
+        with _as_table_error():
+            # read before the append: a file that can't be read is a trouble of this source, and not of the ledgers
+            rows = table_rows.as_events(self._read(name, table, part), row, partition, part.last.sequence * _PLACES).localCheckpoint()
         try:
-            rows = table_rows.as_events(self._read(table_name, part), row, partition, part.last.sequence * _PLACES)
-        except TableError:
-            raise
-        except Exception as error:
-            raise TableError(in_short(error)) from None
-        self.ledgers.append("events", rows, now)
+            self.record_sends()
+            self.ledgers.append("events", rows, now)
+        finally:
+            free(rows)
+        left = [one for one in snapshots if one.sequence >= part.last.sequence]
         offsets = offsets.moved({partition: part.next_offset})
-        return part.end - part.begin, offsets, next_part(snapshots, part.next_offset, 1) is not None
+        return Taken(offsets, part.end - part.begin, has_more=next_part(left, part.next_offset, 1) is not None)
+
+    def _must_be_readable(self, table: Any, row: Row) -> None:
+        if self.spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table) < FORMAT_VERSION:  # type: ignore[union-attr]
+            raise TableError(WRONG_VERSION)
+        reader = self._readers.setdefault(str(table.uuid()), row["source"])
+        if reader != row["source"]:
+            raise TableError(f"the source {reader} reads this table")
 
     def _begun(self, row: Row, partition: Partition, table: Any, offsets: SourceOffsets) -> SourceOffsets:
         """The offsets, with that of a table that was not read yet: its oldest snapshot, or with start `latest` what is appended next."""
         if offsets.has(partition):
             return offsets
-        # a table that was dropped and made again is another one, which is read from its beginning
-        is_new = row["source"] not in offsets.started
+        # not the source's name alone: it may have read a topic before
+        started = f"{row['source']}/{row['topic']}"
         current = table.currentSnapshot()
-        skips = is_new and row["start"] == "latest" and current is not None
-        return offsets.moved({partition: (current.sequenceNumber() + 1) * _PLACES if skips else 0}).begun(row["source"])
-
-    def _gap(self, row: Row, partition: Partition, offset: int, oldest: Snapshot, offsets: SourceOffsets, now: datetime) -> SourceOffsets:
-        """Records that snapshots have expired before they were read; reading goes on at the oldest that is left."""
-        begin = oldest.sequence * _PLACES
-        if offset:
-            gap = Gap(row["source"], partition, offset, begin, goes_on_at=begin)
-            log_removed(gap)
-            self.ledgers.append("events", event_rows.gap_events(self.spark, [gap], self.ledgers.next_batch), now)
-        return offsets.moved({partition: begin})
+        if current is None:
+            begin = 1
+        elif row["start"] == "latest" and started not in offsets.started:
+            begin = current.sequenceNumber() + 1
+        else:
+            # also of a table that was dropped and made again, which is another one
+            begin = _snapshots(table, 0)[0][0].sequence
+        return offsets.moved({partition: begin * _PLACES}).begun(started)
 
     def _say_what_is_skipped(self, row: Row, snapshots: Iterable[Snapshot]) -> None:
         for one in snapshots:
@@ -179,30 +198,59 @@ class TableSources:
                 self._skipped.add(one.id)
                 event(log, logging.WARNING, "table_snapshot_skipped", source=row["source"], table=row["topic"], snapshot=one.id)
 
-    def _read(self, table: str, part: Part) -> DataFrame:
+    def _read(self, name: str, table: Any, part: Part) -> DataFrame:
         reader = self.spark.read.format("iceberg")
         if part.parent is None:
-            # nothing was there before: what the snapshot appended is all that it has
-            reader = reader.option("snapshot-id", part.last.id)
+            # nothing was there before: what the snapshot appended is all that it has; but it has the names of columns of that time
+            columns = _columns_of(table, table.snapshot(part.last.id))
+            rows = reader.option("snapshot-id", part.last.id).load(name).select(*columns, "_file", "_pos")
         else:
             reader = reader.option("start-snapshot-id", part.parent).option("end-snapshot-id", part.last.id)
+            rows = reader.load(name).select("*", "_file", "_pos")
         place = F.row_number().over(Window.orderBy("_file", "_pos")) - 1
-        rows = reader.load(table).select("*", "_file", "_pos").withColumn(table_rows.PLACE, place).drop("_file", "_pos")
+        rows = rows.withColumn(table_rows.PLACE, place).drop("_file", "_pos")
         return rows.where((F.col(table_rows.PLACE) >= part.begin) & (F.col(table_rows.PLACE) < part.end))
 
 
+@contextmanager
+def _as_table_error() -> Iterator[None]:
+    """Raises every error of Spark's or Iceberg's as TableError, unless Spark itself is gone."""
+    try:
+        yield
+    except TableError:
+        raise
+    except Exception as error:
+        if is_gone(error):
+            raise
+        raise TableError(in_short(error)) from error
+
+
+def _columns_of(table: Any, snapshot: Any) -> list[Column]:
+    """The columns of a snapshot under the names of today; null where they were added later."""
+    before = table.schemas().get(snapshot.schemaId())
+    found = []
+    for column in table.schema().columns():
+        name = before.findColumnName(column.fieldId())
+        found.append((F.lit(None) if name is None else F.col(f"`{name}`")).alias(column.name()))
+    return found
+
+
 def _snapshots(table: Any, sequence: int) -> tuple[list[Snapshot], bool]:
-    """The snapshots from a sequence number on, the oldest first; and whether none before them is missing."""
+    """The snapshots from a sequence number on, the oldest first; and whether none before them is missing. Raises TableError."""
     found: list[Snapshot] = []
     one = table.currentSnapshot()
     while one is not None and one.sequenceNumber() >= sequence:
-        parent, operation = one.parentId(), one.operation()
-        rows = one.summary().get("added-records") if operation == "append" else None
+        parent, operation, summary = one.parentId(), one.operation(), one.summary()
+        rows = summary.get("added-records") if operation == "append" else None
+        if operation == "append" and rows is None and summary.get("added-data-files") is not None:
+            raise TableError(f"the snapshot {one.snapshotId()} doesn't say how many rows it has appended")
         found.append(Snapshot(one.snapshotId(), parent, one.sequenceNumber(), operation, None if rows is None else int(rows)))
         one = None if parent is None else table.snapshot(parent)
     found.reverse()
-    is_whole = not found or one is not None or found[0].parent is None or found[0].sequence <= sequence
-    return found, is_whole
+    if len(found) > 1 and found[1].sequence == 0:
+        # they have no order that offsets could follow
+        raise TableError("it has snapshots of format version 1: expire them, or begin with start = latest")
+    return found, not found or one is not None or found[0].sequence <= sequence
 
 
 @dataclass
@@ -212,9 +260,12 @@ class TableIntake:
     sources: TableSources
     health: Health
     most_rows: int
-    record_sends: Callable[[], None] = lambda: None
-    """As in IntakeStep."""
     _failing: set[str] = field(default_factory=set)
+    _moved: bool = False
+
+    def kept(self) -> None:
+        """Called after a row of `ticks` has recorded the offsets."""
+        self._moved = False
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Takes in a bounded number of rows of each."""
@@ -235,36 +286,34 @@ class TableIntake:
             return report.result(error)
         if report.counts:
             report.took("intake", began)
+        # an offset that has moved without rows is worth a row in `ticks`, too: without it, a start would not know where a source begins
+        if self._moved and not report.state.counts.get("tables_moved"):
+            report.count("tables_moved", 1)
         return report.result()
 
     def _take(self, report: StepReport, row: Row, now: datetime) -> None:
-        name = row["source"]
-        if not self.health.may(source(name)):
-            report.also_unread |= frozenset(row["speaks_for"].split())
-            return
-        if not self.sources.is_time(name, time.monotonic()):
+        name, speaks_for = row["source"], frozenset(row["speaks_for"].split())
+        if not self.health.may(source(name)) or not self.sources.is_time(name, time.monotonic()):
+            # what lies there is not known
+            report.also_unread |= speaks_for
             return
         before = report.state.offsets
         try:
-            self.record_sends()
-            taken, offsets, has_more = self.sources.take(row, before, self.most_rows, now)
-        except AppendError:
-            raise
+            taken = self.sources.take(row, before, self.most_rows, now)
         except TableError as error:
             self._failing.add(name)
             report.failed(source(name), Reason(f"its rows wait: {error}"))
-            report.also_unread |= frozenset(row["speaks_for"].split())
+            report.also_unread |= speaks_for
             return
         self._failing.discard(name)
         report.recovered(source(name))
-        if offsets != before:
-            report.change(offsets=offsets)
-            # where a source begins is kept in `ticks`, even if it has no rows yet
-            report.count("begun", int(name not in before.started))
-        if taken:
-            report.count("events", taken)
-            report.change(window=report.state.window.awaiting(taken, now))
-        if has_more:
+        if taken.offsets != before:
+            report.change(offsets=taken.offsets)
+            self._moved = True
+        if taken.rows:
+            report.count("events", taken.rows)
+            report.change(window=report.state.window.awaiting(taken.rows, now))
+        if taken.has_more:
             self.sources.look_again(name)
             report.has_more = True
-            report.also_unread |= frozenset(row["speaks_for"].split())
+            report.also_unread |= speaks_for

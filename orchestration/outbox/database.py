@@ -70,6 +70,11 @@ class OutboxTable:
             taken = [self._taken({**row}) for row in rows if str(row["field id"]) not in without]
         return pa.Table.from_pylist(taken[:limit], schema=TAKEN)
 
+    @property
+    def has_status(self) -> bool:
+        """Whether the table has a status: without it, a row is pending as long as it is there. Raises OutboxError."""
+        return "status" in self._columns
+
     def lag(self) -> Lag:
         """How far behind the outbox is. Raises OutboxError."""
         columns = self._columns
@@ -176,9 +181,8 @@ class OutboxTable:
     def _is_one_of(self, ids: Sequence[str]) -> sa.ColumnElement[bool]:
         column = self._columns["id"]
         values = [id_value(column, text) for text in ids]
-        if self._engine.dialect.name == "postgresql":
-            # one parameter, not a thousand: an update takes half the time
-            return column == sa.any_(sa.bindparam(None, values, type_=ARRAY(column.type)))
+        if self._engine.dialect.name == "postgresql" and not isinstance(column.type, sa.types.NullType):
+            return column == sa.any_(sa.bindparam(None, values, type_=ARRAY(column.type)))  # one parameter, not a thousand
         return column.in_(values)
 
     @staticmethod

@@ -30,7 +30,8 @@ def id_value(column: sa.Column[Any], text: str) -> Any:
         kind = column.type.python_type
     except NotImplementedError:
         return text
-    return text if kind is str else kind(text)
+    # object: a type that SQLAlchemy has no class of Python for, such as a domain; the database converts the text itself
+    return text if kind in (str, object) else kind(text)
 
 
 def text_of(value: Any) -> str | None:

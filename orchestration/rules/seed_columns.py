@@ -39,7 +39,7 @@ _DESCRIBED: Final[list[dict[str, Any]]] = yaml.safe_load(_YAML.read_text(encodin
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
-_TABLE = re.compile(r"\w[\w-]*([.]\w[\w-]*){1,3}")
+_TABLE = re.compile(r"[A-Za-z_]\w*([.][A-Za-z_]\w*){1,3}")
 _ROWS_TOPIC = re.compile(r"([A-Za-z0-9._-]|\{[^{}]+\})+")
 _SET = re.compile(r"[A-Za-z0-9._-]+")
 _LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)

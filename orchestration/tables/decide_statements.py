@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -24,6 +23,7 @@ from pyspark.sql.types import StructType
 from orchestration.files import write_atomically
 from orchestration.tables.dbt import Compiled, Dbt, sql_digest
 from orchestration.tables.interpreted import FEW_INPUTS, interpreted_if_few
+from orchestration.tables.rows import free
 from orchestration.tables.spark import in_short, is_gone
 
 _SLOT = re.compile(r"/\*:(\w+):\*/(.*?)/\*:\*/")
@@ -142,19 +142,13 @@ class DecideStatements:
             for name, frame in created.items():
                 spark.catalog.dropTempView(name)
                 if name in self.stages:
-                    _free(frame)
+                    free(frame)
 
 
 def _without_rows(spark: SparkSession, schema: StructType) -> DataFrame:
     """A frame that Spark's optimizer knows to be empty."""
     columns = [f"cast(null as {column.dataType.simpleString()}) as {column.name}" for column in schema.fields]
     return spark.sql(f"select {', '.join(columns)} where false")
-
-
-def _free(frame: DataFrame) -> None:
-    """Frees the rows that localCheckpoint has kept. Spark itself would do so at some garbage collection that finds the frame unused."""
-    plan: Any = frame._jdf.queryExecution().logical()
-    plan.rdd().unpersist(False)
 
 
 def _literal(value: object) -> str:

@@ -163,3 +163,9 @@ def _row_decoder(names: list[str], decoders: list[Decoder | None]) -> Decoder:
 
 def _decoded(decoder: Decoder | None, value: Any) -> Any:
     return value if decoder is None or value is None else decoder(value)
+
+
+def free(frame: DataFrame) -> None:
+    """Frees the rows that localCheckpoint has kept. Spark itself would do so at some garbage collection that finds the frame unused."""
+    plan: Any = frame._jdf.queryExecution().logical()
+    plan.rdd().unpersist(False)

@@ -27,13 +27,19 @@ _WHOLE_NUMBERS = ("partition", "offset")
 TIMES = ("timestamp", "failed_at")
 
 
+FORMAT_VERSION: Final = 2
+"""The lowest format version of a table that can be read: before, snapshots had no sequence numbers."""
+
+WRONG_VERSION: Final = "it has format version 1, and must have 2: alter table ... set tblproperties ('format-version' = '2')"
+
+
 class TableError(Exception):
     """The table can't be read, or is not as a source needs it."""
 
 
 def objections(table: StructType, dialect: str) -> list[str]:
     """What is wrong with the columns of a table, in words."""
-    types = {field.name: field.dataType for field in table.fields}
+    types = {field.name.lower(): field.dataType for field in table.fields}
     found = [] if {"key", "value", "headers"} & types.keys() else ["it has none of the columns key, value and headers"]
     for name in ("key", "value"):
         if not isinstance(types.get(name, BinaryType()), BinaryType | StringType):
@@ -43,8 +49,8 @@ def objections(table: StructType, dialect: str) -> list[str]:
         found.append(f"the column headers must be {allowed}, and is {types['headers'].simpleString()}")
     if dialect != OWN_DIALECT:
         return found
-    if "topic" not in types:
-        found.append("it has no column topic, which names the topic of the message that failed")
+    if missing := [name for name in ("topic", *_WHOLE_NUMBERS) if name not in types]:
+        found.append(f"it has no column {', '.join(missing)}: topic, partition and offset say which message failed")
     for name in HEADERS.keys() & types.keys():
         wanted: type[DataType] = IntegralType if name in _WHOLE_NUMBERS else TimestampType if name in TIMES else StringType
         if not isinstance(types[name], wanted):

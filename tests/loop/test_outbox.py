@@ -61,6 +61,22 @@ def done(redrive: Redrive, shop: Shop, *ids: int, status: int = DONE) -> None:
     redrive.until(lambda: all(row["status"] == status for row in shop.rows(ids).values()), f"the rows {ids} are {status}")
 
 
+def test_without_a_status_a_row_that_is_not_published_is_taken_once(redrive: Redrive, shop: Shop) -> None:
+    """It looks pending for as long as it is there: also one that is refused, as its topic can't be."""
+    row = str(shop.event("7", "{}", kind="not a topic"))
+
+    def events() -> int:
+        return len(redrive.sql(f"select 1 from events where kind = 'row' and detail = '{row}'"))
+
+    redrive.until(lambda: events() == 1, "it is taken in")
+    redrive.restart()
+    for _ in range(4):
+        redrive.loop.tick()
+    assert events() == 1
+    assert shop.sql("select count(*) as n from events_outbox where id = %s", row)[0]["n"] == 1
+    shop.sql("delete from events_outbox where id = %s", row)
+
+
 def test_a_row_is_published_with_its_headers_and_marked_as_done(redrive: Redrive, shop: Shop) -> None:
     redrive.domain("outboxfirst")
     with_key = shop.order(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +117,31 @@ def test_snapshots_that_expired_before_they_were_read_are_a_gap(tables: Redrive)
     assert len(tables.sql("select * from gaps where source = 'quarantine'")) == 1
 
 
+def test_what_was_read_may_expire_without_a_gap(tables: Redrive) -> None:
+    spark = tables.loop.spark
+    (before, _) = taken(tables)
+    append(tables, 100, 101, "tablesgap.orders")
+    tables.until(lambda: taken(tables)[0] > before, "it is taken in")
+    tables.settle()
+    iceberg = iceberg_table(spark, full_name(spark, "quarantine.orders"))
+
+    def expire() -> None:
+        iceberg.refresh()
+        newest = iceberg.currentSnapshot().timestampMillis()
+        iceberg.expireSnapshots().expireOlderThan(newest).retainLast(1).commit()
+
+    # what appends nothing, and then what is not read yet, whose parent is gone
+    spark.sql("call system.rewrite_data_files(table => 'quarantine.orders', options => map('min-input-files', '1', 'rewrite-all', 'true'))")
+    tables.loop.tick()
+    expire()
+    tables.settle()
+    append(tables, 101, 102, "tablesgap.orders")
+    expire()
+    tables.until(lambda: taken(tables)[0] == before + 2, "the next one is taken in")
+    tables.settle()
+    assert len(tables.sql("select * from gaps where source = 'quarantine'")) == 1
+
+
 def test_a_source_with_start_latest_begins_with_what_is_appended_next(tables: Redrive) -> None:
     assert taken(tables, "letters")[0] == 0
     tables.loop.spark.sql("insert into quarantine.letters values ('a letter', map('kafka_dlt-original-topic', 'tables.orders'), now())")
@@ -126,11 +152,21 @@ def test_a_table_that_cannot_be_read_stops_no_other_source(tables: Redrive) -> N
     spark = tables.loop.spark
     seeds = tables.loop.settings.seeds
     spark.sql("alter table quarantine.letters rename to quarantine.gone")
+    # its data can't be read, but its metadata can
+    append(tables, 200, 201, "tablesgap.orders")
+    (newest,) = spark.sql("select file_path from quarantine.orders.files order by file_path desc limit 1").collect()
+    path = Path(newest["file_path"].removeprefix("file:"))
+    aside = path.rename(path.with_suffix(".aside"))
+    (before, _) = taken(tables)
+    part = Part("source", "quarantine")
+    tables.until(lambda: part in tables.loop.health, "the source is in trouble")
+    assert Part("ledgers") not in tables.loop.health
+    aside.rename(path)
+    tables.until(lambda: taken(tables)[0] == before + 1, "the file is read")
     spark.sql("alter table quarantine.orders rename column offset to place")
     spark.sql("alter table quarantine.orders add column offset string")
     nulls = ", ".join(["null"] * 8)
     spark.sql(f"insert into quarantine.orders values (null, binary('text'), null, 'tables.orders', null, {nulls})")
-    part = Part("source", "quarantine")
     tables.until(lambda: part in tables.loop.health and Part("source", "letters") in tables.loop.health, "both are in trouble")
     found = {finding.what: finding for finding in _tables(read_seeds(seeds), Tables(tables.loop.settings))}
     assert "the column offset must be a whole number, and is string" in found["source quarantine"].found

@@ -93,6 +93,17 @@ def test_the_page_draws_the_groups_as_they_are(loaded: dg.Definitions) -> None:
     assert set(drawn) == {(before, name) for name, found in _groups_before(loaded).items() for before in found}
 
 
+def test_each_outbox_is_an_asset_with_a_check(home: Path, tmp_path: Path) -> None:
+    seeds = tmp_path / "seeds"
+    shutil.copytree(PROJECT / "dbt_project" / "seeds", seeds)
+    rows = "outbox,connection,table,profile\norders-eu,shop,outbox,eventferry\norders_eu,shop,outbox2,eventferry\n"
+    (seeds / "outboxes.csv").write_text(rows, encoding="utf-8")
+    graph = definitions(load_settings(home=home, project=PROJECT, seeds=seeds)).resolve_asset_graph()
+    keys = [dg.AssetKey(["outbox", name]) for name in ("orders-eu", "orders_eu")]
+    assert {*keys} <= graph.get(dg.AssetKey("events")).parent_keys
+    assert {check.asset_key for check in graph.asset_check_keys if check.name == "keeps_up"} == {*keys}
+
+
 def test_everything_is_described(loaded: dg.Definitions) -> None:
     graph = loaded.resolve_asset_graph()
     assert [key.to_user_string() for key in graph.get_all_asset_keys() if not (graph.get(key).description or "").strip()] == []
