@@ -153,10 +153,11 @@ class TableSources:
             log_removed(gap)
             self.ledgers.append("events", event_rows.gap_events(self.spark, [gap], self.ledgers.next_batch), now)
             return Taken(offsets.moved({partition: gap.goes_on_at}), 1, has_more=True)
+        # after all of it: so that what was read, and what appended nothing, may expire without a gap
+        after_all = (snapshots[-1].sequence + 1) * _PLACES if snapshots else offset
         part = next_part(snapshots, offset, limit)
         if part is None:
-            # so that what appended nothing, and what was read, may expire without a gap
-            return Taken(offsets.moved({partition: (snapshots[-1].sequence + 1) * _PLACES}) if snapshots else offsets)
+            return Taken(offsets.moved({partition: after_all}))
         with _as_table_error():
             # read before the append: a file that can't be read is a trouble of this source, and not of the ledgers
             rows = table_rows.as_events(self._read(name, table, part), row, partition, part.last.sequence * _PLACES).localCheckpoint()
@@ -166,8 +167,8 @@ class TableSources:
         finally:
             free(rows)
         left = [one for one in snapshots if one.sequence >= part.last.sequence]
-        offsets = offsets.moved({partition: part.next_offset})
-        return Taken(offsets, part.end - part.begin, has_more=next_part(left, part.next_offset, 1) is not None)
+        has_more = next_part(left, part.next_offset, 1) is not None
+        return Taken(offsets.moved({partition: part.next_offset if has_more else after_all}), part.end - part.begin, has_more)
 
     def _must_be_readable(self, table: Any, row: Row) -> None:
         if self.spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table) < FORMAT_VERSION:  # type: ignore[union-attr]
