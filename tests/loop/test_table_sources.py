@@ -156,7 +156,7 @@ def test_a_table_that_cannot_be_read_stops_no_other_source(tables: Redrive) -> N
     spark.sql("alter table quarantine.letters rename to quarantine.gone")
     # its data can't be read, but its metadata can
     append(tables, 200, 201, "tablesgap.orders")
-    (newest,) = spark.sql("select file_path from quarantine.orders.files order by file_path desc limit 1").collect()
+    (newest,) = spark.sql("select data_file.file_path from quarantine.orders.entries order by sequence_number desc limit 1").collect()
     path = Path(newest["file_path"].removeprefix("file:"))
     aside = path.rename(path.with_suffix(".aside"))
     (before, _) = taken(tables)
