@@ -178,6 +178,7 @@ def test_a_table_that_cannot_be_read_stops_no_other_source(tables: Redrive) -> N
     tables.retries("tablesothers", 1)
     (before, _) = taken(tables)
     spark.sql("alter table quarantine.orders drop column offset")
+    spark.sql("alter table quarantine.orders rename column place to offset")
     spark.sql("alter table quarantine.gone rename to quarantine.letters")
     tables.until(lambda: not tables.loop.health, "both are read again")
     assert taken(tables)[0] == before + 1
