@@ -15,7 +15,7 @@ Rows = Mapping[str, tuple[Row, ...]]
 
 def contradictions(directory: Path, rows: Rows) -> Iterator[str]:
     """A line for each row that contradicts another one, or names one that doesn't exist. directory: that of the files."""
-    for find in (_doubles, _dialects, _policies, _error_sets, _privacies, _destinations):
+    for find in (_doubles, _dialects, _policies, _error_sets, _privacies, _destinations, _outboxes):
         yield from find(directory, rows)
 
 
@@ -28,6 +28,18 @@ def _doubles(directory: Path, rows: Rows) -> Iterator[str]:
                 same = f"has the same {', '.join(keys)} as line {seen[key]} ({' / '.join(key)})"
                 yield f"{directory / name}.csv:{row.line}: {same}: remove one of the two"
             seen.setdefault(key, row.line)
+
+
+def _outboxes(directory: Path, rows: Rows) -> Iterator[str]:
+    """Names that differ only in hyphens: Dagster would give both the same name."""
+    first: dict[str, Row] = {}
+    for row in rows["outboxes"]:
+        other = first.setdefault(row["outbox"].replace("-", "_"), row)
+        if other["outbox"] != row["outbox"]:
+            yield (
+                f"{directory / 'outboxes.csv'}:{row.line}: outbox is {row['outbox']!r}: differs from "
+                f"{other['outbox']!r} on line {other.line} only in hyphens; give it another name"
+            )
 
 
 def _dialects(directory: Path, rows: Rows) -> Iterator[str]:

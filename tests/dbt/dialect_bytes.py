@@ -345,7 +345,7 @@ TOLD: list[Told] = [
                             {"key": "a", "value": None},
                             {"value": "without a name"},
                             {"key": "bytes", "value": "AP8=", "encoding": "base64"},
-                            {"key": "broken", "value": "no base64", "encoding": "base64"},
+                            {"key": "broken", "value": "?", "encoding": "base64"},
                         ],
                         "original_topic": TOPIC,
                         "original_consumer_group": "billing",

@@ -15,9 +15,12 @@ import pytest
 
 from orchestration.dagster.assets import what_hinders
 from orchestration.dagster.dbt_tests import dbt_tests
-from orchestration.dagster.graph import topological, without_cycles
+from orchestration.dagster.graph import read_graph, topological, without_cycles
 from orchestration.dagster.manifest import ManifestError, load_manifest
+from orchestration.dagster.outboxes import outbox_assets, outbox_checks, outbox_key
+from orchestration.dagster.resource import Redrive
 from orchestration.definitions import definitions
+from orchestration.rules.seed_rows import Row
 from orchestration.settings import load_settings
 from orchestration.status import Entry
 from tests.dagster.graph_text import graph_text
@@ -93,15 +96,15 @@ def test_the_page_draws_the_groups_as_they_are(loaded: dg.Definitions) -> None:
     assert set(drawn) == {(before, name) for name, found in _groups_before(loaded).items() for before in found}
 
 
-def test_each_outbox_is_an_asset_with_a_check(home: Path, tmp_path: Path) -> None:
-    seeds = tmp_path / "seeds"
-    shutil.copytree(PROJECT / "dbt_project" / "seeds", seeds)
-    rows = "outbox,connection,table,profile\norders-eu,shop,outbox,eventferry\norders_eu,shop,outbox2,eventferry\n"
-    (seeds / "outboxes.csv").write_text(rows, encoding="utf-8")
-    graph = definitions(load_settings(home=home, project=PROJECT, seeds=seeds)).resolve_asset_graph()
-    keys = [dg.AssetKey(["outbox", name]) for name in ("orders-eu", "orders_eu")]
-    assert {*keys} <= graph.get(dg.AssetKey("events")).parent_keys
-    assert {check.asset_key for check in graph.asset_check_keys if check.name == "keeps_up"} == {*keys}
+def test_each_outbox_is_an_asset_with_a_check(home: Path) -> None:
+    rows = [Row(2, {"outbox": name, "connection": "shop", "table": name, "profile": "eventferry"}) for name in ("one", "two")]
+    keys = [dg.AssetKey(["outbox", name]) for name in ("one", "two")]
+    graph = read_graph(load_manifest(load_settings(home=home, project=PROJECT)), (), [outbox_key(row) for row in rows])
+    (events,) = (spec for spec in graph.loop if spec.key == dg.AssetKey("events"))
+    assert {*keys} <= {dep.asset_key for dep in events.deps}
+    checks = dg.Definitions(assets=outbox_assets(rows), asset_checks=outbox_checks(rows), resources={"redrive": Redrive()})
+    assert {(check.asset_key, check.name) for check in checks.resolve_asset_graph().asset_check_keys} == {(key, "keeps_up") for key in keys}
+    assert outbox_checks([]) == []
 
 
 def test_everything_is_described(loaded: dg.Definitions) -> None:

@@ -72,6 +72,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("retry_policies", "default,none", "has the same policy as line"),
         ("sources", "s,failures,avro,,^.*,earliest,true", "dialect is 'avro': must be one of redrive, spring"),
         ("sources", "s,^fail(,redrive,,^.*,earliest,true", "topic is '^fail(': is not a regular expression"),
+        ("sources", "s,table:orders,redrive,,^.*,earliest,true", "topic is 'table:orders': must be the name of an Iceberg table"),
         ("sources", "s,a topic,redrive,,^.*,earliest,true", "topic is 'a topic': must be a topic's name"),
         ("sources", "s,failures,redrive,,^.*,now,true", "start is 'now': must be one of earliest, latest"),
         ("sources", "s,failures,redrive,,^.*,earliest,yes", "states_kind is 'yes': must be one of true, false"),

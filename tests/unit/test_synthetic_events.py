@@ -116,15 +116,17 @@ def test_no_other_module_gives_an_event_the_coordinates_of_the_loop() -> None:
 
 
 def test_only_these_modules_append_to_events() -> None:
-    """Each has its rows from Kafka, from an outbox, or from a constructor. `seal` is given the name of the ledger."""
+    """Each has its rows from Kafka, from a table, from an outbox, or from a constructor. `seal` is given the name of the ledger."""
     appends = re.compile(r"""ledgers\.append(?:_once)?\(\s*(?:"events"|ledger),""")
-    assert modules_with(appends) == [f"loop/{name}.py" for name in ("circuit_breakers", "commands", "intake", "outboxes", "stored")]
+    assert modules_with(appends) == [
+        f"loop/{name}.py" for name in ("circuit_breakers", "commands", "intake", "outboxes", "stored", "table_sources")
+    ]
 
 
 def test_only_these_modules_make_coordinates() -> None:
-    """Those of Kafka's records and of rows of outboxes, and those of the loop."""
+    """Those of Kafka's records and of rows of tables and outboxes, and those of the loop."""
     makes = re.compile(r"""\btopic_id string\b|(?:alias|withColumn)\("topic_id"|"topic_id":""")
-    assert modules_with(makes) == ["loop/event_rows.py", "tables/synthetic_events.py"]
+    assert modules_with(makes) == ["loop/event_rows.py", "loop/table_rows.py", "tables/synthetic_events.py"]
 
 
 def test_the_columns_are_those_of_the_ledger() -> None:
