@@ -140,33 +140,6 @@ def test_rows_stay_as_they_are_in_fewer_sorted_files(home: Home, maintained: Mai
 
 
 @pytest.mark.long
-def test_an_hour_that_lies_ahead_is_compacted_when_it_has_many_files(home: Home, maintained: Maintained) -> None:
-    assert maintained.done
-    name = f"{home.schema}.deliveries"
-    ahead = home.now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=5)
-    some = home.spark.table(name).where(f"batch < {home.batch}").limit(180)
-    moved = some.withColumns(
-        {
-            "due_hour": F.lit(ahead),
-            "due_at": F.lit(ahead) + F.make_dt_interval(secs=F.rand(1) * 3000),
-            "message_id": F.concat(F.lit("ahead:"), "message_id"),
-        }
-    )
-    # 60 tasks, each of which writes a file
-    moved.repartition(60).writeTo(name).option("distribution-mode", "none").option("fanout-enabled", "true").append()
-    hour = f"due_hour = timestamp '{ahead:%Y-%m-%d %H:%M:%S}'"
-    before = home.spark.table(name).where(hour)
-    rows, many = sorted(map(str, collected(before))), files(home, "deliveries", hour)
-    assert len(many) >= 50
-    maintain(settings_of(home), home.spark, LATER)
-    (file,) = files(home, "deliveries", hour)
-    assert sorted(map(str, collected(home.spark.table(name).where(hour)))) == rows
-    due = [row["due_at"] for row in collected(home.spark.read.parquet(file).select("due_at"))]
-    assert due == sorted(due), "a publish step skips less of a file that is not sorted by what it looks for"
-    home.spark.sql(f"delete from {name} where message_id like 'ahead:%'")
-
-
-@pytest.mark.long
 def test_a_second_maintenance_commits_nothing(home: Home, maintained: Maintained) -> None:
     assert maintained.done
     unchanged = {table: versions(home, table) for table in TABLES}
@@ -316,3 +289,30 @@ def test_without_tables_it_says_which_are_missing(home: Home, settings: Settings
     with pytest.raises(MaintenanceError, match="events, publish_results, ticks, deliveries do not exist in the schema nothing_here"):
         maintain(settings, home.spark)
     home.spark.sql("drop namespace nothing_here")
+
+
+@pytest.mark.long
+def test_an_hour_that_lies_ahead_is_compacted_when_it_has_many_files(home: Home, maintained: Maintained) -> None:
+    assert maintained.done
+    name = f"{home.schema}.deliveries"
+    ahead = home.now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=5)
+    some = home.spark.table(name).where(f"batch < {home.batch}").limit(180)
+    moved = some.withColumns(
+        {
+            "due_hour": F.lit(ahead),
+            "due_at": F.lit(ahead) + F.make_dt_interval(secs=F.rand(1) * 3000),
+            "message_id": F.concat(F.lit("ahead:"), "message_id"),
+        }
+    )
+    # 60 tasks, each of which writes a file
+    moved.repartition(60).writeTo(name).option("distribution-mode", "none").option("fanout-enabled", "true").append()
+    hour = f"due_hour = timestamp '{ahead:%Y-%m-%d %H:%M:%S}'"
+    before = home.spark.table(name).where(hour)
+    rows, many = sorted(map(str, collected(before))), files(home, "deliveries", hour)
+    assert len(many) >= 50
+    maintain(settings_of(home), home.spark, LATER)
+    (file,) = files(home, "deliveries", hour)
+    assert sorted(map(str, collected(home.spark.table(name).where(hour)))) == rows
+    due = [row["due_at"] for row in collected(home.spark.read.parquet(file).select("due_at"))]
+    assert due == sorted(due), "a publish step skips less of a file that is not sorted by what it looks for"
+    home.spark.sql(f"delete from {name} where message_id like 'ahead:%'")
