@@ -7,10 +7,10 @@ import dagster as dg
 from orchestration.dagster.assets import dead_letter_report, marts_asset, rules_asset, tick_asset
 from orchestration.dagster.checks import CHECKS
 from orchestration.dagster.dbt_tests import dbt_tests
-from orchestration.dagster.graph import KAFKA, owners_of, read_graph
+from orchestration.dagster.graph import KAFKA, owners_of, read_graph, rows_of
 from orchestration.dagster.jobs import JOBS
 from orchestration.dagster.manifest import load_manifest
-from orchestration.dagster.outboxes import outbox_assets, outbox_checks, outboxes_of
+from orchestration.dagster.outboxes import outbox_assets, outbox_checks
 from orchestration.dagster.promises_check import promises_hold
 from orchestration.dagster.resource import Redrive
 from orchestration.dagster.schedules import SCHEDULES
@@ -26,8 +26,8 @@ def redrive() -> dg.Definitions:
 def definitions(settings: Settings) -> dg.Definitions:
     """Assets, checks, jobs and schedules over one project's models."""
     manifest = load_manifest(settings)
-    owners = owners_of(settings.seeds)
-    outboxes = outboxes_of(settings.seeds)
+    seeds = rows_of(settings.seeds)
+    owners, outboxes = owners_of(seeds.get("routes", ())), seeds.get("outboxes", ())
     tables = outbox_assets(outboxes)
     graph = read_graph(manifest, owners, [spec.key for spec in tables])
     kafka = [spec.replace_attributes(owners=owners) if spec.key.to_user_string() == "dlq_topics" else spec for spec in KAFKA]

@@ -17,7 +17,7 @@ import dagster as dg
 from dagster_dbt import DagsterDbtTranslator, build_dbt_asset_specs
 
 from orchestration.dagster.manifest import Manifest
-from orchestration.rules.seeds import SeedError, read_seeds
+from orchestration.rules.seeds import Row, SeedError, read_seeds
 
 # The tables that a tick writes, in their order: intake, decide, publish, and the loop's state.
 WRITTEN_BY_A_TICK = ("events", "deliveries", "publish_results", "ticks")
@@ -88,16 +88,20 @@ class Graph:
         return tuple(spec.key for spec in (*self.rules, *self.loop, *self.marts))
 
 
-def owners_of(seeds: Path) -> tuple[str, ...]:
-    """The owners in the seed `routes`, in Dagster's form: an e-mail address, or `team:` and a name.
+def rows_of(seeds: Path) -> Mapping[str, tuple[Row, ...]]:
+    """The rows of the seeds by their names.
 
-    Empty if the seeds can't be read: the graph is shown all the same, and `redrive check` says what is wrong.
+    None if the seeds can't be read: the graph is shown all the same, and `redrive check` says what is wrong.
     """
     try:
-        rows = read_seeds(seeds).rows["routes"]
+        return read_seeds(seeds).rows
     except SeedError:
-        return ()
-    names = sorted({row["owner"] for row in rows} - {""})
+        return {}
+
+
+def owners_of(routes: Iterable[Row]) -> tuple[str, ...]:
+    """The owners in the seed `routes`, in Dagster's form: an e-mail address, or `team:` and a name."""
+    names = sorted({row["owner"] for row in routes} - {""})
     return tuple(name if re.fullmatch(_ADDRESS, name) else f"team:{name.removeprefix('team:')}" for name in names)
 
 

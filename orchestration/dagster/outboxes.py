@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from orchestration.dagster.resource import Redrive
 from orchestration.rules.seed_rows import Row
-from orchestration.rules.seeds import SeedError, read_seeds
 
 if TYPE_CHECKING:
     from orchestration.outbox.database import OutboxTable
@@ -18,14 +16,6 @@ if TYPE_CHECKING:
 LATE = timedelta(minutes=5)
 
 GROUP = "outbox_in"
-
-
-def outboxes_of(seeds: Path) -> tuple[Row, ...]:
-    """The rows of the seed. None if the seeds can't be read: `redrive check` says what is wrong."""
-    try:
-        return read_seeds(seeds).rows["outboxes"]
-    except SeedError:
-        return ()
 
 
 def outbox_key(row: Row) -> dg.AssetKey:

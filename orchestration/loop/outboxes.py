@@ -117,16 +117,18 @@ class Outboxes:
     def take(self, name: str, position: OutboxPosition, limit: int, now: datetime) -> tuple[int, OutboxPosition]:
         """Appends pending rows to `events`; returns how many, and the position after it. Raises OutboxError, AppendError."""
         one = self._connected[name]
-        kept = set() if self._ask(one, lambda: one.table.has_status) else self._kept(name, one)
-        rows = self._ask(one, lambda: one.table.read(limit, one.adopted | kept, adopts=position.adopts))
+        without = one.adopted if self._ask(one, lambda: one.table.has_status) else one.adopted | self._kept(name, one)
+        rows = self._ask(one, lambda: one.table.read(limit, without, adopts=position.adopts))
         if rows.num_rows:
             # if the append fails, the tables say whether it was made
-            one.kept = None
+            kept, one.kept = one.kept, None
             self.ledgers.append("events", event_rows.of_outbox(self.spark, name, rows, self.ledgers.next_batch), now)
             one.is_behind = True
-            one.kept = kept | {*rows.column("row_id").to_pylist()}
+            ids = rows.column("row_id").to_pylist()
+            if kept is not None:
+                one.kept = kept.union(ids)
             if position.adopts:
-                one.adopted.update(rows.column("row_id").to_pylist())
+                one.adopted.update(ids)
         if position.adopts and rows.num_rows < limit:
             one.adopted.clear()
             position = replace(position, adopts=False)

@@ -29,7 +29,7 @@ from orchestration.rules.seeds import Row
 from orchestration.rules.topic_patterns import table_of
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import free
-from orchestration.tables.source_tables import FORMAT_VERSION, WRONG_VERSION, TableError
+from orchestration.tables.source_tables import TableError, objections_to_format
 from orchestration.tables.spark import full_name, iceberg_table, in_short, is_gone
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Part:
 
 
 def next_part(snapshots: Iterable[Snapshot], offset: int, limit: int) -> Part | None:
-    """The next rows to read, at most so many, unless one of several small snapshots has more. None if there are none.
+    """The next rows to read, at most so many; None if there are none.
 
     snapshots: all from that of the offset on, the oldest first. A snapshot that was begun is read to its end first, then as many whole
     ones as the limit allows, and of a larger one a part. The first of the table is read alone: see `_read`.
@@ -149,10 +149,11 @@ class TableSources:
             snapshots, is_whole = _snapshots(table, offset // _PLACES)
         self._say_what_is_skipped(row, snapshots)
         if not is_whole:
-            gap = Gap(row["source"], partition, offset, snapshots[0].sequence * _PLACES, goes_on_at=snapshots[0].sequence * _PLACES)
+            oldest = snapshots[0].sequence * _PLACES
+            gap = Gap(row["source"], partition, offset, oldest, goes_on_at=oldest)
             log_removed(gap)
             self.ledgers.append("events", event_rows.gap_events(self.spark, [gap], self.ledgers.next_batch), now)
-            return Taken(offsets.moved({partition: gap.goes_on_at}), 1, has_more=True)
+            return Taken(offsets.moved({partition: oldest}), 1, has_more=True)
         # after all of it: so that what was read, and what appended nothing, may expire without a gap
         after_all = (snapshots[-1].sequence + 1) * _PLACES if snapshots else offset
         part = next_part(snapshots, offset, limit)
@@ -171,8 +172,8 @@ class TableSources:
         return Taken(offsets.moved({partition: part.next_offset if has_more else after_all}), part.end - part.begin, has_more)
 
     def _must_be_readable(self, table: Any, row: Row) -> None:
-        if self.spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table) < FORMAT_VERSION:  # type: ignore[union-attr]
-            raise TableError(WRONG_VERSION)
+        if wrong := objections_to_format(self.spark, table):
+            raise TableError("; ".join(wrong))
         reader = self._readers.setdefault(str(table.uuid()), row["source"])
         if reader != row["source"]:
             raise TableError(f"the source {reader} reads this table")

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from orchestration.clock import literal
-from orchestration.tables.spark import FROM_KAFKA, full_name, iceberg_table, in_short, is_commit_refused, java_errors
+from orchestration.tables.spark import FROM_KAFKA, iceberg_table, in_short, is_commit_refused, java_errors
 
 LEDGERS = ("ticks", "events", "publish_results")
 
@@ -243,7 +243,7 @@ class Ledgers:
         return self._ends[ledger].snapshot
 
     def _table(self, ledger: str) -> Any:
-        return iceberg_table(self._spark, full_name(self._spark, self.name(ledger)))
+        return iceberg_table(self._spark, self.name(ledger))
 
 
 def _is_refused(error: Exception) -> bool:

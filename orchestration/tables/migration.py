@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from orchestration.logs import event
 from orchestration.settings import Settings
 from orchestration.tables.catalog import CatalogError, move_tables, refuse_beside_a_loop
-from orchestration.tables.spark import full_name, iceberg_table
+from orchestration.tables.spark import iceberg_table
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> s
 
 def table_version(spark: SparkSession, name: str) -> int:
     """The version of a table."""
-    return int(iceberg_table(spark, full_name(spark, name)).properties().get(PROPERTY) or 1)
+    return int(iceberg_table(spark, name).properties().get(PROPERTY) or 1)
 
 
 def _existing(spark: SparkSession, schema: str) -> list[str]:
@@ -109,7 +109,7 @@ def _existing(spark: SparkSession, schema: str) -> list[str]:
 
 
 def _migrate(spark: SparkSession, name: str, version: int, table: str, descriptions: Mapping[str, str]) -> None:
-    iceberg = iceberg_table(spark, full_name(spark, name))
+    iceberg = iceberg_table(spark, name)
     change = iceberg.newTransaction()
     for later in range(version + 1, TABLE_VERSION + 1):
         _rename(change, _RENAMED.get(later, {}).get(table, {}), descriptions)

@@ -103,15 +103,12 @@ class Tables:
 
     def objections_to_source(self, table: str, dialect: str) -> list[str]:
         """Why a source can't read an Iceberg table, in words; none if it can. table: its name, with its catalog or without."""
-        from orchestration.tables.source_tables import FORMAT_VERSION, WRONG_VERSION, objections
+        from orchestration.tables.source_tables import objections, objections_to_format
         from orchestration.tables.spark import full_name, iceberg_table, in_short
 
         try:
-            name = full_name(self._spark, table)
-            iceberg = iceberg_table(self._spark, name)
-            version = self._spark._jvm.org.apache.iceberg.TableUtil.formatVersion(iceberg)  # type: ignore[union-attr]
-            wrong = [] if version >= FORMAT_VERSION else [WRONG_VERSION]
-            return wrong + objections(self._spark.table(name).schema, dialect)
+            of_format = objections_to_format(self._spark, iceberg_table(self._spark, table))
+            return of_format + objections(self._spark.table(full_name(self._spark, table)).schema, dialect)
         except Exception as error:
             return [in_short(error)]
 

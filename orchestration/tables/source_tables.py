@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegralType, MapType, StringType, StructType, TimestampType
 
 OWN_DIALECT = "redrive"
@@ -27,14 +28,23 @@ _WHOLE_NUMBERS = ("partition", "offset")
 TIMES = ("timestamp", "failed_at")
 
 
-FORMAT_VERSION: Final = 2
-"""The lowest format version of a table that can be read: before, snapshots had no sequence numbers."""
-
-WRONG_VERSION: Final = "it has format version 1, and must have 2: alter table ... set tblproperties ('format-version' = '2')"
+# The lowest format version that can be read: before, snapshots had no sequence numbers.
+_FORMAT_VERSION = 2
 
 
 class TableError(Exception):
     """The table can't be read, or is not as a source needs it."""
+
+
+def objections_to_format(spark: SparkSession, table: Any) -> list[str]:
+    """What is wrong with the format of a table, in words. table: Iceberg's object of it."""
+    version = spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table)  # type: ignore[union-attr]
+    if version >= _FORMAT_VERSION:
+        return []
+    return [
+        f"it has format version {version}, and must have {_FORMAT_VERSION}: "
+        f"alter table ... set tblproperties ('format-version' = '{_FORMAT_VERSION}')"
+    ]
 
 
 def objections(table: StructType, dialect: str) -> list[str]:

@@ -137,11 +137,10 @@ def full_name(spark: SparkSession, table: str) -> str:
 
 
 def iceberg_table(spark: SparkSession, name: str) -> Any:
-    """Iceberg's object of a table, which answers in milliseconds; SQL on its metadata tables needs a job.
-
-    name: with its catalog (`full_name`): a JVM thread that has run no statement has no default catalog.
-    """
-    return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)  # type: ignore[union-attr]
+    """Iceberg's object of a table, which answers in milliseconds; SQL on its metadata tables needs a job."""
+    iceberg = spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
+    # with the catalog's name: a JVM thread that has run no statement has no default catalog
+    return iceberg.loadIcebergTable(spark._jsparkSession, full_name(spark, name))
 
 
 def session_to_ask(settings: Settings) -> SparkSession:

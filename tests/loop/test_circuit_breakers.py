@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from orchestration.loop.state import LoopState
 from orchestration.tables import migration
-from orchestration.tables.spark import full_name, iceberg_table
+from orchestration.tables.spark import iceberg_table
 from tests.loop.harness import Record, Redrive
 
 BREAKERS = "redrive.breakers"
@@ -61,7 +61,7 @@ def _as_version_1(redrive: Redrive) -> None:
     """The tables as version 1 left them: its names of columns, none that came later, and no version."""
     spark, schema = redrive.loop.spark, redrive.loop.schema
     for table in ("ticks", "events", "publish_results", "deliveries"):
-        iceberg = iceberg_table(spark, full_name(spark, f"{schema}.{table}"))
+        iceberg = iceberg_table(spark, f"{schema}.{table}")
         dropping = iceberg.updateSchema()
         for name in migration._ADDED[3].get(table, {}):
             dropping = dropping.deleteColumn(name)

@@ -97,6 +97,17 @@ def orders(redrive: Redrive, domain: str) -> Mapping[bytes, tuple[int, int]]:
     return {value: redrive.write(f"{domain}.orders", b"k", value, [("tenant", b"acme")], 1) for value in VALUES}
 
 
+def properties(redrive: Redrive, domain: str, reports: str = "") -> dict[str, str]:
+    """The system properties of an example. reports: the last part of the name of its report topic, where it has one."""
+    return {
+        "brokers": redrive.kafka["bootstrap.servers"],
+        "reports": f"{domain}.{reports}",
+        "topics": f"{domain}.orders,{domain}.orders-billing-retry",
+        "group": "billing",
+        "count": str(len(VALUES)),
+    }
+
+
 def said(redrive: Redrive, domain: str) -> list[object]:
     """What the first reports of a domain's messages said."""
     return [
@@ -121,14 +132,7 @@ def test_plain_java(frameworks: Redrive) -> None:
 
 def test_spring_with_a_recoverer(frameworks: Redrive) -> None:
     written = orders(frameworks, "frameworksspring")
-    properties = {
-        "brokers": frameworks.kafka["bootstrap.servers"],
-        "reports": "frameworksspring.spring-reports",
-        "topics": "frameworksspring.orders,frameworksspring.orders-billing-retry",
-        "group": "billing",
-        "count": "3",
-    }
-    with java("spring", "SpringConsumer", **properties) as program:
+    with java("spring", "SpringConsumer", **properties(frameworks, "frameworksspring", "spring-reports")) as program:
         assert processed(frameworks, program) == ["one", "three", "two"]
     found = said(frameworks, "frameworksspring")
     assert [one[:2] for one in found] == [  # type: ignore[index]
@@ -140,13 +144,8 @@ def test_spring_with_a_recoverer(frameworks: Redrive) -> None:
 
 def test_dead_letters_of_spring_s_retry_topics_are_adopted(frameworks: Redrive) -> None:
     written = orders(frameworks, "frameworksretryable")
-    properties = {
-        "brokers": frameworks.kafka["bootstrap.servers"],
-        "topics": "frameworksretryable.orders",
-        "group": "billing",
-        "count": "3",
-    }
-    with java("spring", "RetryableConsumer", **properties) as program:
+    given = {**properties(frameworks, "frameworksretryable"), "topics": "frameworksretryable.orders"}
+    with java("spring", "RetryableConsumer", **given) as program:
         processed(frameworks, program)
     letters = "select * from dead_letters where original_topic = 'frameworksretryable.orders'"
     adopted = frameworks.until(lambda: rows if len(rows := frameworks.sql(letters)) == 3 else [], "all are adopted")
@@ -158,14 +157,7 @@ def test_dead_letters_of_spring_s_retry_topics_are_adopted(frameworks: Redrive) 
 def test_kafka_streams(frameworks: Redrive) -> None:
     written = orders(frameworks, "frameworksstreams")
     frameworks.topics("frameworksstreams.streams-reports", "frameworksstreams.streams-reports.dlq")
-    properties = {
-        "brokers": frameworks.kafka["bootstrap.servers"],
-        "reports": "frameworksstreams.streams-reports",
-        "topics": "frameworksstreams.orders,frameworksstreams.orders-billing-retry",
-        "group": "billing",
-        "count": "3",
-    }
-    with java("streams", "StreamsConsumer", **properties) as program:
+    with java("streams", "StreamsConsumer", **properties(frameworks, "frameworksstreams", "streams-reports")) as program:
         assert processed(frameworks, program) == ["one", "three", "two"]
     found = said(frameworks, "frameworksstreams")
     assert [one[0] for one in found] == [f"billing:frameworksstreams.orders/1/{offset}" for _, offset in written.values()]  # type: ignore[index]

@@ -12,7 +12,7 @@ from orchestration.loop.health import Part
 from orchestration.rules.check import _tables
 from orchestration.rules.seeds import read_seeds
 from orchestration.tables.query import Tables
-from orchestration.tables.spark import full_name, iceberg_table
+from orchestration.tables.spark import iceberg_table
 from tests.loop.harness import Redrive
 
 SOURCES = """quarantine,table:quarantine.orders,redrive,,"^tables[a-z]*[.]orders$",earliest,true,
@@ -103,7 +103,7 @@ def test_snapshots_that_expired_before_they_were_read_are_a_gap(tables: Redrive)
     (before, _) = taken(tables)
     for begin in (0, 1, 2):
         append(tables, begin, begin + 1, "tablesgap.orders")
-    iceberg = iceberg_table(tables.loop.spark, full_name(tables.loop.spark, "quarantine.orders"))
+    iceberg = iceberg_table(tables.loop.spark, "quarantine.orders")
     iceberg.refresh()
     current = iceberg.currentSnapshot()
     iceberg.expireSnapshots().expireOlderThan(current.timestampMillis()).retainLast(1).commit()
@@ -124,7 +124,7 @@ def test_what_was_read_may_expire_without_a_gap(tables: Redrive) -> None:
     append(tables, 100, 101, "tablesgap.orders")
     tables.until(lambda: taken(tables)[0] > before, "it is taken in")
     tables.settle()
-    iceberg = iceberg_table(spark, full_name(spark, "quarantine.orders"))
+    iceberg = iceberg_table(spark, "quarantine.orders")
 
     def expire() -> None:
         iceberg.refresh()
