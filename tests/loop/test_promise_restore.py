@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
-def processes(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Processes]:
-    with running_processes({"bootstrap.servers": broker.bootstrap_servers}, tmp_path, pytestconfig.rootpath, "restored") as running:
+def processes(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Processes]:
+    with running_processes({"bootstrap.servers": broker.bootstrap_servers}, tmp_path, pytestconfig.rootpath, request.param) as running:
         yield running
 
 
@@ -35,6 +35,7 @@ def back_up(state: Path, backup: Path) -> None:
     shutil.copytree(state / "warehouse", backup / "warehouse")
 
 
+@pytest.mark.parametrize("processes", ["restored"], indirect=True)
 def test_restored_from_a_backup_it_goes_on_and_loses_nothing(processes: Processes, tmp_path: Path) -> None:
     state, backup = processes.home / "state", tmp_path / "backup"
     loop = processes.start(idle_for=3600)
@@ -79,6 +80,7 @@ def read_only(path: Path) -> Iterator[None]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+@pytest.mark.parametrize("processes", ["readonly"], indirect=True)
 def test_on_a_catalog_that_cannot_be_written_it_says_so_and_asking_works(processes: Processes) -> None:
     state = processes.home / "state"
     first = processes.start(idle_for=5)
