@@ -331,6 +331,7 @@ def test_each_command_is_tried_with_hostile_text_or_is_listed_as_one_that_need_n
 
 @pytest.mark.long
 @pytest.mark.usefixtures("sound_seeds")
+@pytest.mark.slow
 def test_no_command_tells_a_terminal_anything_but_letters(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,7 @@ def _until_done(redrive: Redrive, command: str, state: str = "done") -> Any:
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_neither_loses_nor_doubles(
     executing: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(executing: Red
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_what_is_redriven_at_a_rate_has_a_time_each_over_a_restart_too(executing: Redrive) -> None:
     executing.domain("paced")
     _die(executing, "paced", 8)

@@ -120,6 +120,7 @@ def test_a_loop_that_ends_leaves_what_it_was_handed_to_the_next(ahead: Redrive) 
     assert len(ahead.read("lanesd.orders-billing-retry")) == 3
 
 
+@pytest.mark.slow
 def test_what_was_issued_at_a_rate_keeps_its_distances_when_a_loop_comes_late(ahead: Redrive) -> None:
     ahead.domain("lanespaced")
     for number in range(4):
@@ -175,6 +176,7 @@ def test_a_destination_that_is_missing_is_paused_and_the_others_are_not(ahead: R
     assert [set(deliveries(ahead.read(topic)).values()) for topic in (missing, "lanesf.orders-billing-retry")] == [{1}, {1}]
 
 
+@pytest.mark.slow
 def test_what_waits_under_a_circuit_breaker_that_opens_is_held(ahead: Redrive) -> None:
     ahead.domain("lanesorderedg")
     for number in range(2):
@@ -189,6 +191,7 @@ def test_what_waits_under_a_circuit_breaker_that_opens_is_held(ahead: Redrive) -
     assert len(ahead.read("lanesorderedg.orders-billing-retry")) == 1
 
 
+@pytest.mark.slow
 def test_what_a_report_names_is_not_in_the_lane_while_that_is_decided(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead.domain("lanesh")
     record = ahead.fails("lanesh.orders", b"k", b"v")
@@ -212,6 +215,7 @@ def test_what_a_report_names_is_not_in_the_lane_while_that_is_decided(ahead: Red
     assert deliveries(ahead.read("lanesh.orders-billing-retry"))[delivery] == 1
 
 
+@pytest.mark.slow
 def test_results_that_could_not_be_recorded_are_recorded_later_and_nothing_is_sent_twice(
     ahead: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +241,7 @@ def test_results_that_could_not_be_recorded_are_recorded_later_and_nothing_is_se
     assert len(ahead.sql("select 1 from publish_results where original_topic = 'lanesi.orders'")) == 1
 
 
+@pytest.mark.slow
 def test_a_report_that_comes_before_the_result_of_its_retry_is_recorded_is_its_answer(
     ahead: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +277,7 @@ def test_a_report_that_comes_before_the_result_of_its_retry_is_recorded_is_its_a
     ahead.settle()
 
 
+@pytest.mark.slow
 def test_what_is_on_time_is_not_delayed_by_a_backlog_that_is_larger_than_the_lane(ahead: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead.domain("lanesl")
     ahead.domain("lanesm")

@@ -197,6 +197,7 @@ def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, 
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_what_is_not_known_to_be_sent_is_sent_again_by_the_next_loop_when_that_is_safe(
     redrive: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
