@@ -3,11 +3,12 @@
 It depends on Kafka and Arrow, not on SQL, Spark or the rules of retrying. The flow of one call, with the module of each step:
 
 1. `publishing`   takes batches and yields results. It remembers what has a result, and raises nothing: an error becomes a result
-2. `ready`        checks the columns, completes the `headers`, and cuts the rows into loads that fit into one transaction
-3. `destinations` asks which topics exist, with how many partitions and which size limit
-4. `fitting`      fails records that are certain to be refused, which would abort the transaction of the others; lightens dead letters
-5. `session`      opens a producer, after which `generation` reads whether this loop is in charge
-6. `sending`      hands rows over (`handover`), waits for reports, and commits: all rows or none. For brokers without transactions each row
+2. `originals`    reads the payloads that were not stored, from the messages' original records
+3. `ready`        checks the columns, completes the `headers`, and cuts the rows into loads that fit into one transaction
+4. `destinations` asks which topics exist, with how many partitions and which size limit
+5. `fitting`      fails records that are certain to be refused, which would abort the transaction of the others; lightens dead letters
+6. `session`      opens a producer, after which `generation` reads whether this loop is in charge
+7. `sending`      hands rows over (`handover`), waits for reports, and commits: all rows or none. For brokers without transactions each row
                   has the outcome of its own report. After a refusal `publishing` tries rows again: by topic, then in halves
 
 A row is `delivered` when its commit has returned; an abort delivers nothing. `unknown`: the commit was not answered. `failed`: the record

@@ -114,6 +114,25 @@ def make_keeper(settings: PublisherSettings, group: str, background: Background,
     return make_client(Consumer, properties, settings.kafka)
 
 
+def make_reader(settings: PublisherSettings, background: Background) -> Consumer:
+    """A consumer of all records that are still there, for places that the caller assigns. Raises RejectedPropertiesError."""
+    properties: dict[str, Any] = {
+        **settings.kafka,
+        "group.id": settings.fence_group,  # which it does not join
+        "enable.auto.commit": "false",
+        "allow.auto.create.topics": "false",
+        # what failed may have been read before its transaction ended
+        "isolation.level": "read_uncommitted",
+        "enable.partition.eof": "true",
+        # else a place that retention has removed would be skipped without a word
+        "auto.offset.reset": "error",
+        # it reads some records here and some there: fetching far ahead would be for nothing
+        "queued.min.messages": "1000",
+        "error_cb": background,
+    }
+    return make_client(Consumer, properties, settings.kafka)
+
+
 def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> _Client:
     """A Kafka client of any class. properties: passed on as they are, bootstrap.servers in the configured order; kafka: the user's own.
 

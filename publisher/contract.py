@@ -23,6 +23,9 @@ READY: Final = pa.schema(
         # what is sent: bytes and order as they came; null and empty are different values
         *(pa.field(name, pa.binary()) for name in ("key", "value")),
         pa.field("headers", _HEADERS),
+        # whether key, value and further headers are read from the original record; which of its headers a dead letter leaves out
+        pa.field("by_reference", pa.bool_()),
+        pa.field("denied_headers", pa.list_(pa.string())),
         # what is added as headers: why the message died; the attempt that a retry starts, or the last one before a dead letter
         pa.field("dead_letter_headers", _HEADERS),
         pa.field("attempt", pa.int32()),
@@ -39,10 +42,12 @@ READY: Final = pa.schema(
     ]
 )
 
-# Rows of `READY` with complete headers (own, why it died, those that name the delivery), and how many of the first and second sort.
+_NOT_SENT: Final = ("by_reference", "denied_headers", "dead_letter_headers", "attempt", "original_timestamp")
+# Rows of `READY` with their payloads and complete headers (own, why it died, those that name the delivery), and how many of the first and
+# second sort.
 RECORDS: Final = pa.schema(
     [
-        *(field for field in READY if field.name not in ("dead_letter_headers", "attempt", "original_timestamp")),
+        *(field for field in READY if field.name not in _NOT_SENT),
         pa.field("own_headers", pa.int32()),
         pa.field("reason_headers", pa.int32()),
         pa.field("omitted", pa.string()),
@@ -95,6 +100,10 @@ OMITTED_PAYLOAD: Final = "payload"
 # code is outside the ranges of Kafka (-1 and above) and of librdkafka (-200 to -100).
 SUPERSEDED: Final = "SUPERSEDED"
 SUPERSEDED_CODE: Final = -1_000
+
+# The error of a row whose payload was not stored, and is not in its original record any more. Its code is outside those ranges, too.
+GONE: Final = "PAYLOAD_GONE"
+GONE_CODE: Final = -1_001
 
 # The errors of a `stopped` row whose topic does not exist: UNKNOWN_TOPIC_OR_PART of Kafka, _UNKNOWN_TOPIC of librdkafka.
 MISSING_TOPIC: Final = frozenset({3, -188})

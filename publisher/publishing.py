@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from publisher import sending
-from publisher.contract import CHARGE_ALL, DELIVERED, FAILED, FINAL, RECORDS, RESULTS, STOPPED, UNKNOWN
+from publisher.contract import CHARGE_ALL, DELIVERED, FAILED, FINAL, READY, RECORDS, RESULTS, STOPPED, UNKNOWN
 from publisher.destinations import Destination, describe, forget
 from publisher.errors import Concerns, FencedError, SessionLostError, SupersededError, Trouble
 from publisher.fitting import by_batch_size, lightened, misfits, with_partitions
 from publisher.generation import refuse_superseded
 from publisher.handover import Clock
-from publisher.ready import complete, first_of_sequences, joined, loads, of_topics, sequences_in, topics_in, without_sequences
+from publisher.ready import as_records, complete, first_of_sequences, joined, loads, of_topics, sequences_in, topics_in, without_sequences
 from publisher.sending import Aborted, Outcome, Sent, Unanswered
 from publisher.session import Session
 from publisher.settings import PublisherSettings
@@ -46,7 +46,7 @@ def publish(
     task = Task(session, settings, slot, clock)
     try:
         with session:
-            for load in loads(map(complete, batches), settings.max_rows, settings.max_bytes):
+            for load in loads(task.complete(batches), settings.max_rows, settings.max_bytes):
                 task.send(load)
                 yield from task.take_results()
     except SessionLostError as lost:
@@ -75,6 +75,19 @@ class Task:
         self._interrupted: set[str] = set()
         self._splits_left = settings.max_splits
         self._fenced = False
+
+    def complete(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of `READY` as `RECORDS`, with the payloads that they refer to. Those whose payload is gone fail. Raises ContractError."""
+        for batch in batches:
+            for part in self._session.originals.completed(as_records(batch, READY)):
+                records = complete(part.rows, part.omitted)
+                for row, trouble in part.troubles.items():
+                    if trouble.error.concerns == Concerns.RECORD:
+                        self._fail(records.slice(row, 1), trouble)
+                    else:
+                        # not only this row: others that go there may have to stay behind it
+                        self.stop(records.column("topic")[row].as_py(), trouble)
+                yield _taken(records, [row for row in range(records.num_rows) if row not in part.troubles]) if part.troubles else records
 
     def take_results(self) -> Iterator[pa.RecordBatch]:
         """The results since the last time, in one batch; none when there are none."""

@@ -6,20 +6,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from publisher.contract import READY, RECORDS
+from publisher.contract import OMITTED_PAYLOAD, RECORDS
 from publisher.errors import ContractError
 from publisher.fitting import upper_bounds
 from publisher.headers import complete_headers
 
 
-def complete(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of `READY` as `RECORDS`: with all headers that are sent. Raises ContractError."""
-    rows = as_records(batch, READY)
+def complete(rows: pa.RecordBatch, without_payload: Collection[int] = ()) -> pa.RecordBatch:
+    """Rows of `READY` as `RECORDS`: with all headers that are sent. without_payload: positions of dead letters that have none any more."""
     made = {
         "headers": complete_headers(rows),
         "own_headers": pc.list_value_length(rows.column("headers")),
         "reason_headers": pc.list_value_length(rows.column("dead_letter_headers")),
-        "omitted": pa.nulls(rows.num_rows, pa.string()),
+        "omitted": pa.array([OMITTED_PAYLOAD if row in without_payload else None for row in range(rows.num_rows)], pa.string())
+        if without_payload
+        else pa.nulls(rows.num_rows, pa.string()),
     }
     return pa.RecordBatch.from_arrays([made[name] if name in made else rows.column(name) for name in RECORDS.names], schema=RECORDS)
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.clients import Background, batch_size_of, fatal_as_kafka_exception, kafka_error, make_producer
 from publisher.errors import FencedError, SessionLostError, SupersededError
+from publisher.originals import Originals
 from publisher.settings import PublisherSettings
 
 # In seconds: the timeout of one try of a call; the wait for answers that are on their way when a producer ends.
@@ -36,6 +37,7 @@ class Session:
         self._batch_size = 0
         self._used = 0.0
         self.background = Background()
+        self.originals = Originals(settings)
 
     def __enter__(self) -> Self:
         return self
@@ -43,7 +45,7 @@ class Session:
     def __exit__(self, error: object, *_: object) -> None:
         # after an error the producer may have a transaction of unknown outcome, and then it can begin no other
         if error is not None or not self._stays_open:
-            self.close()
+            self.end()
 
     def producer(self, batch_size: int, topic: str) -> Producer:
         """A producer that may send, with batches of at most `batch_size` bytes. topic: one to connect with. Raises SessionLostError."""
@@ -139,6 +141,11 @@ class Session:
                 self._producer.poll(0)  # calls `background`
             if not error.retriable() or self.background.hopeless is not None or time.monotonic() >= deadline:
                 return error
+
+    def end(self) -> None:
+        """Ends all clients of the session, which may go on with others."""
+        self.originals.close()
+        self.close()
 
     def close(self) -> None:
         """Ends the producer; rows of an open transaction are not delivered. The session may go on with another producer."""

@@ -1,7 +1,7 @@
 {#- A query for the decisions for which a condition holds, each once, as they may be shown: without what their privacy hides, and without what an
     operator has purged. -#}
 {% macro decisions_shown(condition='true') -%}
-    {%- set purged = ['error_message', 'error_stack', 'matched', 'key', 'value', 'headers'] -%}
+    {%- set purged = ['error_message', 'error_stack', 'matched', 'key', 'value', 'headers', 'by_reference'] -%}
     select
         decisions_once.* except ({{ purged | join(', ') }}),
         {%- for column in purged %}

@@ -1,4 +1,5 @@
-{#- The dialect of the dead letter topics of share groups (KIP-1191). Key and value are there only if the group is set to copy them. -#}
+{#- The dialect of the dead letter topics of share groups (KIP-1191). Key and value are there only if the group is set to copy them; else the original
+    record has them. -#}
 {% macro dialect_share_group() %}
     {{ return({
         'owns': ['__dlq.errors.*'],
@@ -15,5 +16,6 @@
             'error_message': ['__dlq.errors.message'],
         },
         'read_first': ['origin_topic', 'origin_partition', 'origin_offset'],
+        'refers_when_empty': true,
     }) }}
 {% endmacro %}

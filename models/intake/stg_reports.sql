@@ -48,6 +48,7 @@ attributed as (
         nullif(declared.consumer_group, '') as declared_group,
         coalesce(declared.states_kind, false) as states_kind,
         coalesce(declared.trusts_counts = 'true', false) as trusts_counts,
+        declared.payload as source_payload,
         -- a refused report that is decided anew for an operator: its delivery_id names the refusal, not a delivery that it answers
         kind = 'report' and delivery_id is not null as is_reread,
         kind = 'report' and coalesce(declared.adopt = 'dead', false) as adopts
@@ -154,7 +155,10 @@ reports as (
         -- a dialect that tells no place in a topic at all: the message is named after its report
         coalesce(size(says.fields.origin_offset) = 0, false) as has_no_place,
         coalesce({{ known_group('declared_group') }}, read.consumer_group) as consumer_group,
-        content_hash,
+        -- null: the content is not in the report
+        case
+            when not (read.origin_offset is not null and {{ is_by_reference('source_payload', 'says', 'key', 'value') }}) then content_hash
+        end as content_hash,
 
         ---------- which delivery it says that it answers
         case

@@ -17,7 +17,8 @@ written_again as (
         firsts.error_stack,
         firsts.key,
         firsts.value,
-        firsts.headers
+        firsts.headers,
+        firsts.by_reference
     from (
         {{ decisions_once("deliveries.payload_due is not null") }}
     ) as again
@@ -31,12 +32,13 @@ written_again as (
 complete as (
 
     select
-        dead_letter_decisions.* except (error_stack, matched, key, value, headers),
+        dead_letter_decisions.* except (error_stack, matched, key, value, headers, by_reference),
         coalesce(dead_letter_decisions.error_stack, written_again.error_stack) as error_stack,
         dead_letter_decisions.matched,
         coalesce(dead_letter_decisions.key, written_again.key) as key,
         coalesce(dead_letter_decisions.value, written_again.value) as value,
-        coalesce(dead_letter_decisions.headers, written_again.headers) as headers
+        coalesce(dead_letter_decisions.headers, written_again.headers) as headers,
+        coalesce(written_again.by_reference, dead_letter_decisions.by_reference, false) as by_reference
     from dead_letter_decisions
     left join written_again
         on

@@ -114,5 +114,6 @@ select
     key,
     value,
     headers,
+    by_reference,
     {{ headers_by_name('headers') }} as headers_by_name
 from identified

@@ -156,6 +156,7 @@ select
     case when decision = 'publish' then key end as key,
     case when decision = 'publish' then value end as value,
     case when decision = 'publish' then headers end as headers,
+    false as by_reference,
     case
         when decision = 'publish'
             then

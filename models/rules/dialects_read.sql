@@ -16,6 +16,7 @@ described as (
             {%- endfor %}
         ) as array<array<string>>) as recognised_by,
         {{ says.attempts_ahead or 0 }} as attempts_ahead,
+        {{ says.refers_when_empty or false }} as refers_when_empty,
         struct(
             {%- for field in var('dialect_fields') %}
             cast(array(
@@ -42,6 +43,7 @@ added as (
         collect_list(header) filter (where field = 'owns') as owns,
         collect_list(filter(split(header, ' +'), n -> n <> '')) filter (where field = 'recognised_by') as recognised_by,
         0 as attempts_ahead,
+        false as refers_when_empty,
         struct(
             {%- for field in var('dialect_fields') %}
             cast(transform(

@@ -134,7 +134,8 @@ def dlq_export(
 def _write_payload(value: bytearray | None, to: Path) -> None:
     if value is None:
         raise typer.BadParameter(
-            "there is no value to write: it is null, privacy hides or drops it, or it was purged", param_hint="--payload"
+            "there is no value to write: it is null, only the original record has it, privacy hides or drops it, or it was purged",
+            param_hint="--payload",
         )
     if str(to) == "-":
         sys.stdout.buffer.write(bytes(value))

@@ -180,7 +180,7 @@ class HandOver:
             self.lane.end()
         finally:
             if self._session is not None:
-                self._session.close()
+                self._session.end()
 
     # ---------- called by the lane, in its threads
 
@@ -188,7 +188,7 @@ class HandOver:
         bulk_lane = self.leadership.bulk_lane
         if self._session is None or self._settings != bulk_lane.settings:
             if self._session is not None:
-                self._session.close()
+                self._session.end()
             self._settings = bulk_lane.settings
             # the slot after those of the bulk lane
             self._session = Session(bulk_lane.settings, bulk_lane.slots, refuse_superseded, stays_open=True)

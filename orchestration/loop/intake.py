@@ -22,6 +22,7 @@ from orchestration.kafka.records import RECORDS, UnreadError, read_records
 from orchestration.logs import event
 from orchestration.loop import event_rows
 from orchestration.loop.discovery import COMMANDS, Discovery
+from orchestration.loop.packed_keys import with_unpacked_keys
 from orchestration.loop.positions import Gap, SourceOffsets, cut_id, log_removed, share
 from orchestration.loop.step_size import StepSize
 from orchestration.rules.seeds import Row
@@ -262,7 +263,8 @@ class Intake:
         frames = []
         if taken and (read is None or read):
             records = event_rows.from_kafka(self.spark, self.settings, taken) if read is None else self.spark.createDataFrame(read, RECORDS)
-            frames.append(event_rows.as_events(records, taken).observe(seen, *event_rows.measures(sources)))
+            events = with_unpacked_keys(event_rows.as_events(records, taken), [row for row in self.sources if row["source"] in sources])
+            frames.append(events.observe(seen, *event_rows.measures(sources)))
         if gaps:
             frames.append(event_rows.gap_events(self.spark, gaps, self.ledgers.next_batch))
         if frames:

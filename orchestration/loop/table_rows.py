@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
 from orchestration.kafka.cluster import Partition
+from orchestration.loop.packed_keys import with_unpacked_keys
 from orchestration.rules.seeds import Row
 from orchestration.tables.source_tables import HEADERS, OWN_DIALECT, TIMES, TableError, objections
 
@@ -28,7 +29,7 @@ def as_events(rows: DataFrame, row: Row, partition: Partition, first_offset: int
         said = [_said(name, header) for name, header in HEADERS.items() if name in rows.columns]
         headers = F.concat(headers, F.array_compact(F.array(*said)))
     timestamp = F.lit(None) if is_own or "timestamp" not in rows.columns else F.col("timestamp")
-    return rows.select(
+    events = rows.select(
         F.lit(partition.topic_id).alias("topic_id"),
         F.lit(partition.number).alias("partition"),
         (F.lit(first_offset) + F.col(f"`{PLACE}`")).cast("bigint").alias("offset"),
@@ -41,6 +42,7 @@ def as_events(rows: DataFrame, row: Row, partition: Partition, first_offset: int
         timestamp.cast("timestamp").alias("record_timestamp"),
         F.lit(False).alias("stamped_by_broker"),
     )
+    return with_unpacked_keys(events, [row])
 
 
 def _headers(rows: DataFrame) -> Column:

@@ -115,7 +115,9 @@ def facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "logs": row["logs_url"],
         "traces": row["trace_url"],
         "key": None if row["key"] is None else _key(bytes(row["key"])),
-        "payload": type_ + ("" if row["value_bytes"] is None else f", {row['value_bytes']:,} bytes"),
+        "payload": f"by reference: in the original record, {came}, and read when it is sent"
+        if row["by_reference"]
+        else type_ + ("" if row["value_bytes"] is None else f", {row['value_bytes']:,} bytes"),
     }
     return ((word, printable(text)) for word, text in shown.items() if text)
 

@@ -230,6 +230,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "states_kind": _one_of("true", "false"),
         "adopt": _adopted,
         "trusts_counts": _listed("sources", "trusts_counts"),
+        "payload": _listed("sources", "payload"),
     },
     "dialects": {
         "dialect": _dialect_name,
@@ -292,10 +293,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "payload": _listed("privacy", "payload"),
         "headers": _denied,
     },
-    "retry_policies": {
-        "policy": _text,
-        "definition": _text,
-    },
+    "retry_policies": {"policy": _text, "definition": _text},
     "error_rules": {
         "error_class": _rule_class,
         "message": _fragment,

@@ -49,7 +49,7 @@ _AHEAD_FILES = 50
 # The columns, by table, that are emptied in rows that an operator has purged. In `deliveries`, payload_bytes = 0 marks such a row.
 _PURGED: Final = {
     "events": ("key", "value", "headers"),
-    "deliveries": ("key", "value", "headers", "error_message", "error_stack", "matched"),
+    "deliveries": ("key", "value", "headers", "by_reference", "error_message", "error_stack", "matched"),
 }
 
 T = TypeVar("T")

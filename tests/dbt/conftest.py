@@ -28,6 +28,7 @@ SOURCES: list[dict[str, str]] = [
     {"source": "_internal", "topic": "_internal-topic", "dialect": "redrive", "speaks_for": "^.*"},
     {"source": "graves", "topic": "graves-topic", "dialect": "redrive", "speaks_for": "^adopted ^dropped-", "adopt": "dead"},
     *DIALECTS,
+    {"source": "apart", "topic": "apart-topic", "dialect": "redrive", "speaks_for": "^.*", "payload": "reference"},
     {"source": "spring-graves", "topic": "spring-graves-topic", "dialect": "spring", "speaks_for": "^adopted", "adopt": "dead"},
 ]
 
@@ -147,7 +148,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         tmp_path_factory.mktemp("home") / "home",
         seeds={
             "sources": [
-                {"consumer_group": None, "start": "earliest", "states_kind": "true", "adopt": None, "trusts_counts": None, **row}
+                {
+                    "consumer_group": None,
+                    "start": "earliest",
+                    "states_kind": "true",
+                    "adopt": None,
+                    "trusts_counts": None,
+                    "payload": None,
+                    **row,
+                }
                 for row in SOURCES
             ],
             "dialects": ADDED,

@@ -238,6 +238,12 @@ TOLD: list[Told] = [
         is_recognised=False,
     ),
     Told(
+        "uforwarder, its key unpacked",
+        "uforwarder",
+        (*decimal_place("uforwarder", "-"), ("uforwarder-timestamp", dec(WRITTEN)), ("uforwarder-retry-count", b"3")),
+        at() | {"origin_timestamp": WRITTEN, "attempts": 3},
+    ),
+    Told(
         "connect, on its second pass",
         "connect",
         (

@@ -118,6 +118,7 @@ ROW = {
     "passed_over": [HOSTILE],
     "key": HOSTILE.encode(),
     "is_unusual": True,
+    "by_reference": True,
     "delay_ms": 1000,
     "base_delay_ms": 500,
     "quota_multiplier": 5.0,

@@ -73,6 +73,6 @@ def test_it_is_thin() -> None:
 
     assert len(lines) <= 16
     assert max(lines.values()) <= 350
-    assert sum(lines.values()) <= 2_050
+    assert sum(lines.values()) <= 2_400
     functions = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
     assert [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= 60] == []

@@ -75,11 +75,11 @@ verified as (
             and (
                 pointers.input_kind <> 'report'
                 or (
-                    -- a report can only answer a delivery that sends something, with the same content, and not to another group
+                    -- a report can only answer a delivery that sends something, with the same content (null: by reference), not to another group
                     deliveries.kind is not null
                     -- what an outbox publishes is an original record: each group that fails to process it has a message of its own
                     and deliveries.kind <> 'publish'
-                    and pointers.content_hash = deliveries.content_hash
+                    and coalesce(pointers.content_hash = deliveries.content_hash, true)
                     and coalesce(pointers.consumer_group = deliveries.consumer_group, true)
                     and (
                         pointers.pointer.preference = 2

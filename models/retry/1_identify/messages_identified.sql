@@ -15,14 +15,14 @@ known as (
 
 named as (
 
-    -- the content that was seen first at some coordinates gets the id without a hash; other content there is another message, whose id has a hash
+    -- the content seen first at some coordinates (null: by reference) gets the id without a hash; other content there is another message, with a hash
     select
         inputs.*,
         known.messages,
         case
-            when inputs.content_hash = coalesce(
+            when inputs.content_hash is null or inputs.content_hash = coalesce(
                 known.content_hash,
-                first_value(inputs.content_hash) over (
+                first_value(inputs.content_hash, true) over (
                     partition by coalesce(inputs.plain_id, inputs.input_id)
                     order by inputs.batch, inputs.report_topic, inputs.report_partition, inputs.report_offset
                 )

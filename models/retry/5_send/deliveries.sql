@@ -97,6 +97,7 @@ select
     key,
     value,
     headers,
+    by_reference,
     payload_bytes,
     outbox_row,
     sequence,

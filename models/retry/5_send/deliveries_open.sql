@@ -53,11 +53,12 @@ waiting as (
 
     -- as long as a reader restricts due_at and due_hour, the other sides of these joins are small enough to be broadcast: payloads are not moved
     select
-        deliveries.* except (error_stack, key, value, headers),
+        deliveries.* except (error_stack, key, value, headers, by_reference),
         deliveries.error_stack,
         deliveries.key,
         deliveries.value,
         deliveries.headers,
+        deliveries.by_reference,
         postponed.not_before
     from deliveries
     left semi join first_runs

@@ -8,6 +8,7 @@ events as (
         key,
         value,
         headers,
+        cast(null as boolean) as by_reference,
         cast(null as string) as error_stack,
         {{ utf8_text(header_bytes('headers', 'redrive-header-profile')) }} as earlier_profile,
         cast(null as string) as payload_delivery,
@@ -55,7 +56,8 @@ first_letters as (
         due_at,
         key,
         value,
-        headers
+        headers,
+        by_reference
     from {{ wheel() }} as deliveries
     where {{ dues_in_bounds('due_at', 'payload') }}
 
@@ -68,6 +70,7 @@ sent_before as (
         coalesce(answered.key, first_letters.key) as key,
         coalesce(answered.value, first_letters.value) as value,
         coalesce(answered.headers, first_letters.headers) as headers,
+        coalesce(first_letters.by_reference, answered.by_reference) as by_reference,
         answered.error_stack,
         cast(null as string) as earlier_profile,
         answered.payload_delivery,

@@ -18,7 +18,7 @@ inputs as (
 
 rules as (
 
-    select dialects from {{ ref('rules') }}
+    select * from {{ ref('rules') }}
 
 ),
 
@@ -32,6 +32,7 @@ joined as (
         inputs.key as input_key,
         inputs.value as input_value,
         if(inputs.is_report, {{ with_headers_restored('rules.dialects[decisions.dialect]', 'inputs.headers') }}, inputs.headers) as input_headers,
+        {{ refers_to_original('decisions', 'inputs', 'rules') }} as refers_to_original,
         inputs.error_stack as input_stack,
         inputs.earlier_profile,
         inputs.payload_delivery as earlier_delivery,
@@ -79,8 +80,9 @@ kept as (
             when is_sent_anew and input_stack is not null then input_stack
             when is_dead_letter and is_report then {{ stack_text(dialect_field('error_stack', 'says', 'input_headers') ~ '.bytes') }}
         end as error_stack,
-        case when keeps_payload then input_key end as key,
-        case when keeps_payload then input_value end as value,
+        case when keeps_payload and not refers_to_original then input_key end as key,
+        case when keeps_payload and not refers_to_original then input_value end as value,
+        keeps_payload and refers_to_original as by_reference,
         case
             when has_a_name and not is_written_again then filter(
                 coalesce(prior_headers, if(is_report, filter(input_headers, h -> not (

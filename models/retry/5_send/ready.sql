@@ -51,11 +51,12 @@ complete as (
 
     -- a dead letter that is written again, as Kafka refused it: its payload is in the row of the first
     select
-        waiting.* except (error_stack, key, value, headers, not_before),
+        waiting.* except (error_stack, key, value, headers, by_reference, not_before),
         first_letters.error_stack,
         first_letters.key,
         first_letters.value,
         first_letters.headers,
+        first_letters.by_reference,
         waiting.not_before,
         true as is_written_again,
         first_letters.due_hour as payload_hour
@@ -85,13 +86,12 @@ select
     key,
     value,
     headers,
+    by_reference,
+    case when by_reference and kind = 'dead_letter' then {{ headers_left_out() }} end as denied_headers,
     {{ dead_letter_headers() }} as dead_letter_headers,
     header_profile,
     -- the attempt that a retry starts; for a dead letter, the last attempt that was made
-    case
-        when kind = 'dead_letter' then attempt
-        when kind <> 'publish' then attempt + 1
-    end as attempt,
+    case when kind = 'dead_letter' then attempt when kind <> 'publish' then attempt + 1 end as attempt,
     publish_charge,
     sequence,
     sequence_place,

@@ -41,7 +41,7 @@ def publish_records(
     batches: Iterable[pa.RecordBatch], settings: PublisherSettings, slot: int, clock: Callable[[], int], kept: Session | None = None
 ) -> Iterator[pa.RecordBatch]:
     """`publish` for rows that are complete already (schema `RECORDS`)."""
-    with patch.object(publishing, "complete", as_records):
+    with patch.object(publishing.Task, "complete", lambda _, rows: map(as_records, rows)):
         yield from publish(batches, settings, slot, clock, kept)
 
 
