@@ -40,6 +40,7 @@ _BENCHES = (
         "questions",
         "rate",
         "redrive",
+        "reference",
         "restart",
     ),
     *("soak", "start", "tick"),

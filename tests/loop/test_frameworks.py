@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -23,8 +23,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not (shutil.which("mvn") and shutil.which("javac")), reason="needs Maven and a JDK (Debian: apt-get install maven)"),
 ]
+
+with_java = pytest.mark.skipif(
+    not (shutil.which("mvn") and shutil.which("javac")), reason="needs Maven and a JDK (Debian: apt-get install maven)"
+)
+with_go = pytest.mark.skipif(not shutil.which("go"), reason="needs Go, 1.24 or later")
+with_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs Node.js, 18 or later, with npm")
 
 SOURCES = """streams,"^frameworks[a-z]*[.]streams-reports$",streams,billing,"^frameworks[a-z]*[.]orders",earliest,false,
 sink,"^frameworks[a-z]*[.]connect-reports$",connect,connect-orders-sink,"^frameworks[a-z]*[.]orders",earliest,false,
@@ -60,11 +65,15 @@ class Program:
         return self.output.read_text(encoding="utf-8")
 
 
-@contextmanager
-def java(example: str, main: str, *arguments: str, **properties: str) -> Iterator[Program]:
-    """A program that runs inside the `with` block."""
+def java(example: str, main: str, *arguments: str, **properties: str) -> AbstractContextManager[Program]:
+    """A Java program, as `runs` has it."""
     given = [f"-D{name}={value}" for name, value in {"org.slf4j.simpleLogger.defaultLogLevel": "warn", **properties}.items()]
-    command = ["java", "-cp", classpath(example), *given, main, *arguments]
+    return runs("java", "-cp", classpath(example), *given, main, *arguments)
+
+
+@contextmanager
+def runs(*command: str) -> Iterator[Program]:
+    """A program that runs inside the `with` block."""
     # into a file: a pipe that nobody reads would stop it when it is full
     output = Path(mkdtemp(prefix="redrive-output-")) / "output"
     with output.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
@@ -116,20 +125,40 @@ def said(redrive: Redrive, domain: str) -> list[object]:
     ]
 
 
-def test_plain_java(frameworks: Redrive) -> None:
-    written = orders(frameworks, "frameworksjava")
-    topics = ("frameworksjava.orders", "frameworksjava.orders-billing-retry")
-    servers = frameworks.kafka["bootstrap.servers"]
-    with java("java", "ReportingConsumer", servers, "frameworksjava.reports", "billing", "3", *topics) as program:
-        assert processed(frameworks, program) == ["one", "three", "two"]
-    assert said(frameworks, "frameworksjava") == [
-        (f"billing:frameworksjava.orders/1/{offset}", "java.util.concurrent.TimeoutException", "no answer within 2 s")
-        for _, offset in written.values()
+def reporting(redrive: Redrive, domain: str, program: Callable[..., AbstractContextManager[Program]], error_class: str) -> None:
+    """A program of docs/connect reports the failures of records, and processes their retries."""
+    written = orders(redrive, domain)
+    topics = (f"{domain}.orders", f"{domain}.orders-billing-retry")
+    with program(redrive.kafka["bootstrap.servers"], f"{domain}.reports", "billing", "3", *topics) as running:
+        assert processed(redrive, running) == ["one", "three", "two"]
+    assert said(redrive, domain) == [
+        (f"billing:{domain}.orders/1/{offset}", error_class, "no answer within 2 s") for _, offset in written.values()
     ]
-    for record in frameworks.read("frameworksjava.orders-billing-retry"):
+    for record in redrive.read(f"{domain}.orders-billing-retry"):
         assert (record.key, record.partition, record.own_headers) == (b"k", 1, (("tenant", b"acme"),))
 
 
+@with_java
+def test_plain_java(frameworks: Redrive) -> None:
+    reporting(frameworks, "frameworksjava", partial(java, "java", "ReportingConsumer"), "java.util.concurrent.TimeoutException")
+
+
+@with_go
+def test_go(frameworks: Redrive, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "go", tmp_path / "go")
+    for command in (["mod", "tidy"], ["build", "-o", "consumer"]):
+        subprocess.run(["go", *command], cwd=tmp_path / "go", check=True, timeout=400)
+    reporting(frameworks, "frameworksgo", partial(runs, str(tmp_path / "go" / "consumer")), "*errors.errorString")
+
+
+@with_node
+def test_node(frameworks: Redrive, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "node", tmp_path / "node")
+    subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=tmp_path / "node", check=True, timeout=400)
+    reporting(frameworks, "frameworksnode", partial(runs, "node", str(tmp_path / "node" / "reporting_consumer.js")), "Error")
+
+
+@with_java
 def test_spring_with_a_recoverer(frameworks: Redrive) -> None:
     written = orders(frameworks, "frameworksspring")
     with java("spring", "SpringConsumer", **properties(frameworks, "frameworksspring", "spring-reports")) as program:
@@ -142,6 +171,7 @@ def test_spring_with_a_recoverer(frameworks: Redrive) -> None:
         assert (record.key, record.partition, record.own_headers) == (b"k", 1, (("tenant", b"acme"),))
 
 
+@with_java
 def test_dead_letters_of_spring_s_retry_topics_are_adopted(frameworks: Redrive) -> None:
     written = orders(frameworks, "frameworksretryable")
     given = {**properties(frameworks, "frameworksretryable"), "topics": "frameworksretryable.orders"}
@@ -154,6 +184,7 @@ def test_dead_letters_of_spring_s_retry_topics_are_adopted(frameworks: Redrive) 
     )
 
 
+@with_java
 def test_kafka_streams(frameworks: Redrive) -> None:
     written = orders(frameworks, "frameworksstreams")
     frameworks.topics("frameworksstreams.streams-reports", "frameworksstreams.streams-reports.dlq")
@@ -164,6 +195,7 @@ def test_kafka_streams(frameworks: Redrive) -> None:
     assert {one[1] for one in found} == {"java.lang.IllegalStateException"}  # type: ignore[index]
 
 
+@with_java
 def test_kafka_connect(frameworks: Redrive, tmp_path: Path) -> None:
     frameworks.domain("frameworksconnect")
     retries = "frameworksconnect.orders-connect-orders-sink-retry"
