@@ -99,8 +99,11 @@ def make_admin(settings: PublisherSettings, background: Background) -> AdminClie
     return make_client(AdminClient, {**settings.kafka, "allow.auto.create.topics": "false", "error_cb": background}, settings.kafka)
 
 
-def make_keeper(settings: PublisherSettings, group: str, background: Background, **own: Callable[..., None]) -> Consumer:
-    """A consumer that reads and writes a group's offsets and consumes nothing. own: further properties. Raises RejectedPropertiesError."""
+def make_keeper(settings: PublisherSettings, group: str, background: Background, **own: Any) -> Consumer:
+    """A consumer of a group that it doesn't join: it reads and writes the group's offsets, and consumes only what is assigned to it.
+
+    own: further properties. Raises RejectedPropertiesError.
+    """
     properties: dict[str, Any] = {
         **settings.kafka,
         "group.id": group,
@@ -116,11 +119,7 @@ def make_keeper(settings: PublisherSettings, group: str, background: Background,
 
 def make_reader(settings: PublisherSettings, background: Background) -> Consumer:
     """A consumer of all records that are still there, for places that the caller assigns. Raises RejectedPropertiesError."""
-    properties: dict[str, Any] = {
-        **settings.kafka,
-        "group.id": settings.fence_group,  # which it does not join
-        "enable.auto.commit": "false",
-        "allow.auto.create.topics": "false",
+    own = {
         # what failed may have been read before its transaction ended
         "isolation.level": "read_uncommitted",
         "enable.partition.eof": "true",
@@ -128,9 +127,8 @@ def make_reader(settings: PublisherSettings, background: Background) -> Consumer
         "auto.offset.reset": "error",
         # it reads some records here and some there: fetching far ahead would be for nothing
         "queued.min.messages": "1000",
-        "error_cb": background,
     }
-    return make_client(Consumer, properties, settings.kafka)
+    return make_keeper(settings, settings.fence_group, background, **own)
 
 
 def make_client(client: Callable[..., _Client], properties: Mapping[str, Any], kafka: Mapping[str, str]) -> _Client:

@@ -194,8 +194,10 @@ class _Reading:
                 self._settle(where, self._settings.trouble_of(error))
         for where in lost & self._left.keys():
             low, high = consumer.get_watermark_offsets(TopicPartition(*where), timeout=self._settings.metadata_timeout_ms / 1000)
-            self._settle(where, "retention has removed it", lambda offset, low=low: offset < low)
-            self._settle(where, "the topic ends before it", lambda offset, high=high: offset >= high)
+            self._settle(where, "retention has removed it", below=low)
+            # else reading goes on, up to the end of the partition
+            if where in self._left and self._left[where][0] >= high:
+                self._settle(where, "the topic ends before it")
         if lost or any(where in self._left and self._left[where][0] - last > _FAR for where, last in seen.items()):
             _read_from(consumer, self.next)
         elif ended := [TopicPartition(*where) for where in seen if where not in self._left]:
@@ -209,7 +211,7 @@ class _Reading:
 
     def _note(self, where: tuple[str, int], message: Message) -> None:
         offset = message.offset() or 0
-        self._settle(where, "compaction has removed it, or a transaction was aborted", lambda wanted: wanted < offset)
+        self._settle(where, "compaction has removed it, or it is no record but the end of a transaction", below=offset)
         if where in self._left and self._left[where][0] == offset:
             place = (*where, offset)
             self.found[place] = _record(place, message)
@@ -217,14 +219,15 @@ class _Reading:
             if not self._left[where]:
                 del self._left[where]
 
-    def _settle(self, where: tuple[str, int], why: str | Trouble, which: Any = lambda _: True) -> None:
-        """Notes why some of what is left of a partition is not there."""
-        left = self._left.get(where, deque())
-        for offset in [offset for offset in left if which(offset)]:
-            self.found[*where, offset] = why if isinstance(why, Trouble) else _gone((*where, offset), why)
-            left.remove(offset)
+    def _settle(self, where: tuple[str, int], why: str | Trouble, below: int | None = None) -> None:
+        """Notes why what is left of a partition is not found; below: only what lies before this offset."""
+        # called for each record that is read: it must not look at all that is left
+        left = self._left[where]
+        while left and (below is None or left[0] < below):
+            place = (*where, left.popleft())
+            self.found[place] = _unread(place, why) if isinstance(why, Trouble) else _gone(place, why)
         if not left:
-            self._left.pop(where, None)
+            del self._left[where]
 
 
 def _read_from(consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -251,6 +254,12 @@ def _checked(place: Place, found: Original | Trouble, timestamp: Any) -> Origina
         if abs(millis - found.millis) >= _SAME_MS:
             return _gone(place, f"the record that lies there has the timestamp {found.millis}, not {millis}")
     return found
+
+
+def _unread(place: Place, why: Trouble) -> Trouble:
+    # it is shown as the reason why a destination is paused, and would seem to be about that topic
+    topic, partition, offset = place
+    return Trouble(why.error, f"the original record {topic}/{partition}/{offset} can't be read: {why.message}")
 
 
 def _gone(place: Place, why: str) -> Trouble:

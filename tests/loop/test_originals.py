@@ -211,6 +211,8 @@ def test_what_may_not_be_read_stays_due_and_pauses_its_destination(
             deleted.result(20)
     assert outcomes(results) == {"d2": "delivered"}
     assert [stopped for stopped, _, _ in stops(results)] == [topic]
+    (why,) = (result["error_message"] for result in results if result["outcome"] == "stopped")
+    assert f"{source}/0/0 can't be read" in why
     assert outcomes(send(rows[:2], settings)) == {"d0": "delivered", "d1": "delivered"}
 
 

@@ -13,7 +13,7 @@ import yaml
 from orchestration.kafka.cluster import Cluster
 from orchestration.settings import load_settings
 from publisher import PublisherSettings, clients, make_client
-from publisher.clients import Background, make_admin, make_keeper, make_producer
+from publisher.clients import Background, make_admin, make_keeper, make_producer, make_reader
 from publisher.redaction import SECRET_NAME
 from tests.unit.publisher_kit.mock_cluster import MockCluster
 from tests.unit.publisher_kit.rows import outcomes, send, settings_for
@@ -28,6 +28,7 @@ MAKERS: dict[str, Callable[[PublisherSettings], Any]] = {
     "transactional producer": lambda settings: make_producer(settings, "prefix.instance.0", 1_000, Background()),
     "admin": lambda settings: make_admin(settings, Background()),
     "consumer of a group's offsets": lambda settings: make_keeper(settings, "group", Background()),
+    "consumer of original records": lambda settings: make_reader(settings, Background()),
 }
 
 

@@ -20,7 +20,7 @@ from orchestration.operators.commands import CommandError
 from orchestration.operators.sending import write
 from orchestration.settings import SettingsError, load_settings, where_set
 from publisher import PublisherSettings, RejectedPropertiesError, is_secret, make_client, masked, secrets_of
-from publisher.clients import Background, make_admin, make_keeper, make_producer
+from publisher.clients import Background, make_admin, make_keeper, make_producer, make_reader
 
 SECRET = 'hunter2 s3cret;"quoted" tail-of-it'
 PLAIN = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
@@ -99,6 +99,7 @@ def test_no_client_tells_a_secret(
         said_by(lambda: write(settings, "command", [b"{}"]) if name in _REJECTED else None),
         said_by(lambda: make_admin(publisher, Background())),
         said_by(lambda: make_keeper(publisher, "group", Background())),
+        said_by(lambda: make_reader(publisher, Background())),
         said_by(lambda: make_producer(publisher, None, 1000, Background())),
         said_by(lambda: make_client(Consumer, {**settings.kafka_properties, "group.id": "g"}, settings.kafka_properties)),
         f"{settings!r} {settings} {settings.kafka_java_properties}" if is_secret(name, SECRET) and name != "sasl.jaas.config" else "",
