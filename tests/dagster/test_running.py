@@ -204,6 +204,7 @@ def test_a_run_with_a_wrong_secret_tells_nothing_of_it(
     assert [place for place, text in said.items() if leaks(text)] == []
 
 
+@pytest.mark.slow
 def test_an_unusual_rate_of_dead_letters_is_told(deployment: Deployment) -> None:
     # in the hour of the first start nothing is unusual
     long_ago = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -112,34 +112,45 @@ def test_a_dead_letter_that_was_not_acknowledged_is_not_here(home: Home) -> None
     assert [row["died"] for row in of(home, "dead_letters_by_hour", original_topic="pending")] == [1]
 
 
-@pytest.mark.long
-def test_what_is_purged_is_shown_nowhere_and_stays_a_dead_letter(home: Home) -> None:
+def purged(home: Home, topic: str) -> tuple[Row, Row]:
+    """Two dead letters that were discarded, and the first purged."""
     stack = ("redrive-error-stack", b"java.lang.NullPointerException: boo\n    at s3cret.Frame.of(Frame.java:1)")
-    secret, kept = (report("purged-mart", number, error=NULL_POINTER, key=b"s3cret", value=b"s3cret") for number in range(2))
-    secret = secret.but(headers=(*(secret.headers or ()), stack))
-    purged, other = die(home, secret, kept)
-    before = one(home, purged)
-    assert "s3cret" in str(before["error_stack"])
-    ask(home, ("discard", purged), ("discard", other))
-    ask(home, ("purge", purged))
-    row = one(home, purged)
+    secret, kept = (report(topic, number, error=NULL_POINTER, key=b"s3cret", value=b"s3cret") for number in range(2))
+    gone, other = die(home, secret.but(headers=(*(secret.headers or ()), stack)), kept)
+    assert "s3cret" in str(one(home, gone)["error_stack"])
+    ask(home, ("discard", gone), ("discard", other))
+    ask(home, ("purge", gone))
+    return gone, other
+
+
+@pytest.mark.long
+def test_what_is_purged_is_shown_nowhere(home: Home) -> None:
+    death, other = purged(home, "purged-mart")
+    rows = {row["message_id"]: row for row in of(home, "dead_letters", original_topic="purged-mart")}
+    row, untouched = rows[death["message_id"]], rows[other["message_id"]]
     gone = ("key", "value", "headers", "headers_by_name", "excerpt", "error_message", "error_stack", "value_bytes", "request_id")
     assert [row[name] for name in gone] == [None] * len(gone)
     assert (row["state"], row["purged_at"].astimezone(UTC), row["error_class"]) == ("discarded", home.now, NULL_POINTER)
-    assert (row["delivery_id"], row["topic"], row["offset"]) == (before["delivery_id"], before["topic"], before["offset"])
+    assert (row["delivery_id"], row["topic"], row["offset"]) == (death["delivery_id"], "purged-mart.dlq", 1)
+    assert (untouched["state"], bytes_(untouched["value"]), untouched["purged_at"]) == ("discarded", b"s3cret", None)
     for view in ("decisions", "attempts", "message_history"):
-        shown = [row.asDict() for row in of(home, view, message_id=purged["message_id"])]
+        shown = [row.asDict() for row in of(home, view, message_id=death["message_id"])]
         assert shown
         assert "s3cret" not in str(shown)
         assert {row["error_message"] for row in shown} == {None}
+
+
+@pytest.mark.slow
+def test_what_is_purged_stays_a_dead_letter(home: Home) -> None:
+    death, other = purged(home, "purged-again")
     # open again, without its payload; and what was not purged is as it was
-    ask(home, ("restore", purged), ("redrive", purged))
-    restored, untouched = sorted(of(home, "dead_letters", original_topic="purged-mart"), key=lambda row: row["original_offset"])
+    ask(home, ("restore", death), ("redrive", death))
+    restored, untouched = sorted(of(home, "dead_letters", original_topic="purged-again"), key=lambda row: row["original_offset"])
     assert (restored["state"], restored["value"], restored["life_cycles"]) == ("open", None, 1)
-    assert (untouched["state"], bytes_(untouched["value"]), untouched["purged_at"]) == ("discarded", b"s3cret", None)
+    assert (untouched["message_id"], untouched["state"], untouched["purged_at"]) == (other["message_id"], "discarded", None)
     # it fails anew by itself: another life_cycle, which was not purged
     home.later(hours=1)
-    (again,) = die(home, report("purged-mart", 0, error=NULL_POINTER, key=b"s3cret", value=b"s3cret", failed_at=home.now), offset=3)
+    (again,) = die(home, report("purged-again", 0, error=NULL_POINTER, key=b"s3cret", value=b"s3cret", failed_at=home.now), offset=3)
     row = one(home, again)
     assert (row["life_cycle"], bytes_(row["value"]), row["purged_at"], row["error_message"]) == (2, b"s3cret", None, "boo")
 

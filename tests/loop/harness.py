@@ -235,7 +235,7 @@ class Redrive(Topics):
         self.loop = Loop(self.loop.settings.model_copy(update=settings))
         self.loop.start()
 
-    def until(self, condition: Callable[[], T], what: str, seconds: float = 120) -> T:
+    def until(self, condition: Callable[[], T], what: str, seconds: float = 600) -> T:
         """Runs ticks until a condition holds, and returns its value."""
         deadline = time.monotonic() + seconds
         while True:

@@ -64,7 +64,7 @@ class Processes:
         self._started.append(process)
         return process
 
-    def ended(self, process: subprocess.Popen[str], seconds: float = 400) -> str:
+    def ended(self, process: subprocess.Popen[str], seconds: float = 1200) -> str:
         """Waits for the end of a loop; what it said."""
         try:
             return process.communicate(timeout=seconds)[1]
@@ -139,7 +139,7 @@ class Processes:
                 process.communicate()
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 400) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 1200) -> None:
     """Waits for something that another process does. A first start, and a first decide run, take minutes on a busy machine."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -81,7 +81,6 @@ def run_of(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Callable[...
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_a_run_ends_in_good_order_wherever_it_is_told_to(tmp_path: Path, pytestconfig: pytest.Config, run_of: Callable[..., Run]) -> None:
     write_seeds(tmp_path / "seeds", pytestconfig.rootpath)
     # turning, as a terminal or `kill -- -N` tells it: whatever it has started is told, too

@@ -20,10 +20,7 @@ from tests.loop.harness import Redrive
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-]
+pytestmark = pytest.mark.slow
 
 with_java = pytest.mark.skipif(
     not (shutil.which("mvn") and shutil.which("javac")), reason="needs Maven and a JDK (Debian: apt-get install maven)"

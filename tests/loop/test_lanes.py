@@ -301,7 +301,6 @@ def test_what_is_on_time_is_not_delayed_by_a_backlog_that_is_larger_than_the_lan
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2400)
 def test_ten_minutes_of_random_orders_are_followed_whatever_the_lane_is_doing(ahead: Redrive) -> None:
     ahead.domain("lanesrandom")
     chance, failed, seen = random.Random(20260301), 0, set[int]()

@@ -17,7 +17,7 @@ from orchestration.demo.broker import Broker
 from tests.loop.harness import deliveries
 from tests.loop.processes import Processes, assert_never_early, running_processes, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 
 _MEGABYTES = 80
 

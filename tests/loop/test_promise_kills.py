@@ -17,7 +17,7 @@ from tests.loop.harness import deliveries
 from tests.loop.loop_process import POINTS, send_to_family
 from tests.loop.processes import MAX_ATTEMPTS, Processes, assert_never_early, running_processes, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from tests.loop.processes import Processes, running_processes, until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(3600),
     pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)"),
 ]
 

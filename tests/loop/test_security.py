@@ -30,7 +30,7 @@ from orchestration.status import read_status
 from tests.loop.harness import Topics, deliveries
 from tests.loop.processes import Processes, running_processes, until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 
 DOMAIN = "guarded"
 COMMANDS = f"{DOMAIN}.commands"

@@ -72,7 +72,6 @@ def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_a_loop_that_is_taken_over_from_while_it_is_busy_sends_nothing_twice(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     # however slow the machine is
     monkeypatch.setattr("orchestration.loop.takeover._LAST_ROWS", 300.0)

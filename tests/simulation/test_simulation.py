@@ -22,7 +22,6 @@ def simulated(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_a_thousand_fates_break_no_promise() -> None:
     done = simulated("--seed", "2")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -51,7 +50,6 @@ SABOTAGED = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rule", SABOTAGED)
 def test_a_sabotaged_rule_is_found(rule: str, tmp_path: Path) -> None:
     path, text, instead, finding = SABOTAGED[rule]

@@ -49,7 +49,6 @@ def promtool(pytestconfig: pytest.Config) -> Path:
     return unpacked
 
 
-@pytest.mark.timeout(600)
 def test_each_alert_fires_when_it_should_and_not_before(promtool: Path, tmp_path: Path) -> None:
     played = (PROJECT / "tests" / "unit" / "alerts_test.yml").read_text(encoding="utf-8")
     tests = tmp_path / "alerts_test.yml"
