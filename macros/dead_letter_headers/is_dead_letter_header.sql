@@ -1,11 +1,4 @@
-{#- Whether a header is one of those that a header profile has (var header_profiles). -#}
+{#- Whether a header is one of those that a header profile has. -#}
 {% macro is_dead_letter_header(profile, name) -%}
-    coalesce(
-        case split_part({{ profile }}, '+', 1)
-            {%- for known, names in var('header_profiles').items() %}
-            when '{{ known }}' then {{ name }} in ('{{ names | join("', '") }}')
-            {%- endfor %}
-        end,
-        false
-    )
+    coalesce(array_contains({{ headers_of_profile(profile) }}, {{ name }}), false)
 {%- endmacro %}

@@ -18,9 +18,10 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from orchestration.kafka import clients
+from orchestration.kafka.topic_settings import configs, not_readable
 from orchestration.settings import rejected
 from publisher import RejectedPropertiesError, kafka_error, redact
 
@@ -221,16 +222,18 @@ class Cluster:
 
     def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:
         """The largest record that each topic takes; a topic whose configuration may not be read is left out."""
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
-        if not resources:
-            return {}
-        sizes: dict[str, int] = {}
-        for resource, future in self._admin.describe_configs(resources, request_timeout=self._timeout).items():
-            try:
-                sizes[str(resource.name)] = int(future.result()["max.message.bytes"].value)
-            except (KafkaException, KeyError, TypeError, ValueError):
-                continue
-        return sizes
+        return {name: int(config["max.message.bytes"]) for name, config in self.configs(names).items()}
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The configuration of each topic; a topic whose configuration may not be read is left out."""
+        return configs(self._admin, names, self._timeout)
+
+    def not_readable(self, names: Iterable[str]) -> set[str]:
+        """Those of the topics whose records this user may not read. Raises ClusterError."""
+        try:
+            return not_readable(self._admin, names, self._timeout)
+        except KafkaException as error:
+            raise self._unanswered("return what may be done with topics", error) from None
 
     def groups(self) -> dict[str, set[str]]:
         """The consumer groups that have committed offsets, and the topics they read."""

@@ -227,6 +227,7 @@ def _topics(
         yield Finding(False, "topics", f"the topics that are needed can't be determined without Spark and dbt: {in_short(error)}")
         return
     yield from _loops(seeds, plan.needs)
+    yield from _originals(cluster, seeds, {need.original.name for need in plan.needs})
     sizes = cluster.max_message_bytes([*topics])
     missing: dict[str, list[Need]] = {}
     for need in plan.needs:
@@ -246,6 +247,22 @@ def _topics(
         yield from [finding for finding in fits if not finding.ok] or fits[:1]
     for what, why in plan.unknown:
         yield Finding(True, what, why, warns=True)
+
+
+def _originals(cluster: Cluster, seeds: Seeds, names: Iterable[str]) -> Iterator[Finding]:
+    """Whether the records to which reports by reference refer can be read, and how long they stay."""
+    patterns = [pattern for source in seeds.rows["sources"] if source["payload"] == "reference" for pattern in source["speaks_for"].split()]
+    topics = sorted(name for name in names if any(topic_matches(name, pattern) for pattern in patterns))
+    denied, configs = cluster.not_readable(topics), cluster.configs(topics)
+    for name in topics:
+        what = f"original topic {name}"
+        policy, kept = (configs.get(name, {}).get(setting, "") for setting in ("cleanup.policy", "retention.ms"))
+        if name in denied:
+            yield Finding(False, what, "this user may not read it, and reports refer to its records")
+        elif "compact" in policy:
+            yield Finding(True, what, "is compacted: what fails by reference dies if its key is written again", warns=True)
+        elif kept.isdigit():
+            yield Finding(True, what, f"keeps records for {int(kept) / 3_600_000:g} h: no payload is sent later by reference")
 
 
 def _fits(need: Need, topic: Topic, sizes: dict[str, int]) -> Finding:

@@ -13,6 +13,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 
+from orchestration.kafka.cluster import Cluster
+from orchestration.rules.check import _originals
+from orchestration.rules.seed_rows import Row, Seeds
 from publisher import PublisherSettings, epoch_ms, publish
 from publisher.contract import GONE, READY
 from publisher.errors import Trouble
@@ -214,6 +217,33 @@ def test_what_may_not_be_read_stays_due_and_pauses_its_destination(
     (why,) = (result["error_message"] for result in results if result["outcome"] == "stopped")
     assert f"{source}/0/0 can't be read" in why
     assert outcomes(send(rows[:2], settings)) == {"d0": "delivered", "d1": "delivered"}
+
+
+def test_a_check_says_which_original_topics_cannot_be_relied_on(kafka: dict[str, str], create_topic: Create) -> None:
+    compacted, denied = create_topic("compacted", **{"cleanup.policy": "compact"}), create_topic("denied")
+    short, ever = create_topic("short", **{"retention.ms": "5400000"}), create_topic("ever", **{"retention.ms": "-1"})
+    others = create_topic("others")
+    names = [compacted, denied, short, ever]
+    said = {"source": "failures", "speaks_for": " ".join(names), "payload": "reference"}
+    sources = [said, {**said, "source": "others", "speaks_for": others, "payload": ""}]
+    seeds = Seeds({"sources": tuple(Row(line, row) for line, row in enumerate(sources, 2))}, "digest")
+    acl = AclBinding(
+        ResourceType.TOPIC, denied, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.READ, AclPermissionType.DENY
+    )
+    admin = AdminClient(dict(kafka))
+    for made in admin.create_acls([acl]).values():
+        made.result(20)
+    try:
+        found = list(_originals(Cluster(kafka), seeds, [*names, others]))
+    finally:
+        for deleted in admin.delete_acls([_filter(acl)]).values():
+            deleted.result(20)
+    assert [(one.what.removeprefix("original topic "), one.ok, one.warns) for one in found] == [
+        (compacted, True, True),
+        (denied, False, False),
+        (short, True, False),
+    ]
+    assert "1.5 h" in found[-1].found
 
 
 def test_a_broker_that_is_gone_leaves_all_of_it_due() -> None:
