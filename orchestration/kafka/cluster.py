@@ -222,18 +222,16 @@ class Cluster:
 
     def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:
         """The largest record that each topic takes; a topic whose configuration may not be read is left out."""
-        return {name: int(config["max.message.bytes"]) for name, config in self.configs(names).items()}
+        found = {name: config.get("max.message.bytes") or "" for name, config in self.configs(names).items()}
+        return {name: int(size) for name, size in found.items() if size.isdigit()}
 
-    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str | None]]:
         """The configuration of each topic; a topic whose configuration may not be read is left out."""
         return configs(self._admin, names, self._timeout)
 
     def not_readable(self, names: Iterable[str]) -> set[str]:
-        """Those of the topics whose records this user may not read. Raises ClusterError."""
-        try:
-            return not_readable(self._admin, names, self._timeout)
-        except KafkaException as error:
-            raise self._unanswered("return what may be done with topics", error) from None
+        """Those of the topics whose records this user may not read, as far as the broker tells."""
+        return not_readable(self._admin, names, self._timeout)
 
     def groups(self) -> dict[str, set[str]]:
         """The consumer groups that have committed offsets, and the topics they read."""

@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType
 
 
-def configs(admin: AdminClient, names: Iterable[str], timeout: float) -> dict[str, dict[str, str]]:
+def configs(admin: AdminClient, names: Iterable[str], timeout: float) -> dict[str, dict[str, str | None]]:
     """The configuration of each topic; one that doesn't exist or may not be asked for is left out. timeout: in seconds."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, str | None]] = {}
     # librdkafka doesn't take a request without topics
     for resource, future in (admin.describe_configs(resources, request_timeout=timeout) if resources else {}).items():
         with suppress(KafkaException):
@@ -21,7 +21,7 @@ def configs(admin: AdminClient, names: Iterable[str], timeout: float) -> dict[st
 
 
 def not_readable(admin: AdminClient, names: Iterable[str], timeout: float) -> set[str]:
-    """Those of the topics whose records this user may not read, as far as the broker tells. timeout: in seconds. Raises KafkaException."""
+    """Those of the topics whose records this user may not read, as far as the broker tells. timeout: in seconds."""
     wanted = sorted(set(names))
     if not wanted:
         return set()
@@ -31,9 +31,8 @@ def not_readable(admin: AdminClient, names: Iterable[str], timeout: float) -> se
         try:
             allowed = future.result().authorized_operations
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise
-            allowed = []
+            # any other error, such as that of a broker that doesn't know the question, must not end the checks that follow
+            allowed = [] if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else None
         if allowed is not None and AclOperation.READ not in allowed:
             found.add(name)
     return found

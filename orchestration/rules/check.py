@@ -256,13 +256,16 @@ def _originals(cluster: Cluster, seeds: Seeds, names: Iterable[str]) -> Iterator
     denied, configs = cluster.not_readable(topics), cluster.configs(topics)
     for name in topics:
         what = f"original topic {name}"
-        policy, kept = (configs.get(name, {}).get(setting, "") for setting in ("cleanup.policy", "retention.ms"))
+        policy, kept = (configs.get(name, {}).get(setting) or "" for setting in ("cleanup.policy", "retention.ms"))
         if name in denied:
-            yield Finding(False, what, "this user may not read it, and reports refer to its records")
+            found = "this user may not read it: messages whose reports leave out their payload can't be sent"
+            yield Finding(False, what, found)
         elif "compact" in policy:
-            yield Finding(True, what, "is compacted: what fails by reference dies if its key is written again", warns=True)
+            found = "is compacted: a message by reference dies without its payload once its key is written again"
+            yield Finding(True, what, found, warns=True)
         elif kept.isdigit():
-            yield Finding(True, what, f"keeps records for {int(kept) / 3_600_000:g} h: no payload is sent later by reference")
+            found = f"keeps records for {int(kept) / 3_600_000:g} h: a message by reference that is sent later dies without its payload"
+            yield Finding(True, what, found)
 
 
 def _fits(need: Need, topic: Topic, sizes: dict[str, int]) -> Finding:

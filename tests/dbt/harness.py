@@ -326,10 +326,12 @@ class Home:
 
 
 def decided(home: Home, *inputs: Report | Result) -> list[Row]:
-    """What is decided a second later about reports, or about the results of sends, as it lies in the wheel."""
+    """What is decided a second later about reports and results of sends, as it lies in the wheel. Results have a batch of their own."""
     home.later(seconds=1)
-    reports = [one for one in inputs if isinstance(one, Report)]
-    input_ids = home.append_reports(*reports) if reports else home.append_results(*(one for one in inputs if isinstance(one, Result)))
+    reports, results = [one for one in inputs if isinstance(one, Report)], [one for one in inputs if isinstance(one, Result)]
+    of_reports = iter(home.append_reports(*reports) if reports else ())
+    of_results = iter(home.append_results(*results) if results else ())
+    input_ids = [next(of_reports if isinstance(one, Report) else of_results) for one in inputs]
     home.decide()
     kept = {row["input_id"]: row for row in home.read("deliveries")}
     return [kept[input_id] for input_id in input_ids]

@@ -13,7 +13,7 @@ from pyspark.sql import Row
 
 from orchestration.operators.selections import named
 from orchestration.tables.rows import collected
-from tests.dbt.harness import Home, Report, Result, order, pairs, pointer, report
+from tests.dbt.harness import Home, Report, Result, decided, order, pairs, pointer, report
 
 SOURCE = "apart"
 
@@ -29,25 +29,16 @@ def shared(offset: int, **content: bytes | None) -> Report:
     return Report(tuple((f"__dlq.errors.{name}", value) for name, value in said.items()), source="in-share-group").but(**content)
 
 
-def decided(home: Home, inputs: Mapping[str, Report | Result]) -> dict[str, Row]:
-    """What is decided about reports, orders and results, all at once, by the names that they have here."""
-    home.later(seconds=1)
-    reports = {name: one for name, one in inputs.items() if isinstance(one, Report)}
-    results = {name: one for name, one in inputs.items() if isinstance(one, Result)}
-    ids = dict(zip(reports, home.append_reports(*reports.values()), strict=True))
-    if results:
-        ids |= dict(zip(results, home.append_results(*results.values()), strict=True))
-    home.decide()
-    kept = {row["input_id"]: row for row in home.read("deliveries")}
-    return {name: kept[input_id] for name, input_id in ids.items()}
-
-
 @dataclass(frozen=True)
 class Decided:
-    """Decisions by name, in the order of decide runs; and what was to be sent after each of them, by delivery."""
+    """Decisions by name, in the order of decide runs; what was to be sent after each of them, by delivery.
+
+    dead: the dead letters as an operator finds them before some are redriven, by message.
+    """
 
     runs: tuple[dict[str, Row], ...]
     ready: tuple[dict[str, Row], ...]
+    dead: dict[str, Row]
 
     def __getitem__(self, name: str) -> list[Row]:
         return [run[name] for run in self.runs if name in run]
@@ -64,7 +55,7 @@ def said(home: Home) -> Decided:
     ready: list[dict[str, Row]] = []
 
     def run(inputs: Mapping[str, Report | Result]) -> dict[str, Row]:
-        runs.append(decided(home, inputs))
+        runs.append(dict(zip(inputs, decided(home, *inputs.values()), strict=True)))
         ready.append({row["delivery_id"]: row for row in home.read("ready")})
         return runs[-1]
 
@@ -101,18 +92,14 @@ def said(home: Home) -> Decided:
         }
     )
     home.append_results(Result(second["gone"], offset=5), Result(second["refused"], offset=1))
+    messages = " or ".join(named(second[name]["message_id"]) for name in ("gone", "refused"))
+    shown = collected(home.spark.sql(f"select * from {home.schema}.dead_letters where {messages}"))
     run({"again": failed, "gone": order("redrive", second["gone"]), "refused": order("redrive", second["refused"])})
-    return Decided(tuple(runs), tuple(ready))
+    return Decided(tuple(runs), tuple(ready), {row["message_id"]: row for row in shown})
 
 
 def payload(row: Row) -> tuple[object, object, object]:
     return row["by_reference"], row["key"], row["value"]
-
-
-def shown(home: Home, dead: Row) -> Row:
-    """The dead letter as an operator finds it."""
-    (row,) = collected(home.spark.sql(f"select * from {home.schema}.dead_letters where {named(dead['message_id'])}"))
-    return row
 
 
 def test_a_report_by_reference_keeps_only_what_the_report_added(said: Decided) -> None:
@@ -145,20 +132,20 @@ def test_the_same_record_is_one_message_with_its_payload_or_without(said: Decide
     assert (without["decision"], without["message_id"]) == ("duplicate", with_payload["message_id"])
 
 
-def test_a_payload_that_is_gone_makes_a_dead_letter_which_can_be_redriven(home: Home, said: Decided) -> None:
+def test_a_payload_that_is_gone_makes_a_dead_letter_which_can_be_redriven(said: Decided) -> None:
     _, dead, redriven = said["gone"]
     assert (dead["decision"], dead["reason"], dead["error_class"], dead["attempt"]) == ("dead_letter", "send_failed", "PAYLOAD_GONE", 1)
     assert payload(dead) == payload(said.to_send(dead)) == (True, None, None)
-    row = shown(home, dead)
-    assert (row["by_reference"], row["value"], row["state"]) == (True, None, "redriven")
+    shown = said.dead[dead["message_id"]]
+    assert (shown["by_reference"], shown["value"], shown["state"]) == (True, None, "open")
     assert (redriven["decision"], payload(redriven)) == ("redrive", (True, None, None))
 
 
-def test_a_dead_letter_that_is_refused_is_still_by_reference(home: Home, said: Decided) -> None:
+def test_a_dead_letter_that_is_refused_is_still_by_reference(said: Decided) -> None:
     dead, again, redriven = said["refused"]
     assert (again["reason"], again["payload_delivery"]) == ("dead_letter_failed", dead["delivery_id"])
     assert payload(said.to_send(again)) == (True, None, None)
-    assert shown(home, dead)["by_reference"] is True
+    assert said.dead[dead["message_id"]]["by_reference"] is True
     assert payload(redriven) == (True, None, None)
 
 

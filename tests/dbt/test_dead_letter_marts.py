@@ -136,6 +136,7 @@ def test_what_is_purged_stays_a_dead_letter(home: Home) -> None:
     restored, untouched = sorted(of(home, "dead_letters", original_topic="purged-again"), key=lambda row: row["original_offset"])
     assert (restored["state"], restored["value"], restored["life_cycles"]) == ("open", None, 1)
     assert (untouched["message_id"], untouched["state"], untouched["purged_at"]) == (other["message_id"], "discarded", None)
+    assert bytes_(untouched["value"]) == b"s3cret"
     # it fails anew by itself: another life_cycle, which was not purged
     home.later(hours=1)
     (again,) = die(home, report("purged-again", 0, error=NULL_POINTER, key=b"s3cret", value=b"s3cret", failed_at=home.now), offset=3)

@@ -120,7 +120,15 @@ def said(result: Result) -> tuple[int, str, str, str]:
     return result.exit_code, result.stdout, result.stderr, str(result.exception)
 
 
-@pytest.mark.parametrize("words", [("dlq", "list"), ("explain", "ID"), ("check",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("dlq", "list"),
+        ("explain", "ID"),
+        pytest.param(("sql", "select * from messages"), marks=pytest.mark.slow),
+        ("check",),
+    ],
+)
 def test_a_command_that_is_answered_loads_no_engine(dead: Record, environment: dict[str, str], words: tuple[str, ...]) -> None:
     words = tuple(f"billing:{dead.topic}/{dead.partition}/{dead.offset}" if word == "ID" else word for word in words)
     program = (

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from orchestration.kafka.cluster import Cluster
 from orchestration.rules.check import _originals
@@ -50,6 +59,20 @@ def write(kafka: Mapping[str, str], topic: str, values: Sequence[bytes | None], 
         )
     producer.flush(30)
     return written
+
+
+@contextmanager
+def no_reading(kafka: Mapping[str, str], topic: str) -> Iterator[None]:
+    """Meanwhile, nobody may read a topic."""
+    what = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.READ, AclPermissionType.DENY)
+    admin = AdminClient(dict(kafka))
+    for made in admin.create_acls([AclBinding(*what)]).values():
+        made.result(20)
+    try:
+        yield
+    finally:
+        for deleted in admin.delete_acls([AclBindingFilter(*what)]).values():
+            deleted.result(20)
 
 
 def row(number: int, topic: str, source: str, offset: int, **more: Any) -> dict[str, Any]:
@@ -200,18 +223,9 @@ def test_what_may_not_be_read_stays_due_and_pauses_its_destination(
     source, other, topic, free = create_topic("source"), create_topic("other"), create_topic("t"), create_topic("free")
     write(kafka, source, [b"1"])
     write(kafka, other, [b"2"])
-    acl = AclBinding(
-        ResourceType.TOPIC, source, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.READ, AclPermissionType.DENY
-    )
-    admin = AdminClient(dict(kafka))
-    for made in admin.create_acls([acl]).values():
-        made.result(20)
     rows = [row(0, topic, source, 0), row(1, topic, other, 0), row(2, free, other, 0)]
-    try:
+    with no_reading(kafka, source):
         results = send(rows, settings)
-    finally:
-        for deleted in admin.delete_acls([_filter(acl)]).values():
-            deleted.result(20)
     assert outcomes(results) == {"d2": "delivered"}
     assert [stopped for stopped, _, _ in stops(results)] == [topic]
     (why,) = (result["error_message"] for result in results if result["outcome"] == "stopped")
@@ -227,17 +241,8 @@ def test_a_check_says_which_original_topics_cannot_be_relied_on(kafka: dict[str,
     said = {"source": "failures", "speaks_for": " ".join(names), "payload": "reference"}
     sources = [said, {**said, "source": "others", "speaks_for": others, "payload": ""}]
     seeds = Seeds({"sources": tuple(Row(line, row) for line, row in enumerate(sources, 2))}, "digest")
-    acl = AclBinding(
-        ResourceType.TOPIC, denied, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.READ, AclPermissionType.DENY
-    )
-    admin = AdminClient(dict(kafka))
-    for made in admin.create_acls([acl]).values():
-        made.result(20)
-    try:
+    with no_reading(kafka, denied):
         found = list(_originals(Cluster(kafka), seeds, [*names, others]))
-    finally:
-        for deleted in admin.delete_acls([_filter(acl)]).values():
-            deleted.result(20)
     assert [(one.what.removeprefix("original topic "), one.ok, one.warns) for one in found] == [
         (compacted, True, True),
         (denied, False, False),
@@ -253,9 +258,3 @@ def test_a_broker_that_is_gone_leaves_all_of_it_due() -> None:
     results = send([row(0, "t", "source", 0)], away)
     assert outcomes(results) == {}
     assert results
-
-
-def _filter(acl: AclBinding) -> Any:
-    from confluent_kafka.admin import AclBindingFilter
-
-    return AclBindingFilter(acl.restype, acl.name, acl.resource_pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type)
