@@ -100,17 +100,21 @@ class DecideStatements:
             raise DecideError(in_short(error)) from error
 
     def _run(self, spark: SparkSession, slots: dict[str, str], is_first: bool) -> None:
-        created: dict[str, DataFrame] = {}
+        created: set[str] = set()
+        stages: list[DataFrame] = []
 
         def find(query: str) -> None:
             found = spark.sql(filled(query, slots)).collect()[0].asDict()
             slots.update({name: _literal(value) for name, value in found.items() if value is not None})
 
         def create(name: str) -> None:
-            selected = spark.sql(filled(self.views[name], slots))
-            # localCheckpoint: what reads it is analysed, optimized and planned without it. Not eager: each would be a job of its own.
-            created[name] = selected.localCheckpoint(eager=False) if name in self.stages else selected
-            created[name].createOrReplaceTempView(name)
+            # by a command, which inlines the named subqueries: otherwise Spark does so again in each analysis of what reads the view
+            spark.sql(f"create or replace temporary view {name} as {filled(self.views[name], slots)}")
+            created.add(name)
+            if name in self.stages:
+                # what reads it is analysed, optimized and planned without it. Not eager: each would be a job of its own.
+                stages.append(spark.table(name).localCheckpoint(eager=False))
+                stages[-1].createOrReplaceTempView(name)
 
         try:
             for query in self.bounds:
@@ -121,28 +125,28 @@ class DecideStatements:
                 if slots.get("inputs") == "0" and not is_first:
                     return
             # a run may end before the last batch that it was given: the models must not see inputs of later batches
-            created[_INPUTS].where(f"batch <= {slots['upto']}").createOrReplaceTempView(_INPUTS)
+            spark.table(_INPUTS).where(f"batch <= {slots['upto']}").createOrReplaceTempView(_INPUTS)
             empty = [branch for branch in self.branches if slots.get(branch.slot) == "true" and branch.view in self._schemas]
             left_out = {_INPUTS, *(name for branch in empty for name in branch.reads)}
             for name in self.views:
                 if name in [branch.view for branch in empty]:
-                    created[name] = _without_rows(spark, self._schemas[name])
-                    created[name].createOrReplaceTempView(name)
+                    _without_rows(spark, self._schemas[name]).createOrReplaceTempView(name)
+                    created.add(name)
                 elif name not in left_out:
                     create(name)
             for branch in self.branches:
                 if branch.view not in self._schemas:
-                    self._schemas[branch.view] = created[branch.view].schema
+                    self._schemas[branch.view] = spark.table(branch.view).schema
             if slots["inputs"] != "0":
                 spark.sql(filled(self.append, slots))
             else:
                 # computes them all, and keeps nothing
-                created[_view(_MODEL)].write.format("noop").mode("overwrite").save()
+                spark.table(_view(_MODEL)).write.format("noop").mode("overwrite").save()
         finally:
-            for name, frame in created.items():
+            for name in created:
                 spark.catalog.dropTempView(name)
-                if name in self.stages:
-                    free(frame)
+            for frame in stages:
+                free(frame)
 
 
 def _without_rows(spark: SparkSession, schema: StructType) -> DataFrame:
