@@ -141,8 +141,15 @@ def _rules() -> list[dict[str, str | None]]:
     return [*own, *({**any_error, **rule} for rule in RULES)]
 
 
+@pytest.fixture(scope="module")
+def home(shared_home: Home) -> Home:
+    """The one home, with empty tables: a statement would take the longer, the more modules have left their rows and files."""
+    shared_home.empty()
+    return shared_home
+
+
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Tables with a source of each dialect, one that speaks for a single topic, and a few routes."""
     return Home(
         tmp_path_factory.mktemp("home") / "home",

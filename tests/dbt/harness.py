@@ -277,6 +277,12 @@ class Home:
         """A `dbt run` of the model, as a person runs it, but for the last batch."""
         self._dbt.run("run", select=["deliveries"], variables={"watermark": self._watermark(), "upto": upto})
 
+    def empty(self) -> None:
+        """Deletes what was taken in and decided. The numbers of batches go on."""
+        for table in ("ticks", "publish_results", "deliveries", "events"):
+            self.spark.sql(f"delete from {self.schema}.{table}")
+        self._ledgers.read_end()
+
     def forget(self, after: int) -> None:
         """Deletes the decisions of later batches, which can then be decided again."""
         self.spark.sql(f"delete from {self.schema}.deliveries where batch > {after:d}")
