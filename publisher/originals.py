@@ -121,7 +121,8 @@ class Originals:
             _read_from(consumer, reading.next)
             heard = time.monotonic()
             while reading.next:
-                messages = consumer.consume(_AT_ONCE, timeout=_GLANCE)
+                # no more than are left: it would wait for as many as it is asked for
+                messages = consumer.consume(min(_AT_ONCE, reading.left), timeout=_GLANCE)
                 if reading.see(messages, consumer):
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._settings.metadata_timeout_ms / 1000 or self._background.hopeless is not None:
@@ -157,6 +158,11 @@ class _Reading:
         self._left: dict[tuple[str, int], deque[int]] = {}
         for topic, partition, offset in sorted(set(places)):
             self._left.setdefault((topic, partition), deque()).append(offset)
+
+    @property
+    def left(self) -> int:
+        """The number of records that are still to be read."""
+        return sum(map(len, self._left.values()))
 
     @property
     def next(self) -> list[TopicPartition]:
@@ -201,7 +207,7 @@ class _Reading:
         if lost or any(where in self._left and self._left[where][0] - last > _FAR for where, last in seen.items()):
             _read_from(consumer, self.next)
         elif ended := [TopicPartition(*where) for where in seen if where not in self._left]:
-            consumer.pause(ended)
+            consumer.incremental_unassign(ended)
         return len(self.found) > before or bool(seen)
 
     def give_up(self, trouble: Trouble) -> None:
@@ -232,8 +238,6 @@ class _Reading:
 
 def _read_from(consumer: Consumer, places: list[TopicPartition]) -> None:
     consumer.assign(places)
-    # a partition stays paused when it is assigned again
-    consumer.resume(places)
 
 
 def _record(place: Place, message: Message) -> Original | Trouble:

@@ -250,22 +250,33 @@ def _topics(
 
 
 def _originals(cluster: Cluster, seeds: Seeds, names: Iterable[str]) -> Iterator[Finding]:
-    """Whether the records to which reports by reference refer can be read, and how long they stay."""
-    patterns = [pattern for source in seeds.rows["sources"] if source["payload"] == "reference" for pattern in source["speaks_for"].split()]
-    topics = sorted(name for name in names if any(topic_matches(name, pattern) for pattern in patterns))
+    """Whether the records to which reports by reference refer can be read, and how long they stay.
+
+    Dead letters of share groups may be by reference: only those that the group has copied bring their payload.
+    """
+    references = [source for source in seeds.rows["sources"] if source["payload"] == "reference"]
+    certain = _spoken_for(references, names)
+    share_groups = [source for source in seeds.rows["sources"] if source["dialect"] == "share-group"]
+    topics = sorted({*certain, *_spoken_for(share_groups, names)})
     denied, configs = cluster.not_readable(topics), cluster.configs(topics)
     for name in topics:
         what = f"original topic {name}"
         policy, kept = (configs.get(name, {}).get(setting) or "" for setting in ("cleanup.policy", "retention.ms"))
         if name in denied:
             found = "this user may not read it: messages whose reports leave out their payload can't be sent"
-            yield Finding(False, what, found)
+            yield Finding(name not in certain, what, found, warns=name not in certain)
         elif "compact" in policy:
             found = "is compacted: a message by reference dies without its payload once its key is written again"
             yield Finding(True, what, found, warns=True)
         elif kept.isdigit():
             found = f"keeps records for {int(kept) / 3_600_000:g} h: a message by reference that is sent later dies without its payload"
             yield Finding(True, what, found)
+
+
+def _spoken_for(sources: Iterable[Row], names: Iterable[str]) -> set[str]:
+    """The topics about whose messages the sources report."""
+    patterns = [pattern for source in sources for pattern in source["speaks_for"].split()]
+    return {name for name in names if any(topic_matches(name, pattern) for pattern in patterns)}
 
 
 def _fits(need: Need, topic: Topic, sizes: dict[str, int]) -> Finding:

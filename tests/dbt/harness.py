@@ -345,12 +345,3 @@ def decided(home: Home, *inputs: Report | Result) -> list[Row]:
 
 def pairs(headers: Iterable[Row] | None) -> list[tuple[str, bytes | None]]:
     return [(header["key"], None if header["value"] is None else bytes(header["value"])) for header in headers or ()]
-
-
-def decisions_after(home: Home, batch: int) -> list[str]:
-    """Every row that was written for later batches, as text, copies included; without the decide step that wrote it."""
-    return sorted(
-        repr(sorted((name, value) for name, value in row.asDict().items() if name != "decide_run"))
-        for row in home.read("deliveries")
-        if row["batch"] > batch
-    )

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import Row
 
 from tests.dbt.decide_cases.case import ADOPTED, KNOWN_ALREADY, ORPHAN, REDRIVEN, RETRY, Input, dead_already
-from tests.dbt.harness import Home, Report, Result, decisions_after, failed_again, order, pointer, report
+from tests.dbt.decisions_after import decisions_after
+from tests.dbt.harness import Home, Report, Result, failed_again, order, pointer, report
 
 
 def test_what_a_later_batch_says_of_a_message_is_decided_after_what_an_earlier_one_said(home: Home) -> None:

@@ -12,7 +12,8 @@ from orchestration.settings import load_settings
 from orchestration.tables.dbt import DbtError
 from orchestration.tables.decide_statements import DecideError, DecideRunner
 from orchestration.tables.spark import start_session
-from tests.dbt.harness import PROJECT, Home, copy_of_the_project, decisions_after, report
+from tests.dbt.decisions_after import decisions_after
+from tests.dbt.harness import PROJECT, Home, copy_of_the_project, report
 
 
 def test_a_decide_run_has_its_own_settings_whatever_others_were_used_in_the_process(home: Home) -> None:

@@ -236,13 +236,21 @@ def test_what_may_not_be_read_stays_due_and_pauses_its_destination(
 def test_a_check_says_which_original_topics_cannot_be_relied_on(kafka: dict[str, str], create_topic: Create) -> None:
     compacted, denied = create_topic("compacted", **{"cleanup.policy": "compact"}), create_topic("denied")
     short, ever = create_topic("short", **{"retention.ms": "5400000"}), create_topic("ever", **{"retention.ms": "-1"})
-    others = create_topic("others")
+    others, shared = create_topic("others"), create_topic("shared")
     names = [compacted, denied, short, ever]
-    said = {"source": "failures", "speaks_for": " ".join(names), "payload": "reference"}
-    sources = [said, {**said, "source": "others", "speaks_for": others, "payload": ""}]
+    said = {"source": "failures", "dialect": "redrive", "speaks_for": " ".join(names), "payload": "reference"}
+    sources = [
+        said,
+        {**said, "source": "others", "speaks_for": others, "payload": ""},
+        # its dead letters bring their payload only if the group copies it
+        {**said, "source": "shared", "speaks_for": f"{shared} {denied}", "payload": "", "dialect": "share-group"},
+    ]
     seeds = Seeds({"sources": tuple(Row(line, row) for line, row in enumerate(sources, 2))}, "digest")
     with no_reading(kafka, denied):
         found = list(_originals(Cluster(kafka), seeds, [*names, others]))
+    with no_reading(kafka, shared):
+        (of_a_share_group,) = _originals(Cluster(kafka), seeds, [shared])
+    assert (of_a_share_group.ok, of_a_share_group.warns) == (True, True)
     assert [(one.what.removeprefix("original topic "), one.ok, one.warns) for one in found] == [
         (compacted, True, True),
         (denied, False, False),
