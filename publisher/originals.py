@@ -118,11 +118,11 @@ class Originals:
         try:
             consumer = self._opened()
             reading.find(consumer)
-            _read_from(consumer, reading.next)
+            consumer.assign(reading.next)
             heard = time.monotonic()
-            while reading.next:
+            while left := reading.left:
                 # no more than are left: it would wait for as many as it is asked for
-                messages = consumer.consume(min(_AT_ONCE, reading.left), timeout=_GLANCE)
+                messages = consumer.consume(min(_AT_ONCE, left), timeout=_GLANCE)
                 if reading.see(messages, consumer):
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._settings.metadata_timeout_ms / 1000 or self._background.hopeless is not None:
@@ -161,7 +161,7 @@ class _Reading:
 
     @property
     def left(self) -> int:
-        """The number of records that are still to be read."""
+        """How many records are still to be read."""
         return sum(map(len, self._left.values()))
 
     @property
@@ -205,8 +205,9 @@ class _Reading:
             if where in self._left and self._left[where][0] >= high:
                 self._settle(where, "the topic ends before it")
         if lost or any(where in self._left and self._left[where][0] - last > _FAR for where, last in seen.items()):
-            _read_from(consumer, self.next)
+            consumer.assign(self.next)
         elif ended := [TopicPartition(*where) for where in seen if where not in self._left]:
+            # not paused: a partition that was paused is fetched again only a second after it is assigned again
             consumer.incremental_unassign(ended)
         return len(self.found) > before or bool(seen)
 
@@ -234,10 +235,6 @@ class _Reading:
             self.found[place] = _unread(place, why) if isinstance(why, Trouble) else _gone(place, why)
         if not left:
             del self._left[where]
-
-
-def _read_from(consumer: Consumer, places: list[TopicPartition]) -> None:
-    consumer.assign(places)
 
 
 def _record(place: Place, message: Message) -> Original | Trouble:

@@ -255,9 +255,9 @@ def _originals(cluster: Cluster, seeds: Seeds, names: Iterable[str]) -> Iterator
     Dead letters of share groups may be by reference: only those that the group has copied bring their payload.
     """
     references = [source for source in seeds.rows["sources"] if source["payload"] == "reference"]
-    certain = _spoken_for(references, names)
+    certain = _reported_topics(references, names)
     share_groups = [source for source in seeds.rows["sources"] if source["dialect"] == "share-group"]
-    topics = sorted({*certain, *_spoken_for(share_groups, names)})
+    topics = sorted({*certain, *_reported_topics(share_groups, names)})
     denied, configs = cluster.not_readable(topics), cluster.configs(topics)
     for name in topics:
         what = f"original topic {name}"
@@ -273,8 +273,8 @@ def _originals(cluster: Cluster, seeds: Seeds, names: Iterable[str]) -> Iterator
             yield Finding(True, what, found)
 
 
-def _spoken_for(sources: Iterable[Row], names: Iterable[str]) -> set[str]:
-    """The topics about whose messages the sources report."""
+def _reported_topics(sources: Iterable[Row], names: Iterable[str]) -> set[str]:
+    """Those of the topics about whose messages the sources report."""
     patterns = [pattern for source in sources for pattern in source["speaks_for"].split()]
     return {name for name in names if any(topic_matches(name, pattern) for pattern in patterns)}
 

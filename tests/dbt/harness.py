@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from orchestration.settings import load_settings
 from orchestration.tables.dbt import Dbt
 from orchestration.tables.decide_statements import DecideRunner
-from orchestration.tables.ledgers import Ledgers
+from orchestration.tables.ledgers import LEDGERS, Ledgers
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, start_session
 from tests.sessions import stop_session
@@ -277,10 +277,11 @@ class Home:
         """A `dbt run` of the model, as a person runs it, but for the last batch."""
         self._dbt.run("run", select=["deliveries"], variables={"watermark": self._watermark(), "upto": upto})
 
-    def empty(self) -> None:
-        """Deletes what was taken in and decided. The numbers of batches go on."""
-        for table in ("ticks", "publish_results", "deliveries", "events"):
-            self.spark.sql(f"delete from {self.schema}.{table}")
+    def empty(self, after: int = 0) -> None:
+        """Deletes what was taken in and decided in batches after this one. The numbers of batches go on."""
+        for table in LEDGERS:
+            self.spark.sql(f"delete from {self.schema}.{table} where batch > {after:d}")
+        self.forget(after)
         self._ledgers.read_end()
 
     def forget(self, after: int) -> None:

@@ -296,7 +296,8 @@ def test_an_hour_that_lies_ahead_is_compacted_when_it_has_many_files(home: Home,
     assert maintained.done
     name = f"{home.schema}.deliveries"
     ahead = home.now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=5)
-    some = home.spark.table(name).where(f"batch < {home.batch}").crossJoin(home.spark.range(180)).drop("id").limit(180)
+    repeated = home.spark.table(name).where(f"batch < {home.batch}").crossJoin(home.spark.range(180))
+    some = repeated.orderBy("id").drop("id").limit(180)
     moved = some.withColumns(
         {
             "due_hour": F.lit(ahead),

@@ -76,7 +76,7 @@ def in_order(home: Home) -> Iterator[Sent]:
         for number, delivery in enumerate(deliveries)
     ]
     yield Sent(home, topic, before + 1, deliveries, records)
-    delete(home, before)
+    home.empty(before)
 
 
 @pytest.fixture
@@ -84,15 +84,7 @@ def sent(in_order: Sent) -> Iterator[Sent]:
     """The same for each test, which may change it."""
     before = in_order.home.batch
     yield replace(in_order, records=copy.deepcopy(in_order.records))
-    delete(in_order.home, before)
-
-
-def delete(home: Home, after: int) -> None:
-    """Deletes what was appended after a batch."""
-    home.forget(after)
-    for ledger in ("events", "publish_results"):
-        home.spark.sql(f"delete from {home.schema}.{ledger} where batch > {after}")
-    home._ledgers.read_end()
+    in_order.home.empty(before)
 
 
 def test_what_is_in_order_breaks_nothing(sent: Sent) -> None:
