@@ -100,7 +100,7 @@ class DecideStatements:
             raise DecideError(in_short(error)) from error
 
     def _run(self, spark: SparkSession, slots: dict[str, str], is_first: bool) -> None:
-        created: set[str] = set()
+        created: list[str] = []
         stages: list[DataFrame] = []
 
         def find(query: str) -> None:
@@ -110,7 +110,7 @@ class DecideStatements:
         def create(name: str) -> None:
             # by a command, which inlines the named subqueries: otherwise Spark does so again in each analysis of what reads the view
             spark.sql(f"create or replace temporary view {name} as {filled(self.views[name], slots)}")
-            created.add(name)
+            created.append(name)
             if name in self.stages:
                 # what reads it is analysed, optimized and planned without it. Not eager: each would be a job of its own.
                 stages.append(spark.table(name).localCheckpoint(eager=False))
@@ -131,7 +131,7 @@ class DecideStatements:
             for name in self.views:
                 if name in [branch.view for branch in empty]:
                     _without_rows(spark, self._schemas[name]).createOrReplaceTempView(name)
-                    created.add(name)
+                    created.append(name)
                 elif name not in left_out:
                     create(name)
             for branch in self.branches:

@@ -63,15 +63,8 @@ def assert_sent_once(redrive: Redrive, domain: str, count: int, topic: str = "or
 
 def until_it_dies(redrive: Redrive) -> None:
     """Runs ticks until the loop has ended."""
-
-    def dies() -> bool:
-        try:
-            redrive.loop.tick()
-        except Died:
-            return True
-        return False
-
-    redrive.until(dies, "the loop ends")
+    with pytest.raises(Died):
+        redrive.until(lambda: False, "the loop ends")
 
 
 def test_killed_after_a_commit_the_next_loop_finds_what_was_sent(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:

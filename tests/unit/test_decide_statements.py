@@ -19,6 +19,7 @@ from orchestration.tables.decide_statements import DecideError, DecideRunner, De
 from orchestration.tables.interpreted import FEW_INPUTS, dbt_interpreted
 
 PROJECT = Path(__file__).parents[2]
+CREATE = "create or replace temporary view "
 
 
 @pytest.mark.parametrize(
@@ -72,13 +73,16 @@ class FakeSpark:
         self.catalog = SimpleNamespace(dropTempView=lambda name: self.done.append(f"drop {name}"))
 
     def table(self, name: str) -> Any:
-        return SimpleNamespace(columns=self.columns)
+        return FakeFrame(self, {}, self.columns)
 
     def sql(self, text: str) -> Any:
-        self.done.append(text)
-        answer = self.answers.get(text, {})
+        command, _, query = text.rpartition(" as ") if text.startswith(CREATE) else ("", "", text)
+        self.done.append(query)
+        answer = self.answers.get(query, {})
         if isinstance(answer, Exception):
             raise answer
+        if command:
+            self.done.append(command.replace(CREATE, "create "))
         return FakeFrame(self, answer)
 
 
@@ -86,6 +90,7 @@ class FakeSpark:
 class FakeFrame:
     spark: FakeSpark
     row: dict[str, Any]
+    columns: list[str] = field(default_factory=list)
 
     def collect(self) -> list[Any]:
         return [SimpleNamespace(asDict=lambda: self.row)]
@@ -149,6 +154,7 @@ def test_bounds_are_found_the_models_created_and_the_rows_appended() -> None:
         "snapshot",
         "batches after 3",
         "gather 4",
+        "create __dbt__cte__inputs_gathered",
         "keep",
         "create __dbt__cte__inputs_gathered",
         "inputs of __dbt__cte__inputs_gathered",
@@ -156,16 +162,17 @@ def test_bounds_are_found_the_models_created_and_the_rows_appended() -> None:
         "where batch <= 9",
         "create __dbt__cte__inputs_gathered",
         "decide 5 true",
+        "create __dbt__cte__decisions",
         "keep",
         "create __dbt__cte__decisions",
         "deliver",
         "create __dbt__cte__deliveries",
         "insert",
         "drop __dbt__cte__inputs_gathered",
-        "free",
         "drop __dbt__cte__decisions",
-        "free",
         "drop __dbt__cte__deliveries",
+        "free",
+        "free",
     ]
 
 
@@ -234,7 +241,7 @@ def test_a_statement_that_fails_leaves_no_view_behind_and_is_reported_in_a_line(
     )
     with pytest.raises(DecideError, match=r"^no rule$"):
         run(spark)
-    assert spark.done[-4:] == ["drop __dbt__cte__inputs_gathered", "free", "drop __dbt__cte__decisions", "free"]
+    assert spark.done[-4:] == ["drop __dbt__cte__inputs_gathered", "drop __dbt__cte__decisions", "free", "free"]
 
 
 def test_a_spark_that_is_gone_is_no_decide_error() -> None:
