@@ -76,7 +76,7 @@ class FakeSpark:
         return FakeFrame(self, {}, self.columns)
 
     def sql(self, text: str) -> Any:
-        command, _, query = text.rpartition(" as ") if text.startswith(CREATE) else ("", "", text)
+        command, _, query = text.partition(" as ") if text.startswith(CREATE) else ("", "", text)
         self.done.append(query)
         answer = self.answers.get(query, {})
         if isinstance(answer, Exception):
