@@ -43,7 +43,7 @@ _BENCHES = (
         "reference",
         "restart",
     ),
-    *("soak", "start", "tick"),
+    *("sequences", "soak", "start", "tick"),
 )
 
 

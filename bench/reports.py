@@ -24,11 +24,12 @@ def report_failures(
     stack: bytes | None = _STACK,
     failed_at_ms: int | None = None,
     error: Callable[[int], dict[str, bytes]] = lambda number: {},
+    key: Callable[[int], str] = lambda number: f"key-{number}",
 ) -> int:
     """Reports first failures, each of another record of `topic`; returns the next original offset, the same for all partitions.
 
     stride: the distance between the offsets of a partition. The offsets that are passed and returned are not multiplied by it.
-    error: headers of the n-th report that replace the default ones.
+    error: headers of the n-th report that replace the default ones. key: that of the n-th record.
     """
     producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
     stated = {
@@ -46,7 +47,7 @@ def report_failures(
             "redrive-original-offset": str((first_offset + number // partitions) * stride(number % partitions)).encode(),
         }
         headers = {**stated, **error(number), **place}
-        producer.produce("redrive.failures", value(), f"key-{number}", headers=list(headers.items()))
+        producer.produce("redrive.failures", value(), key(number), headers=list(headers.items()))
         producer.poll(0)
     producer.flush()
     return first_offset + -(-rows // partitions)

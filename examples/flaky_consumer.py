@@ -1,6 +1,6 @@
 """A consumer whose processing sometimes fails, and that leaves retries to redrive.
 
-It depends on confluent-kafka only. An application needs to copy nothing but ``report_failure``. How the two sides work together:
+It uses the package ``reporter``, which depends on confluent-kafka only. How the two sides work together:
 
 - If the consumer can't process a record, it sends the record unchanged to the report topic, with headers that describe the failure. Then it
   commits the record's offset and goes on with the next one, so a failing record blocks no other.
@@ -19,13 +19,15 @@ import logging
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Message
+
+import reporter
+from reporter import Report, ReportingConsumer, header, message_id
 
 log = logging.getLogger("flaky_consumer")
 
@@ -45,64 +47,23 @@ def process(value: bytes | None, attempt: int) -> None:
     int(order["amount"])
 
 
-# ---------- the report to redrive: copy this
-
-
-def report_failure(producer: Producer, report_topic: str, group: str, record: Message, error: Exception) -> None:
-    """Reports a failed record to redrive. After it returns, commit the record. Raises KafkaException if Kafka did not accept the report."""
-    kind = type(error)
-    facts = {
-        "redrive-error-class": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
-        "redrive-error-message": str(error)[:1000],
-        "redrive-error-stack": "".join(traceback.format_exception(error))[-8000:],
-        "redrive-original-topic": record.topic(),
-        "redrive-original-partition": record.partition(),
-        "redrive-original-offset": record.offset(),
-        "redrive-original-timestamp": record.timestamp()[1],
-        "redrive-failed-at": time.time_ns() // 1_000_000,
-        "redrive-consumer-group": group,
-    }
-    # Keep all headers of the record: those of a retry tell redrive which delivery failed. Append the new ones: the last of a name counts.
-    headers = [*(record.headers() or []), *((name, str(fact).encode(errors="replace")) for name, fact in facts.items())]
-    outcome: list[object] = []
-    producer.produce(
-        report_topic,
-        record.value(),
-        record.key(),
-        headers=headers,
-        on_delivery=lambda refused, _: outcome.append(refused),
-    )
-    producer.flush()
-    if outcome != [None]:
-        raise KafkaException(*outcome)
-
-
-def message_id(group: str, record: Message) -> str:
-    """The id of the message, the same for a record and all its retries: ``billing:orders/0/17``."""
-    carried = header(record, "redrive-message-id")
-    return carried or f"{group}:{record.topic()}/{record.partition()}/{record.offset()}"
-
-
-def header(record: Message, name: str) -> str | None:
-    """The value of the last header of that name, as text. None if there is no such header, or its value is null."""
-    headers = cast("list[tuple[str, bytes | None]]", record.headers() or [])
-    value = next((value for key, value in reversed(headers) if key == name), None)
-    return None if value is None else value.decode(errors="replace")
-
-
 # ---------- outcomes
+
+
+Said = Literal["processed", "failed", "skipped", "put off"]
+"""``failed``: and reported. ``skipped``: processed before. ``put off``: not tried, as an earlier one of its sequence has failed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome for one record: ``processed``, ``failed`` (and reported), or ``skipped``, because it had been processed before."""
+    """The outcome for one record."""
 
     message_id: str
     topic: str
     partition: int
     offset: int
     attempt: int
-    outcome: Literal["processed", "failed", "skipped"]
+    outcome: Said
     error: str | None
     at_ms: int
 
@@ -139,85 +100,57 @@ class Done:
 
 @dataclass(frozen=True)
 class Topics:
-    """The topics and the group. ``retries`` must be the retry topic that redrive's route has for ``orders`` and ``group``."""
+    """The topics and the group. ``retries`` must be the retry topic that redrive's route has for ``orders`` and ``group``.
+
+    ``sequences``: the topic that says which sequences are held, if the route keeps their order.
+    """
 
     orders: str = "orders"
     retries: str = "orders-billing-retry"
     reports: str = "redrive.failures"
     group: str = "billing"
+    sequences: str | None = None
 
 
 def run(stop: threading.Event, kafka: Mapping[str, str], done: Done, topics: Topics | None = None) -> None:
-    """Consumes until ``stop`` is set. ``kafka``: properties for both clients, ``bootstrap.servers`` at least.
+    """Consumes until ``stop`` is set. ``kafka``: properties for all clients, ``bootstrap.servers`` at least.
 
     Raises KafkaException if a failure can't be reported. The record is then not committed, and is read again after a restart.
     """
     topics = topics or Topics()
-    producer = Producer(
-        {
-            **kafka,
-            "enable.idempotence": True,
-            # A record of the largest size must fit with the headers of the report. The report topic must allow this size, too.
-            "message.max.bytes": 2_000_000,
-        },
-        logger=log,
-    )
-    consumer = Consumer(
-        {
-            **kafka,
-            "group.id": topics.group,
-            "auto.offset.reset": "earliest",
-            # Offsets are stored when a record is handled, and committed every second: after a crash, up to a second of records comes again.
-            "enable.auto.offset.store": False,
-            "auto.commit.interval.ms": 1000,
-            # how soon the consumer notices a retry topic that is created later
-            "topic.metadata.refresh.interval.ms": 5000,
-        },
-        logger=log,
-    )
-    consumer.subscribe([topics.orders, topics.retries])
-    try:
-        while not stop.is_set():
-            record = consumer.poll(0.2)
-            if record is None:
-                continue
-            if problem := record.error():
-                if problem.fatal():
-                    raise KafkaException(problem)
-                log.warning("Kafka: %s", problem.str())
-                continue
-            handle(record, topics, producer, done)
-            consumer.store_offsets(record)
-    finally:
-        consumer.close()
+
+    def handle(record: Message) -> None:
+        if message_id(topics.group, record) in done:
+            done.add(_outcome(topics, record, "skipped"))
+            return
+        process(record.value(), _attempt(record))
+        done.add(_outcome(topics, record, "processed"))
+
+    def after_report(report: Report, _: object) -> None:
+        said: Literal["put off", "failed"] = "put off" if report.is_follower else "failed"
+        done.add(_outcome(topics, report.record, said, type(report.error).__name__))
+
+    where = reporter.Topics({topics.orders: topics.retries}, topics.reports, topics.sequences)
+    ReportingConsumer(kafka, topics.group, where, after_report=after_report).run(handle, stop)
 
 
-def handle(record: Message, topics: Topics, producer: Producer, done: Done) -> None:
-    """Handles one record: processes it, reports its failure, or skips it because it was processed before."""
-    message = message_id(topics.group, record)
-    attempt = header(record, "redrive-attempt")
-    number = int(attempt) if attempt and attempt.isdecimal() else 1
-    outcome: Literal["processed", "failed", "skipped"] = "skipped"
-    problem: str | None = None
-    if message not in done:
-        try:
-            process(record.value(), number)
-            outcome = "processed"
-        except Exception as error:
-            report_failure(producer, topics.reports, topics.group, record, error)
-            outcome, problem = "failed", type(error).__name__
-    done.add(
-        Outcome(
-            message_id=message,
-            topic=str(record.topic()),
-            partition=int(record.partition() or 0),
-            offset=int(record.offset() or 0),
-            attempt=number,
-            outcome=outcome,
-            error=problem,
-            at_ms=time.time_ns() // 1_000_000,
-        )
+def _outcome(topics: Topics, record: Message, what: Said, error: str | None = None) -> Outcome:
+    return Outcome(
+        message_id=message_id(topics.group, record),
+        topic=str(record.topic()),
+        partition=int(record.partition() or 0),
+        offset=int(record.offset() or 0),
+        attempt=_attempt(record),
+        outcome=what,
+        error=error,
+        at_ms=time.time_ns() // 1_000_000,
     )
+
+
+def _attempt(record: Message) -> int:
+    """The number of the attempt: redrive writes it to each retry."""
+    stated = header(record, "redrive-attempt")
+    return int(stated) if stated and stated.isdecimal() else 1
 
 
 def main() -> None:
@@ -228,6 +161,7 @@ def main() -> None:
     parser.add_argument("--retries", default=Topics.retries, help="the topic of the retries (default: %(default)s)")
     parser.add_argument("--reports", default=Topics.reports, help="the topic of the reports (default: %(default)s)")
     parser.add_argument("--group", default=Topics.group, help="the consumer group (default: %(default)s)")
+    parser.add_argument("--sequences", help="the topic of sequences, if their order is kept")
     parser.add_argument("--done", type=Path, help="a file for the outcomes, which a restart reads")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -236,7 +170,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     done = Done(options.done, lambda outcome: log.info("%s", outcome))
-    topics = Topics(options.orders, options.retries, options.reports, options.group)
+    topics = Topics(options.orders, options.retries, options.reports, options.group, options.sequences)
     run(stop, {"bootstrap.servers": options.bootstrap}, done, topics)
 
 

@@ -33,6 +33,9 @@ READY: Final = pa.schema(
         pa.field("publish_charge", pa.string()),
         # what it must stay in order with: rows of one sequence come in their order, and all to one call; null: order doesn't matter
         pa.field("sequence", pa.string()),
+        # what its consumer knows its sequence by, and the last failure in it, for which other messages of the sequence may wait
+        pa.field("sequence_id", pa.string()),
+        pa.field("sequence_epoch", pa.string()),
         # where the message came from, carried through to the results
         pa.field("consumer_group", pa.string()),
         pa.field("original_topic", pa.string()),
@@ -42,7 +45,10 @@ READY: Final = pa.schema(
     ]
 )
 
-_NOT_SENT: Final = ("by_reference", "denied_headers", "dead_letter_headers", "attempt", "original_timestamp")
+_NOT_SENT: Final = (
+    *("by_reference", "denied_headers", "dead_letter_headers", "attempt", "original_timestamp"),
+    *("sequence_id", "sequence_epoch"),
+)
 # Rows of `READY` with their payloads and complete headers (own, why it died, those that name the delivery), and how many of the first and
 # second sort.
 RECORDS: Final = pa.schema(

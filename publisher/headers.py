@@ -30,6 +30,8 @@ def complete_headers(rows: pa.RecordBatch) -> pa.ListArray:
         "redrive-original-partition": rows.column("original_partition"),
         "redrive-original-offset": rows.column("original_offset"),
         "redrive-original-timestamp": pc.divide(rows.column("original_timestamp").cast(pa.int64()), 1_000),
+        "redrive-sequence": rows.column("sequence_id"),
+        "redrive-sequence-epoch": rows.column("sequence_epoch"),
     }
     given = [rows.column("headers"), rows.column("dead_letter_headers")]
     lengths = [np.asarray(pc.fill_null(column.value_lengths(), 0).to_numpy(zero_copy_only=False), np.int64) for column in given]

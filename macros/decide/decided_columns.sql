@@ -7,7 +7,7 @@
         'publish_charge', 'delay_ms', 'header_profile', 'privacy', 'prior_delivery', 'prior_due', 'failed_at', 'happened_at', 'first_failed_at',
         'error_class', 'error_message', 'error_stack', 'error_kind', 'rule', 'matched', 'passed_over', 'problems', 'policy', 'policy_text',
         'rules_hash', 'content_hash', 'key', 'value', 'headers', 'by_reference', 'payload_bytes', 'outbox_row', 'sequence', 'sequence_place',
-        'payload_delivery', 'payload_due',
+        'sequence_epoch', 'payload_delivery', 'payload_due',
     ] -%}
     {{ columns | join(', ') }}
 {%- endmacro %}

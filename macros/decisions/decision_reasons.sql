@@ -2,7 +2,8 @@
     table; tests/unit/test_decision_reasons.py compares the constants in Python, and docs/lifecycle.md, with it.
 
     decision: `parked` instead of `dead_letter` if the route has no dead letter topic; `dropped` if the policy says so.
-    order: the reason is also the kind of an order, about a delivery that is `waiting`, or about a `dead_letter` or a refused report.
+    order: the reason is also the kind of an order, about a delivery that is `waiting`, about a `dead_letter` or a refused report, or about a
+        `follower`.
     sends: the decision sends something. succeeds: it is the successor of the delivery that its input answers, which then is never sent again.
     charges: it counts one more failure of processing: `yes`, `no`, or `row`: in its own row only, so that the next report has the same `attempt`.
     refuses: what is refused: an `order`, which changes nothing about its message, or a `report`.
@@ -20,6 +21,8 @@
         probe                   | retry       | waiting     | yes   | yes      | no      |         |         |
         send_now                | retry       | waiting     | yes   | yes      | no      |         |         |
         cancel                  | cancelled   | waiting     |       | yes      | no      |         |         |
+        follows                 | follows     |             |       | yes      | no      |         |         |
+        in_turn                 | retry       | follower    | yes   | yes      | no      |         |         |
         new_row                 | publish     |             | yes   | yes      | no      |         |         |
         redrive                 | redrive     | dead_letter | yes   | yes      | no      |         |         |
         discard                 | discarded   | dead_letter |       |          | no      |         |         |
@@ -38,6 +41,8 @@
         out_of_time             | dropped     |             |       | yes      | yes     |         | yes     |
         send_failed             | dead_letter |             | yes   | yes      | no      |         | yes     |
         send_failed             | parked      |             |       | yes      | no      |         | yes     |
+        follows_a_dead_message  | dead_letter | follower    | yes   | yes      | no      |         |         |
+        follows_a_dead_message  | parked      | follower    |       | yes      | no      |         |         |
         dead_letter_failed      | dead_letter |             | yes   | yes      | no      |         |         |
         adopted                 | adopted     |             |       | yes      | yes     |         |         |
         orphan                  | orphan      |             | yes   |          | yes     |         | yes     |

@@ -1,5 +1,6 @@
 {#- A query for `redrive check`: the destinations of a topic and group, by its routes for all kinds of errors and by the dead letter topics of error
-    classes; `place` gives their order. Templates with {kind} are left out, as are those with {group} if the group is unknown.
+    classes; `place` gives their order, and
+    `sequence` is not empty where records must stay in order. Templates with {kind} are left out, as are those with {group} if the group is unknown.
 
     asked: a relation with topic, and with consumer_group, null if unknown. rules: a relation as `routing_of_seeds` makes it. -#}
 {% macro destinations_asked(asked, rules) -%}
@@ -9,7 +10,8 @@
         place,
         {{ topic_from_template('one.template', 'topic', "coalesce(consumer_group, '')", "''") }} as destination,
         one.what,
-        one.error_class
+        one.error_class,
+        one.sequence
     from (
         select
             asked.topic,
@@ -21,8 +23,8 @@
                         kind -> {{ route_for_kind(routes_of('routes', 'asked.topic', 'asked.consumer_group'), 'kind') }}
                     )),
                     route -> array(
-                        struct(route.retry_topic as template, 'retries' as what, cast(null as string) as error_class),
-                        struct(route.dead_letter_topic as template, 'dead letters' as what, cast(null as string) as error_class)
+                        struct(route.retry_topic as template, 'retries' as what, cast(null as string) as error_class, route.sequence as sequence),
+                        struct(route.dead_letter_topic as template, 'dead letters' as what, cast(null as string) as error_class, '' as sequence)
                     )
                 )),
                 transform(
@@ -30,7 +32,7 @@
                         dead_letter_topics,
                         d -> {{ topic_matches('asked.topic', 'd.topic') }} and (d.consumer_group = '*' or d.consumer_group <=> asked.consumer_group)
                     ),
-                    d -> struct(d.dead_letter_topic as template, 'dead letters' as what, d.error_class as error_class)
+                    d -> struct(d.dead_letter_topic as template, 'dead letters' as what, d.error_class as error_class, '' as sequence)
                 )
             )) as (place, one)
         from {{ asked }} as asked

@@ -13,7 +13,7 @@
             (select coalesce(collect_list(struct(*)), array()) from {{ sources }}) as sources,
             (
                 select coalesce(sort_array(collect_list(struct(*))), array())
-                from ({{ ranked_routes(routes, ['retry_topic', 'dead_letter_topic']) }})
+                from ({{ ranked_routes(routes, ['retry_topic', 'dead_letter_topic', 'sequence']) }})
             ) as routes,
             (
                 select coalesce(sort_array(collect_list(struct(line, topic, consumer_group, error_class, dead_letter_topic))), array())

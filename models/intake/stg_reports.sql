@@ -105,7 +105,8 @@ decoded as (
         {{ utf8_repaired('reported.error_message.bytes', var('max_error_message_bytes')) }} as error_message,
         -- the causes may be at the end of a stack trace (Java) or at its beginning (Python): more of it is read for them than is kept
         make_valid_utf8(cast({{ both_ends('reported.error_stack.bytes', var('max_read_stack_bytes')) }} as string)) as read_stack,
-        upper({{ dialect_text('reported.error_code') }}) as stated_code
+        upper({{ dialect_text('reported.error_code') }}) as stated_code,
+        {{ error_kind(dialect_text('reported.error_kind')) }} as stated_kind
     from extracted
 
 ),
@@ -180,7 +181,8 @@ reports as (
         {{ cause_chain('error_wrapper', 'error_class', 'error_message', 'read_stack') }} as causes,
         -- confluent-kafka writes the code of an error into its text
         coalesce(stated_code, nullif(regexp_extract(error_message, 'KafkaError[{]code=([A-Z_]+)', 1), '')) as error_code,
-        case when states_kind then {{ error_kind(dialect_text('reported.error_kind')) }} end as stated_kind,
+        -- that a message was not tried, as an earlier one has failed, only its consumer knows: any source may state it
+        case when states_kind or stated_kind = 'follows' then stated_kind end as stated_kind,
         -- the headers that error rules look at, in the order of header_names
         transform(header_names, n -> make_valid_utf8(cast(substring(try_element_at(filter(headers, h -> h.key = n), -1).value, 1, 256) as string))) as rule_headers,
         array_compact(array(

@@ -2,19 +2,6 @@
 -- that is known.
 with
 
-results as (
-
-    select * from {{ ref('publish_results') }}
-    where outcome = 'delivered' and kind <> 'dead_letter'
-
-),
-
-settled_offsets as (
-
-    select * from {{ ref('settled_offsets') }}
-
-),
-
 settled as (
 
     {{ settled_places() }}
@@ -23,23 +10,7 @@ settled as (
 
 sends as (
 
-    select
-        results.delivery_id,
-        results.due_at,
-        results.sent_at,
-        results.consumer_group,
-        results.topic,
-        results.partition,
-        results.offset,
-        settled_offsets.settled_at
-    from results
-    inner join settled_offsets
-        on
-            results.consumer_group = settled_offsets.consumer_group
-            and results.topic = settled_offsets.topic
-            and results.partition = settled_offsets.partition
-            and results.offset < settled_offsets.offset
-            and results.sent_at <= settled_offsets.settled_at
+    {{ settled_sends() }}
 
 ),
 

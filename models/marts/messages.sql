@@ -29,6 +29,7 @@ messages as (
         case
             when last_decisions.decision in ('dropped', 'cancelled') then last_decisions.decision
             when last_decisions.decision in ('adopted', 'parked') then 'dead'
+            when last_decisions.decision = 'follows' then 'following'
             when last_decisions.kind is null then 'refused'
             when last_decisions.kind = 'dead_letter' and coalesce(results.outcome = 'delivered', false) then 'dead'
             when last_decisions.kind = 'dead_letter' then 'dead_letter_pending'
@@ -57,6 +58,7 @@ messages as (
         last_decisions.original_topic,
         last_decisions.original_partition,
         last_decisions.original_offset,
+        last_decisions.sequence,
         last_decisions.source,
         last_decisions.delivery_id,
         last_decisions.due_at

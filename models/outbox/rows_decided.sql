@@ -169,6 +169,7 @@ select
     detail as outbox_row,
     case when decision = 'publish' then sequence end as sequence,
     case when decision = 'publish' and sequence is not null then shiftleft(batch, 24) + index end as sequence_place,
+    cast(null as string) as sequence_epoch,
     cast(null as string) as payload_delivery,
     cast(null as timestamp) as payload_due
 from decided

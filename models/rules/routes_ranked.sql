@@ -4,7 +4,7 @@ with
 routes as (
 
     {{ ranked_routes(ref('routes'), [
-        'retry_topic', 'dead_letter_topic', 'publish_charge', 'circuit_breaker_per', 'dead_letter_headers as header_profile', 'privacy as privacy_name',
+        'retry_topic', 'dead_letter_topic', 'publish_charge', 'circuit_breaker_per', 'sequence', 'followers', 'dead_letter_headers as header_profile', 'privacy as privacy_name',
         'retry_policy', 'publish_policy'
     ]) }}
 

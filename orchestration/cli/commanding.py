@@ -30,6 +30,8 @@ class Chosen:
     ids: list[str] | None
     filters: Filters
     choice: Choice
+    with_followers: bool | None = None
+    """Whether messages that are dead only because of a selected one are taken along. None: the command can't."""
 
     @property
     def is_empty(self) -> bool:
@@ -47,7 +49,7 @@ def who_asks(who: str | None) -> str:
 def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | None, *, asks: bool = False) -> None:
     """Sends a command, or shows what it would do. chosen: None for a command about another one. asks: asks to confirm at a terminal."""
     from orchestration.operators.commands import CommandError, check_request
-    from orchestration.operators.lists import kept, select_deliveries
+    from orchestration.operators.lists import kept, not_taken_along, select_deliveries
     from orchestration.operators.sending import send
     from orchestration.rules.seeds import read_seeds
     from orchestration.tables.query import first_of
@@ -74,7 +76,8 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
         )
     else:
         selection = dataclasses.replace(chosen.filters.selected(asked.dead_letters), ids=tuple(chosen.ids or ()))
-        targets = select_deliveries(asked.dead_letters, request.what, selection, choice.most)
+        with_followers = bool(chosen.with_followers)
+        targets = select_deliveries(asked.dead_letters, request.what, selection, choice.most, with_followers=with_followers)
     if not targets:
         state = chosen.filters.state
         tell.print(f"no message matches{'' if state == 'all' else f' in state {state} (--state)'}: nothing is done")
@@ -82,17 +85,25 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
     if (missing := set(chosen.ids or ()) - {one.message_id for one in targets}) and not (choice.listed or choice.most):
         why = "no such message, in another state than the command or --state selects, or excluded by another option"
         tell.print(f"{len(missing)} of these ids are left out ({why}): {escape(first_of(sorted(missing)))}")
+    keeps_sequences = any(row["sequence"] for row in seeds.rows["routes"])
+    if chosen.with_followers is False and keeps_sequences and (left := not_taken_along(asked.dead_letters, targets)):
+        tell.print(f"{left} messages are dead only because they follow these, and stay dead: --with-followers takes them along")
     carry_out(asked, request, targets, dry_run=choice.dry_run, asks=asks)
 
 
-def carry_out(asked: Asking, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False) -> None:
-    """Sends a command with its list. dry_run: only shows the list and keeps it. asks: asks for confirmation at a terminal."""
+def carry_out(
+    asked: Asking, request: CommandRequest, targets: Sequence[Target], *, dry_run: bool, asks: bool = False, keeps: bool = True
+) -> None:
+    """Sends a command with its list. dry_run: only shows the list and, if it keeps lists, keeps it. asks: asks to confirm at a terminal."""
     from orchestration.operators.lists import keep
     from orchestration.operators.sending import send
 
     settings = asked.settings
     if dry_run:
         _show_list(asked, request, targets)
+        if not keeps:
+            tell.print("nothing was done")
+            return
         try:
             name = keep(settings.home, targets)
             kept_as = f"The list is kept: --list {name}, in place of options that choose messages, means exactly these messages"

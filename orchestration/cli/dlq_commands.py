@@ -23,6 +23,7 @@ from orchestration.cli.options import (
     Reason,
     Ticket,
     Who,
+    WithFollowers,
     settings_of,
 )
 from orchestration.cli.screen import asking, tell
@@ -31,8 +32,8 @@ from orchestration.cli.screen import asking, tell
 def add_to(dlq: typer.Typer) -> None:
     """Adds these commands to the group `dlq`."""
     dlq.command("redrive")(with_bundles(_redrive))
+    dlq.command("discard")(with_bundles(_discard))
     for what, does, by_default in (
-        ("discard", "Close dead letters without sending them. They stay where they are.", OPEN),
         ("restore", "Undo a discard.", DISCARDED),
         ("note", "Attach a note to dead letters: a reason, a ticket.", OPEN),
     ):
@@ -64,6 +65,7 @@ def _redrive(
     ticket: Ticket = None,
     who: Who = None,
     filters: Filters = OPEN,
+    with_followers: WithFollowers = False,
     choice: Choice = CHOICE,
     home: Home = None,
 ) -> None:
@@ -81,7 +83,23 @@ def _redrive(
         assume_after=None if assume_after is None else parse_assume_after(assume_after),
         to=to,
     )
-    send_command(home, request, Chosen(ids, filters, choice))
+    send_command(home, request, Chosen(ids, filters, choice, with_followers))
+
+
+def _discard(
+    reason: Reason,
+    ids: Ids = None,
+    ticket: Ticket = None,
+    who: Who = None,
+    filters: Filters = OPEN,
+    with_followers: WithFollowers = False,
+    choice: Choice = CHOICE,
+    home: Home = None,
+) -> None:
+    """Close dead letters without sending them. They stay where they are."""
+    from orchestration.operators.commands import CommandRequest
+
+    send_command(home, CommandRequest("discard", reason, who_asks(who), ticket), Chosen(ids, filters, choice, with_followers))
 
 
 def _add_statement(dlq: typer.Typer, what: str, does: str, by_default: Filters) -> None:

@@ -8,7 +8,7 @@ import sys
 import typer
 from rich.markup import escape
 
-from orchestration.cli import dagster, dlq, dlq_commands, init, rules, run, tables, verify, waiting
+from orchestration.cli import dagster, dlq, dlq_commands, init, rules, run, sequences, tables, verify, waiting
 from orchestration.cli.screen import in_a_process_of_its_own, tell
 from orchestration.errors import is_ours
 
@@ -36,6 +36,7 @@ app.add_typer(rules.policy, name="policy")
 dlq_commands.add_to(dlq.dlq)
 app.add_typer(dlq.dlq, name="dlq")
 app.add_typer(waiting.waiting, name="waiting")
+app.add_typer(sequences.sequences, name="sequences")
 
 
 def main() -> None:

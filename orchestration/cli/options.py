@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,6 +17,7 @@ from orchestration.tables.query import Format
 if TYPE_CHECKING:
     from orchestration.operators.dead_letters import DeadLetters
     from orchestration.operators.selections import Selection
+    from orchestration.operators.sequences import SequenceSelection
     from orchestration.settings import Settings
 
 Output = Annotated[Format, typer.Option("--format", help="json: one array; jsonl: one object a line; csv: with a header line.")]
@@ -159,10 +160,35 @@ class WaitingFilters:
         return Filters(self.topic, self.error_class, self.group, None, "all", self.since, self.where)
 
 
+@dataclass(frozen=True)
+class SequenceFilters:
+    """The options that select sequences."""
+
+    topic: Topic = None
+    group: _Group = None
+    state: Annotated[
+        Literal["waiting", "dead", "following", "sent", "all"],
+        typer.Option(
+            "--state",
+            help="waiting: for a retry; dead: for a dead message; following: what waited is to be sent; sent: it is, and not processed.",
+        ),
+    ] = "all"
+
+    def selected(self, dead: DeadLetters, keys: Sequence[str] | None = None) -> SequenceSelection:
+        """The options as a checked selection. keys: names of sequences."""
+        from orchestration.operators.sequences import SequenceSelection
+
+        for option, wanted in (("--topic", self.topic), ("--group", self.group)):
+            if wanted is not None and wanted.startswith("^"):
+                dead.checked_pattern(option, wanted)
+        return SequenceSelection(tuple(keys or ()), self.topic, self.group, self.state)
+
+
 OPEN = Filters()
 DISCARDED = Filters(state="discarded")
 ANY_STATE = Filters(state="all")
 WAITING = WaitingFilters()
+ANY_SEQUENCE = SequenceFilters()
 
 
 @dataclass(frozen=True)
@@ -182,6 +208,13 @@ class Choice:
 
 
 CHOICE = Choice()
+
+WithFollowers = Annotated[
+    bool,
+    typer.Option(
+        "--with-followers", help="Also the messages that are dead only because they follow a selected one: see the mart `followers`."
+    ),
+]
 
 # ---------- details of a command
 

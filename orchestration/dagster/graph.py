@@ -25,7 +25,7 @@ WRITTEN_BY_A_TICK = ("events", "deliveries", "publish_results", "ticks")
 # Dependencies that dbt doesn't know: what else the loop reads before it writes a table.
 _READ_BY_THE_LOOP = {
     "events": ("report_topics",),
-    "publish_results": ("ready", "named_deliveries"),
+    "publish_results": ("ready", "bulk_open", "named_deliveries"),
     "ticks": ("events", "deliveries", "publish_results"),
 }
 
@@ -43,7 +43,7 @@ _GROUPS = {
     "events": "intake",
     "intake": "decide",
     "retry": "decide",
-    **dict.fromkeys(("ready", "named_deliveries", "publish_results", "ticks"), "publish"),
+    **dict.fromkeys(("ready", "bulk_open", "named_deliveries", "publish_results", "ticks"), "publish"),
 }
 
 _KINDS = {"events": {"kafka", "iceberg"}, "publish_results": {"kafka", "iceberg"}, "ticks": {"iceberg"}}

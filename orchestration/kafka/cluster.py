@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -21,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from orchestration.kafka import clients
+from orchestration.kafka.consumer_groups import assignors, topics_read
 from orchestration.kafka.topic_settings import configs, not_readable
 from orchestration.settings import rejected
 from publisher import RejectedPropertiesError, kafka_error, redact
@@ -238,15 +238,17 @@ class Cluster:
         try:
             # a new client, which knows no coordinators: an older one would end the process if it asked one that has moved (see `committed`)
             admin = self._new_admin()
-            names = [group.group_id for group in admin.list_consumer_groups(request_timeout=self._timeout).result().valid]
-            read: dict[str, set[str]] = {}
-            for name in names:
-                # one request takes one group
-                asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=self._timeout)
-                read[name] = {where.topic for where in asked[name].result().topic_partitions}
+            return topics_read(admin, self._timeout)
         except KafkaException as error:
             raise self._unanswered("list its consumer groups", error) from None
-        return read
+
+    def assignors(self, groups: Iterable[str]) -> dict[str, str]:
+        """How the members of each group share its partitions: the name of the assignor, of groups that have members now."""
+        try:
+            # a new client, as in `groups`
+            return assignors(self._new_admin(), groups, self._timeout)
+        except KafkaException as error:
+            raise self._unanswered("describe its consumer groups", error) from None
 
     def committed(self, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """The offsets that a group has committed, by topic and partition.

@@ -16,18 +16,22 @@ from orchestration.loop.consumer_progress import Consumers
 from orchestration.loop.decide import Decide
 from orchestration.loop.decision_feed import DecisionFeedWriter
 from orchestration.loop.feeds import CircuitBreakerFeed, DecisionFeed
+from orchestration.loop.followers import Followers
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.intake import Intake
 from orchestration.loop.intake_step import IntakeStep
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.missing_topics import MissingTopics, originals_of
+from orchestration.loop.open_sequences import OpenSequences
 from orchestration.loop.outboxes import Outboxes, OutboxIntake, OutboxWriteBack
 from orchestration.loop.publish import Publish
 from orchestration.loop.read_back import ReadBack
 from orchestration.loop.recovery import Recovery
 from orchestration.loop.rules_in_force import RulesInForce
+from orchestration.loop.sequence_feed import SequenceFeed
 from orchestration.loop.settle import Settle
 from orchestration.loop.state import LoopState
+from orchestration.loop.steps import Step
 from orchestration.loop.stored import Stored
 from orchestration.loop.table_sources import TableIntake, TableSources, divided
 from orchestration.loop.undecided import Undecided
@@ -49,6 +53,7 @@ class Steps:
     settle: Settle
     decision_feed: DecisionFeed
     breaker_feed: CircuitBreakerFeed
+    sequence_feed: SequenceFeed
     recovery: Recovery
 
     @property
@@ -60,6 +65,11 @@ class Steps:
         """Called after a row of `ticks` has recorded how far everything is read."""
         self.take_in.intake.kept()
         self.take_tables.kept()
+
+    @property
+    def feeds(self) -> tuple[Step, ...]:
+        """The steps that write topics for others."""
+        return self.decision_feed, self.breaker_feed, self.sequence_feed
 
     @property
     def outboxes(self) -> Outboxes:
@@ -91,11 +101,16 @@ def assembled(
         read_back.after(state.unrecorded_since, is_fenced=True)
     most = min(settings.intake_max_rows, ISSUED_AT_ONCE)
     commands = Commands(spark, schema, ledgers, state.commands, most, withdraw=lambda ids: hand_over.withdraw(ids=ids))
-    consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch)
+    consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch, rules.keeps_order_of)
     consumers.remember(state.awaited)
+    open_sequences = OpenSequences(spark, schema, lambda: rules.keeps_sequences, lambda: rules.hash)
+    followers = Followers(spark, schema, ledgers, open_sequences, most)
 
-    def json_topic(topic: str) -> JsonTopic:
-        return JsonTopic(cluster, settings.kafka_properties, topic)
+    def json_topic(topic: str, transactional_id: str | None = None) -> JsonTopic:
+        return JsonTopic(cluster, settings.kafka_properties, topic, transactional_id)
+
+    name = f"{settings.transactional_prefix}.{settings.instance}.sequences" if settings.transactions else None
+    sequences = json_topic(settings.sequences_topic, name) if settings.sequences_topic else None
 
     missing_topics = MissingTopics(TopicMaker(cluster, settings), lambda windows, now: originals_of(leadership.bulk_lane, windows, now))
     writer = DecisionFeedWriter(spark, schema, json_topic(settings.decisions_topic)) if settings.decisions_topic else None
@@ -109,8 +124,9 @@ def assembled(
         decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over),
         publish=Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over, read_back),
         write_back=OutboxWriteBack(outboxes, health),
-        settle=Settle(consumers, breakers, commands, ledgers, health),
+        settle=Settle(consumers, breakers, followers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),
         breaker_feed=CircuitBreakerFeed(tuple((json_topic(name), form) for name, form in breaker_topics if name), breakers, health),
+        sequence_feed=SequenceFeed(sequences, open_sequences, intake.discovery, health),
         recovery=Recovery(undecided),
     )

@@ -45,6 +45,8 @@ class Orders:
         dues = [due for _, due, _ in chosen]
         if what in _WAITING_KINDS:
             return synthetic_events.not_waiting(orders, self._waiting(what, dues, now))
+        if what == "in_turn":
+            return synthetic_events.with_epochs(orders, self.spark.table(f"{self.schema}.followers"))
         return self._with_reports(orders, dues) if what == "redrive" else orders
 
     def _waiting(self, what: str, dues: list[datetime], now: datetime) -> DataFrame:

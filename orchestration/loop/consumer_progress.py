@@ -1,13 +1,15 @@
 """How far consumer groups have processed what was sent to them, by the offsets that they commit: this shows that a retry succeeded.
 
 A group that has committed an offset has processed the records before it. If no report about them came within `settle_seconds`, none of them
-failed: the partition is settled up to that offset. Settled offsets are written into `ticks`, where the view `settled_offsets` reads them;
-SQL derives from them which messages have recovered.
+failed: the partition is settled up to that offset. Consumers that keep the order of sequences report a failure before they commit
+(docs/sequences.md): once the reports are taken in that existed when the offset was seen, none is missing, and nothing is waited for.
+
+Settled offsets are written into `ticks`, where the view `settled_offsets` reads them; SQL derives from them which messages have recovered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -92,7 +94,8 @@ class Unanswered(NamedTuple):
 class Consumers:
     """Watches the places that something was sent to, until they are settled.
 
-    looked: the last batch whose results were read. unanswered: the groups that can't be asked, whose progress is unknown.
+    looked: the last batch whose results were read. reports_first: whether a group reports a failure before it commits
+    the offset, if the original topics of what it reads are these. unanswered: the groups that can't be asked, whose progress is unknown.
     """
 
     spark: SparkSession
@@ -100,6 +103,7 @@ class Consumers:
     cluster: Cluster
     settle: timedelta
     looked: int
+    reports_first: Callable[[str, Collection[str]], bool] = lambda group, topics: False
     unanswered: dict[str, Unanswered] = field(default_factory=dict)
     _awaited: dict[Place, _Watched] = field(default_factory=dict)
     _last_look: datetime | None = None
@@ -122,8 +126,9 @@ class Consumers:
         if self._next_look is not None and now < self._next_look:
             return {}
         self._last_look = now
-        self._next_look = now + max(self.settle / _LOOKS, timedelta(seconds=_MOST_OFTEN))
         self._add_sends(batch)
+        waits = {place: self._wait(place, awaited) for place, awaited in self._awaited.items()}
+        self._next_look = now + max(min(waits.values(), default=self.settle) / _LOOKS, timedelta(seconds=_MOST_OFTEN))
         settled: dict[Place, int] = {}
         by_group: dict[str, list[Place]] = {}
         for place in self._awaited:
@@ -149,12 +154,19 @@ class Consumers:
         if complete.decided and not complete.is_whole:
             self._find_origins()
         for place, awaited in list(self._awaited.items()):
-            if complete.of(awaited.origins) and awaited.seen is not None and awaited.seen[1] + self.settle <= now:
+            # seen in an earlier tick: this one has taken in what was reported before the offset was committed
+            is_over = awaited.seen is not None and awaited.seen[1] < now and awaited.seen[1] + waits[place] <= now
+            if awaited.seen is not None and is_over and complete.of(awaited.origins):
                 awaited.settled = settled[place] = awaited.seen[0]
                 awaited.seen = None
             if awaited.settled >= awaited.sent or awaited.is_forgotten():
                 del self._awaited[place]
         return settled
+
+    def _wait(self, place: Place, awaited: _Watched) -> timedelta:
+        """How long after a committed offset was seen the absence of a report means success."""
+        is_exact = bool(awaited.origins) and self.reports_first(place.consumer_group, awaited.origins or ())
+        return timedelta() if is_exact else self.settle
 
     def is_silent(self, place: Place, since: datetime) -> bool:
         """Whether the group was asked after `since`, and commits no offsets there: then only the absence of a report can show a success."""

@@ -64,8 +64,9 @@ class Due:
     Deliveries that events of later batches name are left out: an order may cancel or replace one, and a report may show that one was sent
     although its result is lost. The floor must not move over a step that left something out. seen: if given, only what that look has not
     seen. in_lane: the delivery ids that the timed lane has, which are left out. backlog: if given, what is due by now and was
-    decided up to this batch is left out, except what is sent at a rate. publications: only rows of outboxes (True), only the rest
-    (False), or both (None). open_from: no open delivery was due before, wherever it goes; None: the floor.
+    decided up to this batch is left out, except what is sent at a rate. in_order: only what stays in order (True), that is, rows of
+    outboxes and, if `followers`, messages that have waited for an earlier one; only the rest (False); or both (None). open_from: no
+    open delivery was due before, wherever it goes; None: the floor.
     """
 
     floor: datetime
@@ -78,7 +79,8 @@ class Due:
     seen: Seen | None = None
     in_lane: frozenset[str] = frozenset()
     backlog: int | None = None
-    publications: bool | None = None
+    in_order: bool | None = None
+    followers: bool = False
     open_from: datetime | None = None
 
     @classmethod
@@ -114,8 +116,9 @@ class Due:
 
 
 def of_kind(what: Due) -> str:
-    """A condition on `kind`: the delivery sends something, and is or isn't a row of an outbox, as wanted."""
-    return {None: "kind is not null", True: "kind = 'publish'", False: "kind is not null and kind <> 'publish'"}[what.publications]
+    """A condition: the delivery sends something, and stays in order with others or doesn't, as wanted."""
+    ordered = "(kind = 'publish' or sequence_place is not null)" if what.followers else "kind = 'publish'"
+    return {None: "kind is not null", True: f"kind is not null and {ordered}", False: f"kind is not null and not {ordered}"}[what.in_order]
 
 
 AT_A_RATE = "(decision = 'redrive' and happened_at is not null)"

@@ -45,7 +45,7 @@ class DecisionFeed:
         try:
             written = self.writer.write(after, state.watermark)
         except (JsonTopicError, ClusterError) as error:
-            report.failed(DECISION_FEED, _delayed("the decision feed is delayed; it is tried again", error))
+            report.failed(DECISION_FEED, delayed("the decision feed is delayed; it is tried again", error))
             return report.result()
         except Exception as error:
             return report.result(error)
@@ -81,12 +81,13 @@ class CircuitBreakerFeed:
                 for topic, record_of in self.topics:
                     topic.write(self.breakers.records(record_of))
         except (JsonTopicError, ClusterError) as error:
-            report.failed(CIRCUIT_BREAKERS, _delayed("the state of circuit breakers is not written; it is tried again", error))
+            report.failed(CIRCUIT_BREAKERS, delayed("the state of circuit breakers is not written; it is tried again", error))
             return report.result()
         report.recovered(CIRCUIT_BREAKERS)
         self.breakers.changed.clear()
         return report.result()
 
 
-def _delayed(what: str, error: JsonTopicError | ClusterError) -> Reason:
+def delayed(what: str, error: JsonTopicError | ClusterError) -> Reason:
+    """The reason for which a topic for others is behind."""
     return Reason(f"{what}: {error}", error.name if isinstance(error, ClusterError) else None)

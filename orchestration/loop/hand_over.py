@@ -95,8 +95,10 @@ class HandOver:
         return False
 
     def _due(self, state: LoopState, now: datetime, upto: datetime, open_breakers: Collection[str]) -> Due:
-        # the bulk lane sends rows of outboxes, in their order
-        return replace(state.due(upto, now, publications=False), without_breakers=tuple(open_breakers), seen=self._seen)
+        # the bulk lane sends what stays in order
+        followers = self.leadership.rules.keeps_sequences
+        due = state.due(upto, now, in_order=False, followers=followers)
+        return replace(due, without_breakers=tuple(open_breakers), seen=self._seen)
 
     def _hand_over(self, what: Due) -> Waiting | None:
         """Hands over what is due. Returns what the wheel holds there; None if the lane has no room for all of it."""

@@ -35,6 +35,7 @@ Kind: TypeAlias = Literal[
     "consumers",
     "decision_feed",
     "circuit_breakers",
+    "sequences",
     "status",
     "destination",
 ]
@@ -59,6 +60,7 @@ LEDGERS = Part("ledgers")
 CONSUMERS = Part("consumers")
 DECISION_FEED = Part("decision_feed")
 CIRCUIT_BREAKERS = Part("circuit_breakers")
+SEQUENCES = Part("sequences")
 STATUS = Part("status")
 
 

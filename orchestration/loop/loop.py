@@ -146,7 +146,7 @@ class Loop:
         if self.health.unsure and self.health.may_be_tried(LEDGERS):
             self._apply(self.steps.recovery.read_again(self.state))
         self.leadership.look()
-        for step in (
+        steps: list[Callable[[], None]] = [
             partial(self._run, self.rules),
             self._take_in,
             self._dispatch_commands,
@@ -154,8 +154,9 @@ class Loop:
             self._decide,
             self._publish,
             self._settle,
-            self._feed,
-        ):
+            *[partial(self._run, feed) for feed in self.steps.feeds],
+        ]
+        for step in steps:
             if self.stopping.is_set():
                 break
             step()
@@ -189,6 +190,7 @@ class Loop:
 
     def _decide(self) -> None:
         self._run(self.steps.decide)
+        self.steps.sequence_feed.note(self.state)
 
     def _publish(self) -> None:
         self._run(self.steps.publish)
@@ -197,10 +199,6 @@ class Loop:
         self._run(self.steps.write_back)
         self.steps.settle.unread = self._tick.unread
         self._run(self.steps.settle, self._began)
-
-    def _feed(self) -> None:
-        self._run(self.steps.decision_feed)
-        self._run(self.steps.breaker_feed)
 
     def _run(self, step: Step, now: datetime | None = None) -> None:
         self._apply(step.run(self.state, now or self.clock.now()))

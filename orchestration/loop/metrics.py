@@ -66,8 +66,11 @@ _SHARE = 20
 
 # Reasons for which a message that failed before is sent anew, and decisions that report no failure: tests/unit/test_decision_reasons.py
 # compares both with the table of reasons.
-_SENT_ANEW = ("dead_letter_failed", "release", "probe", "send_now")
-_NO_FAILURE = ("duplicate", "note", "publish", "redrive", "cancelled", "discarded", "restored", "noted", "purged", "adopted")
+_SENT_ANEW = ("dead_letter_failed", "release", "probe", "send_now", "in_turn", "follows_a_dead_message")
+_NO_FAILURE = (
+    *("duplicate", "note", "publish", "redrive", "cancelled", "discarded", "restored", "noted", "purged", "adopted"),
+    "follows",
+)
 
 # What was decided and sent may be counted again this many seconds after the last count began, however long that took; after an error,
 # `metrics_waiting_seconds` later.
@@ -192,7 +195,7 @@ class Metrics(Collector):
 
     def _count_decisions(self, row: Row) -> None:
         self._counts[DECISIONS].add((row["decision"], row["reason"]), row["rows"])
-        # a message that is sent anew, or released by a circuit breaker, has not failed again; a note is no failure either
+        # a message that is sent anew, or has waited for a circuit breaker or for another message, has not failed again
         silent = row["decision"] in _NO_FAILURE or row["reason"] in _SENT_ANEW
         if not silent:
             will_retry = str(row["decision"] == "retry").lower()

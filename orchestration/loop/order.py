@@ -1,4 +1,5 @@
-"""The order of rows of outboxes: what belongs to one sequence is sent in its order, through one slot.
+"""The order of rows of outboxes, and of messages that have waited for an earlier one: what belongs to one sequence is sent in its order,
+through one slot.
 
 A row is left out while an earlier one of its sequence is open that isn't sent before it in the same step: one that waits for its next
 attempt, or whose last send has failed or is of unknown outcome.
@@ -16,7 +17,7 @@ TURN = "turn_at"
 
 
 def in_order(rows: DataFrame, what: Due, open_rows: DataFrame) -> DataFrame:
-    """The rows of `ready` that may be sent, with TURN. open_rows: `outbox_open`, since the first that is open.
+    """The rows of `ready` that may be sent, with TURN. open_rows: `bulk_open`, since the first that is open.
 
     While inputs are undecided, none that must stay in order is sent: one of the inputs may be the failed send of an earlier row.
     """

@@ -193,13 +193,14 @@ class Publish:
         with self.breakers.of(report):
             self.breakers.sent(before, now)
 
-    # ---------- rows of outboxes
+    # ---------- what stays in order: rows of outboxes, and messages that have waited for an earlier one
 
     def publish_rows(self, report: StepReport, now: datetime) -> bool:
-        """Sends the rows of outboxes that are due, if the timed lane sends the rest. Returns whether Kafka takes sends."""
-        if not report.state.outboxes or not self.hand_over.look_ahead:
+        """Sends what is due and stays in order, if the timed lane sends the rest. Returns whether Kafka takes sends."""
+        if not self._keeps_order(report) or not self.hand_over.look_ahead:
             return True
-        what = report.state.due(now, now, self.hand_over.in_lane(), publications=True)
+        followers = self.leadership.rules.keeps_sequences
+        what = report.state.due(now, now, self.hand_over.in_lane(), in_order=True, followers=followers)
         waiting = self.leadership.bulk_lane.waiting(what)
         self._next_row = waiting.next_due
         stops: dict[str, Reason] | None = {}
@@ -216,9 +217,12 @@ class Publish:
         return stops is not None
 
     def _note_unpublished(self, report: StepReport, what: Due, rows: int) -> None:
-        """Keeps the floors under the rows of outboxes that are open still, of those that a step has looked for."""
-        since = self.leadership.bulk_lane.open_since(what) if rows and report.state.outboxes else None
+        """Keeps the floors under what stays in order and is open still, of what a step has looked for."""
+        since = self.leadership.bulk_lane.open_since(what) if rows and self._keeps_order(report) else None
         report.change(window=replace(report.state.window, unpublished_since=since))
+
+    def _keeps_order(self, report: StepReport) -> bool:
+        return bool(report.state.outboxes) or self.leadership.rules.keeps_sequences
 
     # ---------- what is due
 

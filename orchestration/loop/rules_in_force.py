@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from orchestration.loop.health import SEEDS, Health, Reason
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
 from orchestration.rules.seeds import SeedError, Seeds, read_seeds
+from orchestration.rules.topic_patterns import topic_matches
 from orchestration.settings import Settings
 from orchestration.tables.dbt import Dbt, DbtError
 from orchestration.tables.interpreted import dbt_interpreted
@@ -49,6 +50,24 @@ class RulesInForce:
     when_loaded: Callable[[], None]
     hash: str | None = None
     is_stale: bool = False
+
+    @property
+    def keeps_sequences(self) -> bool:
+        """Whether a route says that its messages are to be processed in order."""
+        return any(route["sequence"] for route in self.seeds.rows["routes"])
+
+    def keeps_order_of(self, consumer_group: str, topics: Collection[str]) -> bool:
+        """Whether the messages of all these topics are to be processed in order by a group, by the first route that fits each."""
+        return all(self._has_sequences(topic, consumer_group) for topic in topics)
+
+    def _has_sequences(self, topic: str, consumer_group: str) -> bool:
+        fitting = [
+            route
+            for route in self.seeds.rows["routes"]
+            if topic_matches(topic, route["topic"]) and route["consumer_group"] in ("*", consumer_group)
+        ]
+        # a message that waits may go by the route of any kind of error: its consumer keeps the protocol if one of them says so
+        return any(route["sequence"] for route in fitting)
 
     def loaded_hash(self) -> str:
         """The hash of the rules in the tables, which a decide run would find now."""

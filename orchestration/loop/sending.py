@@ -82,7 +82,7 @@ class BulkLane:
         wheel = self.spark.sql(
             f"""
             select
-                batch, due_at, topic, breaker_key, kind, header_profile, payload_bytes, sequence,
+                batch, due_at, topic, breaker_key, kind, header_profile, payload_bytes, sequence_place,
                 unix_seconds(date_trunc('hour', payload_due)) as payload_hour
             from {self.schema}.deliveries
             where {of_kind(what)} and {due_in(due_times)} and {not_in(what.seen)} and {ahead_in(what)}
@@ -96,7 +96,7 @@ class BulkLane:
             wheel.groupBy("batch").agg(
                 F.count_if(due).alias("rows"),
                 F.count_if(due & (F.col("due_at") <= F.lit(what.now))).alias("overdue"),
-                F.count_if(due & F.col("sequence").isNotNull()).alias("ordered"),
+                F.count_if(due & F.col("sequence_place").isNotNull()).alias("ordered"),
                 F.coalesce(F.sum(F.when(due, _size())), F.lit(0)).alias("size"),
                 F.coalesce(F.max(F.when(due, _size())), F.lit(0)).alias("largest"),
                 F.min(F.when(~due, F.col("due_at"))).alias("next_due"),
@@ -182,7 +182,7 @@ class BulkLane:
         return in_order(wanted, what, self._open_rows(what)) if waiting.ordered else wanted.withColumn(TURN, F.col("due_at"))
 
     def open_since(self, what: Due) -> datetime | None:
-        """The first due time of the rows of outboxes that are still open, of those that a step has looked for; None: there are none."""
+        """The first due time of what the bulk lane alone sends and is still open, of what a step has looked for; None: there is none."""
         rows = _wanted(self._open_rows(what), what).where(F.col("due_at") <= F.lit(what.upto))
         (found,) = collected(rows.agg(F.min("due_at").alias("since")))
         since: datetime | None = found["since"]
@@ -192,7 +192,7 @@ class BulkLane:
         since = literal(what.floor if what.open_from is None else min(what.floor, what.open_from))
         return self.spark.sql(
             f"""
-            select * from {self.schema}.outbox_open where due_at >= {since} and due_hour >= date_trunc('hour', {since})
+            select * from {self.schema}.bulk_open where due_at >= {since} and due_hour >= date_trunc('hour', {since})
             """
         )
 

@@ -1,4 +1,4 @@
-"""The settle step: reads how far consumer groups are, closes circuit breakers, checks canaries, and orders releases."""
+"""The settle step: reads how far consumer groups are, closes circuit breakers, checks canaries, and orders what waited for that."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.commands import Commands
 from orchestration.loop.completeness import Completeness
 from orchestration.loop.consumer_progress import Consumers
+from orchestration.loop.followers import Followers
 from orchestration.loop.health import CONSUMERS, DECIDE, KAFKA, LEDGERS, Health, Reason
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
@@ -24,6 +25,7 @@ class Settle:
 
     consumers: Consumers
     breakers: CircuitBreakers
+    followers: Followers
     commands: Commands
     ledgers: Ledgers
     health: Health
@@ -32,6 +34,9 @@ class Settle:
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """now: when the tick began. Later reports may be undecided: with a later time, a message that failed could count as settled."""
         report = StepReport(state)
+        if LEDGERS in self.health:
+            # the rows of ticks that say what has settled may be missing
+            self.followers.sequences.forget()
         if not self.health.may(LEDGERS) or KAFKA in self.health:
             return report.result()
         complete = Completeness(self.unread or frozenset(), decided=self.unread is not None and DECIDE not in self.health)
@@ -62,4 +67,8 @@ class Settle:
         self.breakers.look(settled, self.consumers, now, complete=complete)
         report.count("settled", len(settled))
         self.commands.look(self.consumers, now, complete=complete)
-        return self.breakers.release(now)
+        self.followers.sequences.note_settled(settled)
+        followers = self.followers.look(now, report.state.watermark) if complete.decided else 0
+        if followers:
+            report.count("followers", followers)
+        return self.breakers.release(now) + followers

@@ -69,8 +69,10 @@ class LoopState:
         """The last batch that is decided, where there are inputs after it: see Due."""
         return self.watermark if self.window.undecided else None
 
-    def due(self, upto: datetime, now: datetime, in_lane: frozenset[str] = frozenset(), publications: bool | None = None) -> Due:
-        """What is due, and may be sent now, except to paused destinations. in_lane, publications: as in Due."""
+    def due(
+        self, upto: datetime, now: datetime, in_lane: frozenset[str] = frozenset(), *, in_order: bool | None = None, followers: bool = False
+    ) -> Due:
+        """What is due, and may be sent now, except to paused destinations. in_lane, in_order, followers: as in Due."""
         return Due(
             self.window.floor,
             upto,
@@ -78,7 +80,8 @@ class LoopState:
             without=tuple(self.window.paused),
             undecided_after=self.undecided_after,
             in_lane=in_lane,
-            publications=publications,
+            in_order=in_order,
+            followers=followers,
             open_from=self.window.lowest_floor,
         )
 

@@ -56,7 +56,7 @@ class SendWindow:
     """Where publishing stands.
 
     floor: no open delivery was due before, except those to paused destinations. paused: these destinations, each with a floor of its own.
-    unpublished_since: the first due time of the rows of outboxes that a step has left out, or that were not accepted; None: of none.
+    unpublished_since: the first due time of what stays in order and that a step has left out, or that were not accepted; None: of none.
     Only `floor` and `paused` are kept in `ticks`; the rest is in memory, and a start finds it in the tables. undecided: how many inputs
     have no decision, the first of them recorded at undecided_since. next_due: when to look into the wheel again; None: at once.
     """

@@ -65,10 +65,13 @@ class Target:
 # ---------- which deliveries
 
 
-def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: int | None) -> list[Target]:
+def select_deliveries(
+    dead: DeadLetters, what: str, selection: Selection, most: int | None = None, *, with_followers: bool = False
+) -> list[Target]:
     """Selects the deliveries that a command is about, by due time: of dead and refused messages, or of waiting ones.
 
-    most: the most to select. Raises CommandError if there are more than a list may have.
+    most: the most to select. with_followers: also the messages that are dead only because of a selected one; they come after it, as they
+    have died later. Raises CommandError if there are more than a list may have.
     """
     if what in WAITING:
         states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
@@ -79,7 +82,7 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
     else:
         chosen = f"""
             select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, dead_at as since, state
-            from stranded_messages where {selection.condition()}
+            from stranded_messages where {followed(selection) if with_followers else selection.condition()}
         """
     rows = dead.rows(
         f"""
@@ -91,6 +94,20 @@ def select_deliveries(dead: DeadLetters, what: str, selection: Selection, most: 
     if len(rows) > MOST:
         raise CommandError(f"more than {MOST:,} messages are selected: select fewer, or give --max {MOST}")
     return [Target(**row) for row in rows]
+
+
+def followed(selection: Selection) -> str:
+    """The condition for the selected dead letters, and for those in the same state that are dead only because of one of them."""
+    chosen = f"select message_id from stranded_messages where {selection.condition()}"
+    because = f"message_id in (select message_id from followers where state = 'dead' and failed_message in ({chosen}))"
+    return f"({selection.condition()} or ({Selection(state=selection.state).condition()} and {because}))"
+
+
+def not_taken_along(dead: DeadLetters, targets: Sequence[Target]) -> int:
+    """How many messages are dead only because of one of these, and are none of these themselves."""
+    chosen = {one.message_id for one in targets}
+    rows = dead.rows("select message_id, failed_message from followers where state = 'dead' and failed_message is not null")
+    return sum(row["failed_message"] in chosen and row["message_id"] not in chosen for row in rows)
 
 
 def triage(dead: DeadLetters) -> list[tuple[CommandRequest, list[Target]]]:

@@ -185,6 +185,24 @@ def waiting_table(rows: Rows) -> Table:
     return table
 
 
+def sequence_table(rows: Rows) -> Table:
+    """A line for each sequence."""
+    table = _table("sequence", ("state", 9), ("held since, UTC", 15), ("follow", -6), ("sent", -6), ("dead", -6))
+    for row in _dicts(rows):
+        numbers = (str(row[name]) for name in ("following", "sent", "dead"))
+        table.add_row(_whole(row["sequence_key"]), row["state"], moment(row["held_since"])[5:], *numbers)
+    return table
+
+
+def member_table(rows: Rows) -> Table:
+    """A line for each message of a sequence."""
+    table = _table("message", ("state", 19), ("due, UTC", 14), ("failed", -6), "error")
+    for row in _dicts(rows):
+        what = "" if row["state"] == "following" else _cut(_class(row["error_class"]))
+        table.add_row(_whole(row["message_id"]), row["state"], moment(row["next_due"])[5:], str(row["attempts"]), what)
+    return table
+
+
 def _table(*columns: str | tuple[str, int]) -> Table:
     """A table. A column has a given width, negative for numbers (aligned right), or shares the rest of the line."""
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -50,12 +50,12 @@ class Selection:
     def condition(self, *, since_column: str = "dead_at") -> str:
         """One condition in SQL; `true` if no field is given."""
         parts = [
-            f"message_id in ({', '.join(map(_literal, self.ids))})" if self.ids else None,
-            None if self.state == "all" else f"state = {_literal(self.state)}",
+            f"message_id in ({', '.join(map(literal_text, self.ids))})" if self.ids else None,
+            None if self.state == "all" else f"state = {literal_text(self.state)}",
             matches("original_topic", self.topic),
             matches("error_class", self.error_class, also_after=".$"),
             matches("consumer_group", self.group),
-            None if self.fingerprint is None else f"fingerprint = {_literal(self.fingerprint)}",
+            None if self.fingerprint is None else f"fingerprint = {literal_text(self.fingerprint)}",
             None if self.since is None else f"{since_column} >= {literal(self.since)}",
             # the line end closes a comment at the end of the condition
             None if self.where is None else f"({self.where}\n)",
@@ -78,9 +78,9 @@ def matches(column: str, wanted: str | None, also_after: str = "") -> str | None
     if wanted is None:
         return None
     if wanted.startswith("^"):
-        return f"{column} rlike {_literal(wanted)}"
-    ends = [f"endswith({column}, {_literal(before + wanted)})" for before in also_after]
-    return f"({' or '.join([f'{column} = {_literal(wanted)}', *ends])})"
+        return f"{column} rlike {literal_text(wanted)}"
+    ends = [f"endswith({column}, {literal_text(before + wanted)})" for before in also_after]
+    return f"({' or '.join([f'{column} = {literal_text(wanted)}', *ends])})"
 
 
 def named(message_id: str) -> str:
@@ -91,10 +91,11 @@ def named(message_id: str) -> str:
     """
     place = re.search(r"/\d{1,10}/(\d{1,18})(?:~[0-9a-f]{8})?\Z", message_id, re.ASCII)
     held = f" and (original_offset = {int(place[1])} or original_offset is null)" if place else ""
-    return f"message_id = {_literal(message_id)}{held}"
+    return f"message_id = {literal_text(message_id)}{held}"
 
 
-def _literal(text: str) -> str:
+def literal_text(text: str) -> str:
+    """A text as SQL has it."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from confluent_kafka.cimpl import NewTopic
 
 from orchestration.kafka.cluster import Cluster, ClusterError, Topic
 from orchestration.kafka.topics import new_topic, room
+from orchestration.rules.check_findings import Finding, own_topic
+from orchestration.rules.check_sequences import sequences_kept
 from orchestration.rules.policies import why_not
 from orchestration.rules.seed_rows import Row, Seeds
 from orchestration.rules.seeds import SeedError, read_seeds
@@ -22,17 +21,6 @@ if TYPE_CHECKING:
     from orchestration.answers.asking import Asking
     from orchestration.rules.rulebook import Rulebook
     from orchestration.tables.query import Tables
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check."""
-
-    ok: bool
-    what: str
-    found: str
-    warns: bool = False
-    """It works, but probably not as intended."""
 
 
 def run_checks(asking: Asking, *, create: bool, groups: Collection[str] = ()) -> list[Finding]:
@@ -75,7 +63,8 @@ def _permissions(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
                 "not internal; name the topics whose failures are reported there",
                 warns=True,
             )
-        for name in filter(None, (settings.decisions_topic, settings.circuit_breakers_topic, settings.gates_topic)):
+        own = (settings.decisions_topic, settings.circuit_breakers_topic, settings.sequences_topic, settings.gates_topic)
+        for name in filter(None, own):
             if topic_matches(name, row["topic"]):
                 yield Finding(
                     False, "seeds", f"{where}: topic is {row['topic']!r}, which matches {name}: what redrive writes there would come back"
@@ -177,26 +166,11 @@ def _kafka(settings: Settings, seeds: Seeds | None, rulebook: Rulebook, groups: 
     if seeds is None:
         return
     try:
-        yield from _commands_topic(cluster, settings, names, create=create)
+        commands = "operators' commands: whoever may write there can redrive"
+        yield from own_topic(cluster, settings, settings.commands_topic, names, commands, "no commands can be given", create=create)
         yield from _topics(cluster, settings, seeds, rulebook, names, groups, create=create)
     except ClusterError as error:
         yield Finding(False, "topics", str(error))
-
-
-def _commands_topic(cluster: Cluster, settings: Settings, names: list[str], *, create: bool) -> Iterator[Finding]:
-    name = settings.commands_topic
-    what = f"topic {name}"
-    if not name:
-        return
-    if name in names:
-        yield Finding(True, what, "operators' commands: whoever may write there can redrive")
-    elif create:
-        # one partition, so that the records of a command are read in their order
-        new = NewTopic(name, num_partitions=1, replication_factor=settings.create_topics_replication, config={"retention.ms": "-1"})
-        objection = cluster.create([new])[name]
-        yield Finding(objection is None, what, objection or "made, with 1 partition")
-    else:
-        yield Finding(True, what, "is missing: no commands can be given; --create makes it", warns=True)
 
 
 def _topics(
@@ -227,6 +201,7 @@ def _topics(
         yield Finding(False, "topics", f"the topics that are needed can't be determined without Spark and dbt: {in_short(error)}")
         return
     yield from _loops(seeds, plan.needs)
+    yield from sequences_kept(cluster, settings, plan.needs, topics, create=create)
     yield from _originals(cluster, seeds, {need.original.name for need in plan.needs})
     sizes = cluster.max_message_bytes([*topics])
     missing: dict[str, list[Need]] = {}

@@ -26,7 +26,7 @@ Redriven = tuple[str | None, str | None]
 # The columns of the seeds that the routing macros read.
 _COLUMNS = {
     "sources": ("source", "topic", "speaks_for"),
-    "routes": ("topic", "consumer_group", "error_kind", "retry_topic", "dead_letter_topic"),
+    "routes": ("topic", "consumer_group", "error_kind", "retry_topic", "dead_letter_topic", "sequence"),
     "dead_letter_topics": ("error_class", "topic", "consumer_group", "dead_letter_topic"),
 }
 
@@ -45,10 +45,14 @@ class Roles:
 
 @dataclass(frozen=True)
 class Destination:
-    """A destination for messages of an original topic, by a route or by the seed dead_letter_topics. what: what goes there."""
+    """A destination for messages of an original topic, by a route or by the seed dead_letter_topics. what: what goes there.
+
+    keeps_order: whether the route asks for the order of sequences.
+    """
 
     topic: str
     what: str
+    keeps_order: bool = False
 
 
 class Routing:
@@ -87,7 +91,7 @@ class Routing:
         rows = self._ask("destinations_asked", asked, "topic string, consumer_group string")
         for row in sorted(rows, key=lambda row: int(row["place"])):
             what = row["what"] if row["error_class"] is None else f"{row['what']} ({row['error_class']})"
-            found[row["topic"], row["consumer_group"]].append(Destination(row["destination"], what))
+            found[row["topic"], row["consumer_group"]].append(Destination(row["destination"], what, keeps_order=row["sequence"] != ""))
         return found
 
     def redrives(self, asked: Iterable[Redrive], wanted: str | None) -> Mapping[Redrive, Redriven]:

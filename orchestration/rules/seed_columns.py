@@ -261,6 +261,8 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "dead_letter_topic": _dead_letter_topic,
         "publish_charge": _listed("routes", "publish_charge"),
         "circuit_breaker_per": _listed("routes", "circuit_breaker_per"),
+        "sequence": lambda value: "must be one place: key, a header's name, or a path" if " " in value else _places(value),
+        "followers": _listed("routes", "followers"),
         "dead_letter_headers": _one_of(*(f"{profile}{stack}" for profile in HEADER_PROFILES for stack in ("", "+stack"))),
         "privacy": _text,
         "owner": _anything,

@@ -14,11 +14,15 @@ from orchestration.settings import Settings
 
 @dataclass(frozen=True)
 class Need:
-    """A destination that a route needs for an existing topic (and group)."""
+    """A destination that a route needs for an existing topic (and group).
+
+    in_order_for: the group that must get the records of both topics in the order of their sequences; None if order doesn't matter.
+    """
 
     topic: str
     original: Topic
     why: str
+    in_order_for: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ def plan_topics(
         for destination in destinations:
             if destination.topic != name:
                 whose = "" if group is None else f" for group {group}"
-                need = Need(destination.topic, topics[name], f"{destination.what} of {name}{whose}")
+                ordered = group if destination.keeps_order else None
+                need = Need(destination.topic, topics[name], f"{destination.what} of {name}{whose}", ordered)
                 needs.setdefault((destination.topic, name), need)
         if group is None:
             unknown[f"topic {name}"] = (

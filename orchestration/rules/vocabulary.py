@@ -21,8 +21,8 @@ ANY_DIALECT: Final[str] = VARS["any_dialect"]
 DIALECT_FIELDS: Final[tuple[str, ...]] = tuple(VARS["dialect_fields"])
 DIALECT_ENCODINGS: Final[tuple[str, ...]] = tuple(VARS["dialect_encodings"])
 ERROR_KINDS: Final[tuple[str, ...]] = tuple(VARS["error_kinds"])
-PUBLISH_KINDS: Final = tuple(kind for kind in ERROR_KINDS if kind != "blocking")
-"""The kinds that an error of Kafka's may have: only an application's error can be `blocking`."""
+PUBLISH_KINDS: Final = tuple(kind for kind in ERROR_KINDS if kind not in ("blocking", "follows"))
+"""The kinds that an error of Kafka's may have: only an application can say that an error is `blocking`, or that a message `follows`."""
 OTHER_KIND_WORDS: Final[tuple[str, ...]] = tuple(word for words in VARS["error_kinds"].values() for word in words)
 """The names of the kinds in other vocabularies."""
 KIND_PRECEDENCE: Final[tuple[str, ...]] = tuple(VARS["error_kind_precedence"])

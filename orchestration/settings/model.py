@@ -61,6 +61,9 @@ class Settings(BaseSettings):
     """The topic of operators' commands; see docs/redrive.md. Empty: no commands are executed. The topic need not exist."""
     circuit_breakers_topic: TopicOrNone = ""
     """A topic to which the state of circuit breakers is written, as JSON by their key; see docs/circuit-breakers.md. Empty: none."""
+    sequences_topic: TopicOrNone = "redrive.sequences"
+    """The topic that tells consumers which sequences are held; see docs/sequences.md. It is written if a route has a `sequence`. It must
+    have one partition, and should be compacted. Empty: none."""
     gates_topic: TopicOrNone = ""
     """The same in the form of version 0.1, where `closed` means that retries are held back. The next version removes it."""
     protected_topics: Annotated[str, StringConstraints(pattern=r"^ *([A-Za-z0-9._-]{1,249}\*?( +|$))*$")] = "redrive.commands"
@@ -129,7 +132,7 @@ class Settings(BaseSettings):
     @property
     def internal_topics(self) -> tuple[str, ...]:
         """Topics that no message is sent to, beside those that begin with an underscore. A * at the end: all names with this prefix."""
-        own = (self.commands_topic, self.decisions_topic, self.circuit_breakers_topic, self.gates_topic)
+        own = (self.commands_topic, self.decisions_topic, self.circuit_breakers_topic, self.sequences_topic, self.gates_topic)
         return tuple(dict.fromkeys((*filter(None, own), *self.protected_topics.split())))
 
     def is_internal(self, topic: str) -> bool:
@@ -202,11 +205,11 @@ class Settings(BaseSettings):
             "REDRIVE_ERROR_STACK_BYTES": str(self.error_stack_bytes),
         }
 
-    @field_validator("commands_topic", "decisions_topic", "circuit_breakers_topic", "gates_topic")
+    @field_validator("commands_topic", "decisions_topic", "circuit_breakers_topic", "sequences_topic", "gates_topic")
     @classmethod
     def _is_a_topic_of_its_own(cls, topic: str, others: ValidationInfo) -> str:
         # a reader of one topic would take the records of the other for its own
-        for name in ("commands_topic", "decisions_topic", "circuit_breakers_topic"):
+        for name in ("commands_topic", "decisions_topic", "circuit_breakers_topic", "sequences_topic"):
             if topic and others.data.get(name) == topic:
                 raise ValueError(f"must be another topic than {name}, which is {topic}")
         return topic

@@ -116,7 +116,7 @@ def allowed(fields: Fields, name: str) -> str:
         return f"one of {', '.join(map(str, options))}"
     if field.annotation is Path:
         return "a path"
-    if name in ("decisions_topic", "circuit_breakers_topic", "gates_topic", "commands_topic"):
+    if name in ("decisions_topic", "circuit_breakers_topic", "sequences_topic", "gates_topic", "commands_topic"):
         return "a topic's name, or empty for none"
     if name == "protected_topics":
         return "topics' names, separated by blanks; a * at the end: all names with this prefix"

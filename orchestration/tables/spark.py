@@ -143,6 +143,19 @@ def iceberg_table(spark: SparkSession, name: str) -> Any:
     return iceberg.loadIcebergTable(spark._jsparkSession, full_name(spark, name))
 
 
+def view_text(spark: SparkSession, name: str) -> str:
+    """The statement of a view, as its catalog has it: with the comments. name: that of the default catalog, with its schema."""
+    java = spark._jvm
+    assert java is not None
+    assert spark._sc._gateway is not None
+    *namespace, view = name.split(".")
+    parts = spark._sc._gateway.new_array(java.java.lang.String, len(namespace))
+    for place, part in enumerate(namespace):
+        parts[place] = part
+    catalog = spark._jsparkSession.sessionState().catalogManager().catalog(spark.conf.get("spark.sql.defaultCatalog", "spark_catalog"))
+    return str(catalog.loadView(java.org.apache.spark.sql.connector.catalog.Identifier.of(parts, view)).query())
+
+
 def session_to_ask(settings: Settings) -> SparkSession:
     """A session beside the loop's, for queries of people, which may read any amount of data.
 

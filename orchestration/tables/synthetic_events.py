@@ -35,7 +35,7 @@ BreakerOrder: TypeAlias = Literal["probe", "release"]
 """`probe`: to send the oldest delivery that a circuit breaker holds, to see whether it succeeds. `release`: what a closed one held."""
 
 # Not 0: earlier versions wrote both starts and gaps there, and tables have them still.
-_BREAKERS, _COMMANDS, _GAPS, _STARTS = 1, 2, 3, 4
+_BREAKERS, _COMMANDS, _GAPS, _STARTS, _FOLLOWERS = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,14 @@ def breaker_order(batch: int, place: int, kind: BreakerOrder, delivery_id: str, 
     return SyntheticEvent(TOPIC_ID, _BREAKERS, batch, place, kind, detail=breaker_key, delivery_id=delivery_id, due_at=due_at)
 
 
+def follower_order(batch: int, place: int, kind: str, delivery_id: str, due_at: datetime, epoch: str | None) -> SyntheticEvent:
+    """The order about a follower. kind: `in_turn` or `follows_a_dead_message`. place: those of one sequence come in its order.
+
+    epoch: the last failure in the sequence.
+    """
+    return SyntheticEvent(TOPIC_ID, _FOLLOWERS, batch, place, kind, detail=epoch, delivery_id=delivery_id, due_at=due_at)
+
+
 def command_order(
     batch: int, place: int, command: str, what: str, delivery_id: str, due_at: datetime, destination: str | None, send_at: datetime | None
 ) -> SyntheticEvent:
@@ -117,6 +125,12 @@ def not_waiting(orders: DataFrame, waiting: DataFrame) -> DataFrame:
     found = waiting.distinct().withColumn("waits", F.lit(True))
     detail = F.when(F.col("waits").isNull(), "not_waiting")
     return orders.join(found, ["delivery_id", "due_at"], "left").withColumn("detail", detail).drop("waits")
+
+
+def with_epochs(orders: DataFrame, followers: DataFrame) -> DataFrame:
+    """Orders about followers, with the last failure in the sequence of each: its consumer tries only what names that one."""
+    epochs = followers.select("delivery_id", "due_at", "epoch")
+    return orders.join(epochs, ["delivery_id", "due_at"], "left").withColumn("detail", F.col("epoch")).drop("epoch")
 
 
 def decided_anew(orders: DataFrame, reports: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from tests.dbt.dead_letter_bytes import topic_of
 from tests.dbt.dialect_bytes import ADDED
 from tests.dbt.dialect_bytes import SOURCES as DIALECTS
 from tests.dbt.harness import PROJECT, Home
+from tests.dbt.sequence_kit import LOOKING
 
 SOURCES: list[dict[str, str]] = [
     {"source": "failures", "topic": "failures-topic", "dialect": "redrive", "speaks_for": "^.*"},
@@ -76,6 +77,18 @@ ROUTES += [
             ("^parked-", "none"),
         ]
     ),
+]
+
+ROUTES += [
+    {"topic": topic, "retry_policy": "default", "retry_topic": "{topic}.in-order", "sequence": place, **more}
+    for topic, place, more in (
+        ("^sequence-", "key", {}),
+        ("^sequence-hold-", "key", {"followers": "hold"}),
+        ("^sequence-release-", "key", {"followers": "release"}),
+        ("sequence-header", "sequence", {}),
+        ("sequence-path", "$.order.id", {}),
+        ("sequence-hidden", "key", {"privacy": "hidden"}),
+    )
 ]
 
 DEAD_LETTER_TOPICS = [
@@ -145,6 +158,7 @@ def _rules() -> list[dict[str, str | None]]:
 def home(shared_home: Home) -> Home:
     """The one home, with empty tables: a statement would take the longer, the more modules have left their rows and files."""
     shared_home.empty()
+    LOOKING.clear()
     return shared_home
 
 
@@ -176,6 +190,8 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
                     "publish_charge": None,
                     "dead_letter_headers": "",
                     "privacy": "",
+                    "sequence": "",
+                    "followers": "",
                     **row,
                 }
                 for row in ROUTES

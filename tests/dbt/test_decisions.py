@@ -60,7 +60,8 @@ select
         delivery_id: string, due_at: timestamp, kind: string, topic: string, headers: array<string>, failed_at: timestamp,
         first_failed_at: timestamp,
         error_class: string, error_message: string, error_stack: string, error_kind: string, rule: string, matched: string,
-        header_profile: string, privacy: string, outbox_row: string, sequence: string, sequence_place: bigint
+        header_profile: string, privacy: string, outbox_row: string, sequence: string, sequence_place: bigint,
+        sequence_epoch: string
     >) as answered,
     {%- for column in [
         'batch', 'source', 'dialect', 'life_cycle', 'original_partition', 'original_offset', 'original_timestamp',
@@ -70,6 +71,7 @@ select
     null as {{ column }},
     {%- endfor %}
     'topic' as circuit_breaker_per,
+    '' as sequence_by,
     'record' as publish_charge,
     cast(null as string) as order_detail,
     0 as publish_attempt,
@@ -144,7 +146,8 @@ select
                 'first_failed_at', timestamp '2026-03-01 10:00:00', 'error_class', 'KeyError',
                 'error_message', 'boo', 'error_stack', 'at line 1', 'error_kind', 'fatal', 'rule', 'error_rules: KeyError',
                 'matched', 'KeyError', 'header_profile', 'spring', 'privacy', 'of then',
-                'outbox_row', cast(null as string), 'sequence', cast(null as string), 'sequence_place', cast(null as bigint)
+                'outbox_row', cast(null as string), 'sequence', cast(null as string), 'sequence_place', cast(null as bigint),
+                'sequence_epoch', cast(null as string)
             )
     end as answered,
     false as is_failed_publication,
@@ -166,6 +169,7 @@ select
         cast(null as bigint) as max_attempts
     ) as policy,
     'topic' as circuit_breaker_per,
+    '' as sequence_by,
     'record' as publish_charge,
     array('^fail') as source_topics,
     'hash' as rules_hash,
@@ -232,7 +236,8 @@ select
         'first_failed_at', timestamp '2026-03-01 10:00:00', 'error_class', 'KeyError',
         'error_message', 'boo', 'error_stack', 'at line 1', 'error_kind', 'fatal', 'rule', 'error_rules: KeyError',
         'matched', 'KeyError', 'header_profile', 'spring', 'privacy', 'of then',
-        'outbox_row', cast(null as string), 'sequence', cast(null as string), 'sequence_place', cast(null as bigint)
+        'outbox_row', cast(null as string), 'sequence', cast(null as string), 'sequence_place', cast(null as bigint),
+                'sequence_epoch', cast(null as string)
     ) as answered,
     false as is_failed_publication,
     timestamp '2026-03-01 12:00:00' as recorded_at,
@@ -251,6 +256,7 @@ select
         3 as max_attempts
     ) as policy,
     'partition' as circuit_breaker_per,
+    '' as sequence_by,
     'all' as publish_charge,
     array('^fail') as source_topics,
     'hash' as rules_hash,

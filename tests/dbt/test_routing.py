@@ -47,7 +47,7 @@ def rulebook(settings: Settings) -> Rulebook:
 
 def seeds(*sources: dict[str, str], routes: tuple[dict[str, str], ...] = ({},), classes: tuple[dict[str, str], ...] = ()) -> Seeds:
     source = {"source": "failures", "topic": "failures", "consumer_group": "", "speaks_for": "orders", "adopt": ""}
-    route = {"topic": "*", "consumer_group": "*", "error_kind": "*", "retry_topic": "{topic}-{group}-retry"}
+    route = {"topic": "*", "consumer_group": "*", "error_kind": "*", "retry_topic": "{topic}-{group}-retry", "sequence": ""}
     rows = {
         "sources": [{**source, **said} for said in sources or ({},)],
         "routes": [{**route, "dead_letter_topic": "{topic}.dlq", **said} for said in routes],
@@ -107,6 +107,15 @@ def test_a_group_that_a_source_declares_reads_what_the_source_speaks_for(ruleboo
     declared = seeds({"consumer_group": "billing", "speaks_for": "orders ^pay-"}, {"source": "s", "topic": "s", "speaks_for": "stock"})
     found, _ = needed(rulebook, settings, declared, ("failures", "orders", "pay-in", "stock"), {})
     assert found == {"orders-billing-retry", "orders.dlq", "pay-in-billing-retry", "pay-in.dlq", "stock.dlq"}
+
+
+def test_where_order_matters_the_retry_topic_says_for_which_group(rulebook: Rulebook, settings: Settings) -> None:
+    routes: tuple[dict[str, str], ...] = ({}, {"topic": "orders", "consumer_group": "billing", "sequence": "key"})
+    read = {"billing": {"orders"}, "stock": {"orders"}}
+    with rulebook.routing_of(seeds(routes=routes)) as routing:
+        plan = plan_topics(settings, routing, seeds(routes=routes), topics("failures", "orders"), read, ())
+    ordered = {need.topic: need.in_order_for for need in plan.needs}
+    assert ordered == {"failures.dlq": None, "orders.dlq": None, "orders-billing-retry": "billing", "orders-stock-retry": None}
 
 
 def test_what_cannot_be_known_is_listed(rulebook: Rulebook, settings: Settings) -> None:

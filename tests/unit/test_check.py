@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from orchestration.kafka.cluster import Cluster, Topic
 from orchestration.rules.check import _permissions
+from orchestration.rules.check_sequences import sequences_kept
 from orchestration.rules.seeds import Row, Seeds
 from orchestration.rules.topic_patterns import speaks_for_all
+from orchestration.rules.topics_needed import Need
 from orchestration.settings import Settings, load_settings
 
 SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
@@ -73,3 +79,66 @@ def test_a_source_that_reads_what_redrive_tells_is_found(settings: Settings) -> 
     findings = list(_permissions(settings, seeds({"topic": "^told"})))
     assert [finding.ok for finding in findings] == [False]
     assert "matches told" in findings[0].found
+
+
+# ---------- whether the order of sequences can be kept
+
+
+@dataclass
+class Kafka:
+    """Says how groups share partitions, and how topics are cleaned up; keeps what is created."""
+
+    assignor: str = "range"
+    policy: str = "compact"
+    created: list[Any] = field(default_factory=list)
+
+    def assignors(self, groups: Iterable[str]) -> dict[str, str]:
+        return {group: self.assignor for group in groups if self.assignor}
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str | None]]:
+        return {name: {"cleanup.policy": self.policy} for name in names}
+
+    def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
+        self.created += topics
+        return {topic.topic: None for topic in self.created}
+
+
+def order_of(settings: Settings, kafka: Kafka, *, retries: int | None = 6, sequences: int | None = 1, create: bool = False) -> list[str]:
+    """What is not as it should be, or is warned of, for a group that must get 6 partitions of `orders` in order."""
+    orders = Topic("orders", "id", 6)
+    topics = {name: Topic(name, "id", number) for name, number in (("retries", retries), ("redrive.sequences", sequences)) if number}
+    needs = [Need("orders.dlq", orders, "dead letters"), Need("retries", orders, "retries", in_order_for="billing")]
+    findings = sequences_kept(cast(Cluster, kafka), settings, needs, topics, create=create)
+    return [f"{finding.what}: {finding.found}" for finding in findings if finding.warns or not finding.ok]
+
+
+def test_where_order_is_kept_nothing_is_found(settings: Settings) -> None:
+    assert order_of(settings, Kafka()) == []
+    # a group without members has no assignor, and a missing retry topic is made with as many partitions
+    assert order_of(settings, Kafka(assignor=""), retries=None) == []
+
+
+def test_what_would_lose_the_order_of_sequences_is_found(settings: Settings) -> None:
+    (partitions,) = order_of(settings, Kafka(), retries=12)
+    assert partitions.startswith("topic retries: has 12 partitions, orders has 6: the group billing can't keep the order")
+    (assignor,) = order_of(settings, Kafka(assignor="cooperative-sticky"))
+    assert assignor.startswith("group billing: shares its partitions by 'cooperative-sticky'")
+    (one,) = order_of(settings, Kafka(), sequences=3)
+    assert one.startswith("topic redrive.sequences: has 3 partitions, and needs 1")
+    (grows,) = order_of(settings, Kafka(policy="delete"))
+    assert "is not compacted (cleanup.policy=delete)" in grows
+    (empty,) = order_of(settings.model_copy(update={"sequences_topic": ""}), Kafka())
+    assert "is empty: consumers are not told" in empty
+
+
+def test_the_topic_of_sequences_is_made_compacted_and_with_one_partition(settings: Settings) -> None:
+    kafka = Kafka()
+    assert "is missing" in order_of(settings, kafka, sequences=None)[0]
+    assert order_of(settings, kafka, sequences=None, create=True) == []
+    (made,) = kafka.created
+    assert (made.topic, made.num_partitions, made.config["cleanup.policy"]) == ("redrive.sequences", 1, "compact")
+
+
+def test_where_no_route_asks_for_order_nothing_is_asked_of_kafka(settings: Settings) -> None:
+    needs = [Need("retries", Topic("orders", "id", 6), "retries")]
+    assert list(sequences_kept(cast(Cluster, None), settings, needs, {}, create=True)) == []

@@ -9,6 +9,7 @@ import pytest
 from orchestration.loop.canaries import _SEND_FAILED
 from orchestration.loop.circuit_breaker import _NO_ANSWER, _REFUSED_ORDER
 from orchestration.loop.command_orders import _WAITING_KINDS
+from orchestration.loop.followers import KINDS
 from orchestration.loop.metrics import _NO_FAILURE, _SENT_ANEW
 from orchestration.operators.lists import _OBJECTIONS, WAITING
 from tests.unit.jinja_macros import PROJECT, macros, returned
@@ -41,7 +42,7 @@ def test_each_pair_is_there_once_and_whole(reasons: list[dict[str, str]]) -> Non
     assert len(pairs) == len(set(pairs))
     for row in reasons:
         assert set(row) == {"reason", "decision", "order", "sends", "succeeds", "charges", "refuses", "failure", "redrivable"}
-        assert row["order"] in ("", "waiting", "dead_letter")
+        assert row["order"] in ("", "waiting", "dead_letter", "follower")
         assert row["charges"] in ("yes", "no", "row")
         assert (row["refuses"] in ("order", "report")) == (row["decision"] == "refused")
         assert {row[name] for name in ("sends", "succeeds", "failure", "redrivable")} <= {"yes", ""}
@@ -110,8 +111,16 @@ def test_docs_lifecycle_says_which_orders_are_refused(reasons: list[dict[str, st
     assert asked == {row["reason"] for row in reasons if row["refuses"] == "order"}
 
 
+def test_the_loop_orders_what_becomes_of_followers(reasons: list[dict[str, str]]) -> None:
+    assert {*KINDS} == {row["reason"] for row in reasons if row["order"] == "follower"}
+
+
 def test_commands_give_the_orders_that_the_loop_does_not_give_itself(reasons: list[dict[str, str]]) -> None:
-    orders = {row["reason"]: row["order"] for row in reasons if row["order"] and row["reason"] not in ("release", "probe")}
+    orders = {
+        row["reason"]: row["order"]
+        for row in reasons
+        if row["order"] and row["reason"] not in ("release", "probe", "follows_a_dead_message")
+    }
     said = macros("decisions", "command_kinds").command_kinds()
     assert set(re.findall(r"'(\w+)'", said)) == {*orders, "pause", "resume", "stop"}
     assert set(WAITING) == set(_WAITING_KINDS) == {order for order, about in orders.items() if about == "waiting"}
@@ -128,11 +137,12 @@ def test_a_dry_run_has_words_for_each_reason_against_a_destination(reasons: list
 @pytest.mark.parametrize(
     ("which", "kinds"),
     [
-        (None, "release probe send_now cancel redrive discard restore note purge"),
+        (None, "release probe send_now cancel in_turn redrive discard restore note purge follows_a_dead_message"),
         ("waiting", "release probe send_now cancel"),
         ("send_anew", "release probe send_now"),
         ("dead_letter", "redrive discard restore note purge"),
         ("annotate", "discard restore note purge"),
+        ("follower", "in_turn follows_a_dead_message"),
     ],
 )
 def test_orders_are_found_by_what_they_are_about(reasons: list[dict[str, str]], which: str | None, kinds: str) -> None:
@@ -143,7 +153,7 @@ def test_orders_are_found_by_what_they_are_about(reasons: list[dict[str, str]], 
 def test_a_list_of_decisions_is_taken_from_the_table(reasons: list[dict[str, str]]) -> None:
     module = macros("decisions", "reasons_where", "decisions_where", "operator_decisions", decision_reasons=lambda: reasons)
     assert module.decisions_where(sends="yes").strip() == "('retry', 'publish', 'redrive', 'dead_letter', 'orphan')"
-    assert module.decisions_where(succeeds="yes", sends="").strip() == "('cancelled', 'parked', 'dropped', 'adopted')"
+    assert module.decisions_where(succeeds="yes", sends="").strip() == "('cancelled', 'follows', 'parked', 'dropped', 'adopted')"
     assert module.operator_decisions().strip() == "('discarded', 'restored', 'noted', 'purged')"
     refusals = "unknown_source not_spoken_for no_route destination_not_legal destination_is_a_source destination_is_internal"
     assert re.findall(r"'(\w+)'", module.reasons_where(redrivable="yes")) == refusals.split()

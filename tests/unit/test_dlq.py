@@ -56,7 +56,7 @@ def test_a_selection_is_one_condition(selection: Selection, condition: str) -> N
 )
 def test_an_id_says_the_offset(message_id: str, offset: int | None) -> None:
     named = selections.named(message_id)
-    assert named.startswith(f"message_id = {selections._literal(message_id)}")
+    assert named.startswith(f"message_id = {selections.literal_text(message_id)}")
     held = f"' and (original_offset = {offset} or original_offset is null)"
     assert named.endswith(held if offset is not None else "'")
 

@@ -33,7 +33,7 @@ class Looks(HandOver):
 
 @pytest.fixture
 def looks() -> Looks:
-    nothing = cast(Any, SimpleNamespace())
+    nothing = cast(Any, SimpleNamespace(rules=SimpleNamespace(keeps_sequences=False)))
     return Looks(nothing, cast(Any, StoppedClock(NOW)), AHEAD, True)
 
 

@@ -31,7 +31,7 @@ from orchestration.operators.rendering import (
     waiting_table,
 )
 from orchestration.output import SafeConsole, as_json, hide, one_line, printable
-from orchestration.rules.check import Finding
+from orchestration.rules.check_findings import Finding
 from orchestration.rules.explain import in_words
 from orchestration.settings import load_settings
 from orchestration.status import Status, write_status

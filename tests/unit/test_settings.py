@@ -201,7 +201,7 @@ def test_what_dbt_reads_is_what_was_set_anywhere(project: Path) -> None:
     assert load_settings().dbt_environment == {
         "REDRIVE_HOME": str(project / "elsewhere"),
         "REDRIVE_SEEDS": str(project / "dbt_project" / "seeds"),
-        "REDRIVE_INTERNAL_TOPICS": "redrive.commands",
+        "REDRIVE_INTERNAL_TOPICS": "redrive.commands redrive.sequences",
         "REDRIVE_ERROR_STACK_BYTES": "8192",
     }
 

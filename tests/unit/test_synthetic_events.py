@@ -119,7 +119,7 @@ def test_only_these_modules_append_to_events() -> None:
     """Each has its rows from Kafka, from a table, from an outbox, or from a constructor. `seal` is given the name of the ledger."""
     appends = re.compile(r"""ledgers\.append(?:_once)?\(\s*(?:"events"|ledger),""")
     assert modules_with(appends) == [
-        f"loop/{name}.py" for name in ("circuit_breakers", "commands", "intake", "outboxes", "stored", "table_sources")
+        f"loop/{name}.py" for name in ("circuit_breakers", "commands", "followers", "intake", "outboxes", "stored", "table_sources")
     ]
 
 

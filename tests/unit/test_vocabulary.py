@@ -86,7 +86,8 @@ def test_templates_of_destinations_know_the_same_placeholders(macro: str) -> Non
 
 
 def test_what_routes_say_for_people_may_be_left_out() -> None:
-    assert set(returned("marts", "route_descriptions")) == {column for column, default in DEFAULTS["routes"].items() if default == ""}
+    empty = {column for column, default in DEFAULTS["routes"].items() if default == ""}
+    assert set(returned("marts", "route_descriptions")) == empty - {"sequence"}
 
 
 def test_a_route_that_names_no_privacy_keeps_all() -> None:

@@ -8,8 +8,10 @@ inputs as (
         *,
         answered is not null and answered.kind is null as is_about_a_refusal,
         answered.kind = 'dead_letter' as is_about_a_dead_letter,
+        answered.kind = 'follower' as is_about_a_follower,
         input_kind in {{ order_kinds('dead_letter') }} as asks_about_a_dead_letter,
         input_kind in {{ order_kinds('waiting') }} as asks_about_what_waits,
+        input_kind in {{ order_kinds('follower') }} as asks_about_a_follower,
         named_topic is null or origin_topic is null
         or (
             not has_no_place
@@ -28,12 +30,17 @@ rules as (
 placed as (
 
     select
-        inputs.* except (is_about_a_refusal, is_about_a_dead_letter, asks_about_a_dead_letter, asks_about_what_waits, is_unreadable),
+        inputs.* except (
+            is_about_a_refusal, is_about_a_dead_letter, is_about_a_follower, asks_about_a_dead_letter, asks_about_what_waits,
+            asks_about_a_follower, is_unreadable
+        ),
         case
             when inputs.input_kind in {{ reasons_where(decision='note') }} then 'fact'
             when inputs.input_kind = 'report' and inputs.is_about_a_dead_letter then 'answers_a_dead_letter'
             when inputs.asks_about_a_dead_letter and not inputs.is_about_a_dead_letter then 'wrong_kind_of_delivery'
-            when inputs.asks_about_what_waits and (inputs.is_about_a_dead_letter or inputs.is_about_a_refusal) then 'wrong_kind_of_delivery'
+            when inputs.asks_about_what_waits and (inputs.is_about_a_dead_letter or inputs.is_about_a_follower or inputs.is_about_a_refusal)
+                then 'wrong_kind_of_delivery'
+            when inputs.asks_about_a_follower and not inputs.is_about_a_follower then 'wrong_kind_of_delivery'
             -- To redrive a refused report, the loop writes it into `events` once more, as a report. If an order comes instead, it names a topic,
             -- which is allowed for dead letters only, or the report is gone.
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
@@ -44,7 +51,7 @@ placed as (
             when inputs.answered is not null then 'answer'
             -- a bug: a failed send always has its delivery. No decision follows from `lost`, so that `deliveries` stops the decide step
             when inputs.input_kind = 'failed_send' then 'lost'
-            when inputs.asks_about_a_dead_letter or inputs.asks_about_what_waits then 'no_such_delivery'
+            when inputs.input_kind in {{ order_kinds() }} then 'no_such_delivery'
             when inputs.speaks_for is null then 'unknown_source'
             when inputs.is_unreadable then 'unreadable'
             -- A failure on one of redrive's own topics has a delivery, or is an orphan. Of an adopted dead letter only the original topic counts: it

@@ -109,7 +109,7 @@ select
         when standing = 'answer' and input_kind <> 'report' then answered.attempt
         when standing in ('answer', 'first', 'new_life_cycle', 'orphan', 'unreadable')
             -- a count that a trusted report states goes on from what was tried elsewhere, this failure included
-            then coalesce(answered.attempt, stated_attempts - 1, 0) + case when error_kind = 'backpressure' then 0 else 1 end
+            then coalesce(answered.attempt, stated_attempts - 1, 0) + case when error_kind in ('backpressure', 'follows') then 0 else 1 end
     end as attempt,
     case
         when standing = 'answer' and input_kind = 'failed_send' and not is_failed_publication

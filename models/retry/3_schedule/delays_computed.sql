@@ -27,6 +27,8 @@ delayed as (
             when input_kind in {{ order_kinds() }} then 0
             -- the report of a message that waits elsewhere already, from a trusted source
             when answered is null and stated_due is not null then greatest(unix_millis(stated_due) - unix_millis(failed_at), 0)
+            -- it waits for a message, not for a time
+            when error_kind = 'follows' then 0
             -- a short pause, the same each time
             when error_kind = 'backpressure' then policy.backpressure_ms
             else cast(round(least(

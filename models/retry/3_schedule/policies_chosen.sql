@@ -24,6 +24,7 @@ select
     route.privacy,
     route.publish_charge,
     route.circuit_breaker_per,
+    route.sequence as sequence_by,
     -- not `least`, which ignores a null: a policy without a bound would get one
     cast(case when route.processing.max_attempts > 2147483647 then 2147483647 else route.processing.max_attempts end as int) as max_attempts,
     -- a failed send waits by the route's publish_policy, a failure of what is tried by its retry_policy

@@ -85,6 +85,20 @@ select
 
     ---------- of a message from an outbox
     answered.outbox_row,
+
+    ---------- what it must stay in order with
+    sequence_by,
     answered.sequence,
-    answered.sequence_place
+    -- where it is in the burst in which it is sent; null: nothing else of its sequence is sent meanwhile
+    case
+        when input_kind = 'in_turn' then shiftleft(batch, 24) + report_index
+        when answered.outbox_row is not null or is_failed_send or is_sent_anew then answered.sequence_place
+    end as sequence_place,
+    -- the last failure in its sequence: a follower's event names it
+    case
+        when input_kind = 'in_turn' then order_detail
+        when input_kind = 'report' and error_kind = 'follows' then null
+        when input_kind = 'report' then concat_ws('/', report_topic, report_partition, report_offset)
+        else answered.sequence_epoch
+    end as sequence_epoch
 from allowed

@@ -27,6 +27,7 @@ timed as (
             case when is_order then happened_at end
         ) as retry_at,
         case
+            when input_kind = 'report' and error_kind = 'follows' then answered.first_failed_at
             when input_kind = 'report' or is_failed_publication then coalesce(answered.first_failed_at, failed_at)
             -- null after a redrive: nothing has failed yet in the new life cycle
             when input_kind <> 'redrive' then answered.first_failed_at
@@ -53,7 +54,7 @@ reasoned as (
             when is_failed_repetition and publish_attempt >= policy.max_attempts then 'send_failed'
             when is_failed_repetition then coalesce(error_kind, 'retriable')
             when policy.policy is null then 'no_route'
-            when error_kind in ('fatal', 'poison') then error_kind
+            when error_kind in ('fatal', 'poison', 'follows') then error_kind
             -- backpressure is retried whatever the attempts and the time since the first failure
             when error_kind = 'backpressure' then error_kind
             when attempt >= max_attempts then 'exhausted'

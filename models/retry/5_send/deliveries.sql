@@ -102,6 +102,7 @@ select
     outbox_row,
     sequence,
     sequence_place,
+    sequence_epoch,
     payload_delivery,
     payload_due
 from decisions

@@ -42,9 +42,9 @@ joined as (
         {{ is_dead_letter('decisions') }} as is_dead_letter,
         -- a dead letter that Kafka refuses is written again without end: only the first row keeps the payload, and the others name that row
         coalesce(decisions.reason = 'dead_letter_failed' and decisions.kind is not null, false) as is_written_again,
-        -- these get a delivery id: what is sent, adopted or parked, and refused reports that may be decided anew
+        -- these get a delivery id: what is sent, adopted or parked, followers, and refused reports that may be decided anew
         decisions.kind is not null
-        or decisions.decision in ('adopted', 'parked')
+        or decisions.decision in ('adopted', 'parked', 'follows')
         or (
             decisions.decision = 'refused' and decisions.reason in {{ reasons_where(redrivable='yes') }}
             and inputs.is_report and decisions.input_id not like 'loop/%'
@@ -58,9 +58,15 @@ joined as (
 judged as (
 
     select
-        *,
+        * except (sequence),
+        coalesce(
+            sequence,
+            case when is_report then {{ sequence_id('sequence_by', 'input_key', 'input_value', 'input_headers', 'privacy') }} end,
+            -- without an id, it waits for nothing, and is found all the same
+            case when decision = 'follows' then message_id end
+        ) as sequence,
         not is_written_again and coalesce(
-            kind in ('retry', 'redrive', 'publish') or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
+            kind in ('retry', 'redrive', 'publish') or decision = 'follows' or (has_a_name and not coalesce(privacy.payload = 'drop', false)),
             false
         ) as keeps_payload
     from joined
@@ -70,7 +76,8 @@ judged as (
 kept as (
 
     select
-        * except (says, input_key, input_value, input_headers, input_stack, earlier_profile, earlier_delivery, earlier_due, earlier_bytes, error_message, matched),
+        * except (says, input_key, input_value, input_headers, input_stack, earlier_profile, earlier_delivery, earlier_due, earlier_bytes, error_message, matched, sequence_epoch),
+        case when sequence is not null then sequence_epoch end as sequence_epoch,
         case when {{ privacy_keeps('message', 'privacy') }} then error_message end as error_message,
         -- `matched` quotes the message and headers
         case when {{ privacy_keeps('message', 'privacy') }} and coalesce(size(privacy.denied_headers), 0) <= 0 then matched end as matched,

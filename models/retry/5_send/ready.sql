@@ -1,5 +1,4 @@
--- ready: the deliveries that may be sent once they are due. The publisher gets the columns that publisher/contract.py lists; the others are for the
--- loop.
+-- ready: the deliveries that may be sent once they are due. The publisher gets the columns that publisher/contract.py lists, the loop the others.
 -- The view reads no clock. Readers must restrict due_at to [floor, now], due_hour to the hours of both, and not_before to now, as literals, so that
 -- only the hours of the wheel that are due are read; and, for rows that are written again, also payload_due and payload_hour.
 {{ config(materialized='view', contract={'enforced': true}) }}
@@ -93,8 +92,10 @@ select
     -- the attempt that a retry starts; for a dead letter, the last attempt that was made
     case when kind = 'dead_letter' then attempt when kind <> 'publish' then attempt + 1 end as attempt,
     publish_charge,
-    sequence,
+    {{ sending_order('complete') }} as sequence,
     sequence_place,
+    case when kind in ('retry', 'redrive') then sequence end as sequence_id,
+    sequence_epoch,
     payload_bytes,
     breaker_key,
     decision,

@@ -47,7 +47,7 @@ def publish_step(bulk_lane: Any, now: datetime) -> Publish:
     """A publish step with a bulk lane of the test."""
     nothing = cast(Any, None)
     clock = cast(Any, StoppedClock(now))
-    charge = cast(Any, SimpleNamespace(in_charge=True, bulk_lane=bulk_lane))
+    charge = cast(Any, SimpleNamespace(in_charge=True, bulk_lane=bulk_lane, rules=SimpleNamespace(keeps_sequences=False)))
     topic_maker = cast(Any, SimpleNamespace(settings=SimpleNamespace(create_topics=False)))
     health = Health(lambda: now)
     hand_over = HandOver(charge, clock, timedelta(), transactions=True)

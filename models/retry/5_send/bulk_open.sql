@@ -1,4 +1,5 @@
--- outbox_open: the rows of outboxes that are to be published and are not published yet, nor dead, each once.
+-- bulk_open: what the bulk lane alone sends, and has not sent yet: rows of outboxes, and followers that are sent after the message before them. Each
+-- once, due or not.
 -- The view reads no clock. Readers must restrict due_at and due_hour.
 {{ config(materialized='view', contract={'enforced': true}) }}
 
@@ -7,7 +8,7 @@ with
 deliveries as (
 
     select * from {{ ref('deliveries') }}
-    where kind = 'publish'
+    where kind = 'publish' or (kind is not null and sequence_place is not null)
 
 ),
 
@@ -23,7 +24,7 @@ published as (
         delivery_id,
         due_at
     from {{ ref('publish_results') }}
-    where kind = 'publish' and outcome = 'delivered'
+    where kind <> 'dead_letter' and outcome = 'delivered'
 
 ),
 
@@ -38,7 +39,7 @@ select
     deliveries.due_at,
     deliveries.due_hour,
     deliveries.topic,
-    deliveries.sequence,
+    {{ sending_order('deliveries') }} as sequence,
     deliveries.sequence_place
 from deliveries
 left semi join first_runs
