@@ -161,15 +161,19 @@ class ReportingConsumer:
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._assigned |= {(one.topic, one.partition) for one in partitions}
-        if self.topics.sequences is None:
+        if self._state is None:
             return
-        self._objects_if_scattered()
-        # what an earlier owner has reported by now must be decided before anything is processed here
-        self._waits_for = self._ends_of_reports()
+        if self.topics.sequences is not None:
+            self._objects_if_scattered()
+            # what an earlier owner has reported by now must be decided before anything is processed here
+            self._waits_for = self._ends_of_reports()
+        # here, as only what is assigned can be paused
         consumer.assign([TopicPartition(topic, partition) for topic, partition in sorted(self._assigned)])
         self._read_state()
         if self._waits_for and partitions:
             consumer.pause(partitions)
+        else:
+            self._pause_or_resume()
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {(one.topic, one.partition) for one in partitions}
