@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from collections.abc import Mapping
@@ -75,7 +76,8 @@ class Reporter:
 
     def __post_init__(self) -> None:
         # a record of the largest size must fit with the headers of its report; the report topic must allow this size, too
-        self._producer = Producer({**self.kafka, "enable.idempotence": True, "message.max.bytes": 2_000_000, "linger.ms": 0})
+        properties = {**self.kafka, "enable.idempotence": True, "message.max.bytes": 2_000_000, "linger.ms": 0}
+        self._producer = Producer(properties, logger=logging.getLogger("reporter"))
 
     def report(self, report: Report) -> Place:
         """Writes a report; returns where it lies. Raises KafkaException if Kafka did not take it: the record must then not be committed."""
