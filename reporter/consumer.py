@@ -130,7 +130,8 @@ class ReportingConsumer:
         except PreviousMessageWasRecovered as error:
             place = self._report(Report(record, error))
             if sequence is not None:
-                self.holds.followed(sequence, place)
+                # as a failure: what was sent along with it must not overtake it
+                self.holds.failed(sequence, place)
         except Exception as error:
             place = self._report(Report(record, error))
             if sequence is not None:
@@ -148,14 +149,13 @@ class ReportingConsumer:
         is_retry = topic in self._original_of
         if self.topics.sequences is None:
             return None, is_retry
-        if not is_retry:
-            found = sequence_id(self.sequence, record)
-            return (None if found is None else Sequence(self.group, topic, partition, found)), False
-        found = header(record, "redrive-sequence")
-        place = header(record, "redrive-original-partition")
-        if found is None or place is None:
-            return None, True
-        return Sequence(self.group, header(record, "redrive-original-topic") or self._original_of[topic], int(place), found), True
+        found = sequence_id(self.sequence, record)
+        if is_retry:
+            place = header(record, "redrive-original-partition")
+            if header(record, "redrive-sequence") is None or place is None:
+                return None, True
+            topic, partition = header(record, "redrive-original-topic") or self._original_of[topic], int(place)
+        return (None if found is None else Sequence(self.group, topic, partition, found)), is_retry
 
     # ---------- partitions come and go
 
@@ -190,13 +190,19 @@ class ReportingConsumer:
                 )
 
     def _ends_of_reports(self) -> dict[str, int]:
-        assert self._state is not None
-        partitions = self._state.list_topics(self.topics.reports, _ANSWER).topics[self.topics.reports].partitions
-        ends: dict[str, int] = {}
-        for partition in partitions:
-            _, end = self._state.get_watermark_offsets(TopicPartition(self.topics.reports, partition), _ANSWER)
-            ends[f"{self.topics.reports}/{partition}"] = end
-        return ends
+        # not up to the first open transaction of others only: reports may lie behind it
+        reader = Consumer({**self.kafka, "group.id": f"{self.group}-state", "isolation.level": "read_uncommitted"}, logger=log)
+        try:
+            found = reader.list_topics(self.topics.reports, _ANSWER).topics[self.topics.reports]
+            if found.error is not None:
+                raise KafkaException(found.error)
+            ends: dict[str, int] = {}
+            for partition in found.partitions:
+                _, end = reader.get_watermark_offsets(TopicPartition(self.topics.reports, partition), _ANSWER)
+                ends[f"{self.topics.reports}/{partition}"] = end
+            return ends
+        finally:
+            reader.close()
 
     # ---------- what redrive says
 

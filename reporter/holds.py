@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from reporter.reports import Place
+from reporter.sequence_ids import names_of
 
 DECIDED: Final = "~decided"
 """The key of the record that says up to where each partition of the report topics is decided."""
@@ -26,17 +27,24 @@ class Sequence(NamedTuple):
     id: str
 
     @property
-    def key(self) -> str:
-        """The key of its record in the topic of sequences."""
-        return f"{self.group}:{self.topic}/{self.partition}/{self.id}"
+    def keys(self) -> tuple[str, ...]:
+        """The keys that its record in the topic of sequences may have."""
+        return tuple(f"{self.group}:{self.topic}/{self.partition}/{name}" for name in names_of(self.id))
 
 
 @dataclass(frozen=True)
 class _Own:
-    """This consumer's reports about a sequence that may not be decided yet. epoch: the last failure among them, None if there is none."""
+    """This consumer's reports about a sequence that may not be decided yet.
+
+    epoch: the last failure among them, None if there is none. last: the last report in each partition of the report topics.
+    """
 
     epoch: str | None
-    last: Place
+    last: Mapping[str, int] = field(default_factory=dict)
+
+    def then(self, epoch: str | None, place: Place) -> _Own:
+        """After one more report."""
+        return _Own(epoch or self.epoch, {**self.last, f"{place.topic}/{place.partition}": place.offset})
 
 
 @dataclass
@@ -56,7 +64,7 @@ class Holds:
         """A record of the topic of sequences. Records of an earlier state come before the one that says how far reports are decided."""
         if key == DECIDED:
             self.decided = {name: int(offset) for name, offset in json.loads(value or "{}").items()}
-            self._own = {one: own for one, own in self._own.items() if not self._is_decided(own.last)}
+            self._own = {one: own for one, own in self._own.items() if not self._are_decided(own)}
             self._theirs, self._anew = self._theirs if self._anew is None else self._anew, None
             return
         theirs = self._theirs if self._anew is None else self._anew
@@ -73,19 +81,18 @@ class Holds:
         """Whether everything before these offsets of the report topics is decided: then nothing that anybody has reported is missing."""
         return all(self.decided.get(name, 0) >= end for name, end in ends.items())
 
-    def _is_decided(self, place: Place) -> bool:
-        return self.decided.get(f"{place.topic}/{place.partition}", 0) > place.offset
+    def _are_decided(self, own: _Own) -> bool:
+        return all(self.decided.get(name, 0) > offset for name, offset in own.last.items())
 
     # ---------- what is reported
 
     def failed(self, sequence: Sequence, place: Place) -> None:
         """A record was tried and has failed, and its report lies at a place: from now on its sequence is held."""
-        self._own[sequence] = _Own(str(place), place)
+        self._own[sequence] = self._own.get(sequence, _Own(None)).then(str(place), place)
 
     def followed(self, sequence: Sequence, place: Place) -> None:
         """A record was not tried, and its report lies at a place."""
-        own = self._own.get(sequence)
-        self._own[sequence] = _Own(own.epoch if own else None, place)
+        self._own[sequence] = self._own.get(sequence, _Own(None)).then(None, place)
 
     def forget(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Partitions of original topics are another consumer's now: it reads in the topic of sequences what this one has reported."""
@@ -96,7 +103,7 @@ class Holds:
 
     def is_held(self, sequence: Sequence) -> bool:
         """Whether a message of the sequence has failed, and not all that waits for it is processed."""
-        return sequence in self._own or sequence.key in self._theirs
+        return sequence in self._own or any(key in self._theirs for key in sequence.keys)
 
     def may_process(self, sequence: Sequence, epoch: str | None, *, is_retry: bool) -> bool:
         """Whether a record may be tried. epoch: of a retry, the failure that redrive knew as the last one when it sent it."""
@@ -109,4 +116,6 @@ class Holds:
     def epoch(self, sequence: Sequence) -> str | None:
         """The last failure in the sequence."""
         own = self._own.get(sequence)
-        return own.epoch if own is not None and own.epoch is not None else self._theirs.get(sequence.key)
+        if own is not None and own.epoch is not None:
+            return own.epoch
+        return next((self._theirs[key] for key in sequence.keys if key in self._theirs), None)

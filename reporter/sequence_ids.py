@@ -14,8 +14,7 @@ _MOST, _KEPT = 256, 243
 def sequence_id(place: str, record: Message) -> str | None:
     """The id; None if the record is in no sequence. place: `key`, the name of a header, or a path of names into a JSON payload ($.a.b).
 
-    The same as in redrive's SQL (macros/identity/sequence_id.sql): bytes that are no text are written as hexadecimal digits, and an id of
-    more than 256 characters is cut, with its hash at the end.
+    The same as in redrive's SQL (macros/identity/sequence_id.sql): bytes that are no text are written as hexadecimal digits.
     """
     if place.startswith("$."):
         found = _at(place, record.value())
@@ -24,9 +23,16 @@ def sequence_id(place: str, record: Message) -> str | None:
     else:
         headers = cast("list[tuple[str, bytes | None]]", record.headers() or [])
         found = _text(next((value for key, value in reversed(headers) if key == place), None))
-    if not found:
-        return None
-    return found if len(found) <= _MOST else f"{found[:_KEPT]}~{hashlib.sha256(found.encode()).hexdigest()[:12]}"
+    return found or None
+
+
+def names_of(found: str) -> tuple[str, str]:
+    """How redrive may write an id: as it is, but cut if it has more than 256 characters, with its hash at the end; or only its hash.
+
+    The latter if the privacy of the route keeps no payload, or denies the header.
+    """
+    digest = hashlib.sha256(found.encode()).hexdigest()
+    return found if len(found) <= _MOST else f"{found[:_KEPT]}~{digest[:12]}", digest
 
 
 def _text(value: str | bytes | None) -> str | None:

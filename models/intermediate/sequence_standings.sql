@@ -36,12 +36,13 @@ last_decisions as (
 
 annotations as (
 
+    -- of one dead letter each: a message that was redriven and dies again is dead again
     select
-        message_id,
+        prior_delivery as delivery_id,
         max_by(decision, {{ input_order() }}) = 'discarded' as is_discarded
     from decisions
     where decision in ('discarded', 'restored')
-    group by message_id
+    group by prior_delivery
 
 ),
 
@@ -86,7 +87,7 @@ described as (
         and not coalesce(annotations.is_discarded, false) as is_dead,
         coalesce(refused.is_refused, false) as is_refused
     from last_decisions
-    left join annotations on last_decisions.message_id = annotations.message_id
+    left join annotations on last_decisions.delivery_id = annotations.delivery_id
     left join processed
         on
             last_decisions.delivery_id = processed.delivery_id

@@ -10,7 +10,7 @@ import typer
 
 from orchestration.cli.bundles import with_bundles
 from orchestration.cli.commanding import carry_out, who_asks
-from orchestration.cli.options import ANY_SEQUENCE, Home, Limit, Output, Rate, Reason, SequenceFilters, Ticket, Who, settings_of
+from orchestration.cli.options import ANY_SEQUENCE, Home, Limit, Output, Reason, SequenceFilters, Ticket, Who, settings_of
 from orchestration.cli.screen import asking, print_found, tell
 
 if TYPE_CHECKING:
@@ -60,18 +60,17 @@ def sequences_release(
     keys: Keys = None,
     filters: SequenceFilters = ANY_SEQUENCE,
     everything: Everything = False,
-    rate: Rate = None,
     ticket: Ticket = None,
     who: Who = None,
     dry_run: DryRun = False,
     home: Home = None,
 ) -> None:
     """Send the messages that wait now, without the one that has failed. That one stays as it is, and later ones wait for it."""
-    from orchestration.operators.commands import CommandRequest, parse_rate
+    from orchestration.operators.commands import CommandRequest
     from orchestration.operators.sequences import to_release
 
     asked = _asked(home, dry_run=dry_run)
-    request = CommandRequest("in_turn", reason, who_asks(who), ticket, rate=None if rate is None else parse_rate(rate))
+    request = CommandRequest("in_turn", reason, who_asks(who), ticket)
     selection = _chosen(asked, keys, filters, everything=everything)
     _give(asked, {request: to_release(asked.dead_letters, selection)}, dry_run=dry_run)
 

@@ -62,9 +62,10 @@ class Steps:
         return self.take_in, self.take_tables, self.take_rows
 
     def kept(self) -> None:
-        """Called after a row of `ticks` has recorded how far everything is read."""
+        """Called after a row of `ticks` has recorded how far everything is read, and what has settled."""
         self.take_in.intake.kept()
         self.take_tables.kept()
+        self.settle.unrecorded.clear()
 
     @property
     def feeds(self) -> tuple[Step, ...]:
@@ -101,7 +102,7 @@ def assembled(
         read_back.after(state.unrecorded_since, is_fenced=True)
     most = min(settings.intake_max_rows, ISSUED_AT_ONCE)
     commands = Commands(spark, schema, ledgers, state.commands, most, withdraw=lambda ids: hand_over.withdraw(ids=ids))
-    consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch, rules.keeps_order_of)
+    consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch, rules.keeps_order_of, lambda: rules.keeps_sequences)
     consumers.remember(state.awaited)
     open_sequences = OpenSequences(spark, schema, lambda: rules.keeps_sequences, lambda: rules.hash)
     followers = Followers(spark, schema, ledgers, open_sequences, most)

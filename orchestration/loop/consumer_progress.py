@@ -94,8 +94,9 @@ class Unanswered(NamedTuple):
 class Consumers:
     """Watches the places that something was sent to, until they are settled.
 
-    looked: the last batch whose results were read. reports_first: whether a group reports a failure before it commits
-    the offset, if the original topics of what it reads are these. unanswered: the groups that can't be asked, whose progress is unknown.
+    looked: the last batch whose results were read. reports_first: whether a group reports a failure before it commits the offset, if the
+    original topics of what it reads are these. keeps_sequences: whether any group does. unanswered: the groups that can't be asked, whose
+    progress is unknown.
     """
 
     spark: SparkSession
@@ -104,6 +105,7 @@ class Consumers:
     settle: timedelta
     looked: int
     reports_first: Callable[[str, Collection[str]], bool] = lambda group, topics: False
+    keeps_sequences: Callable[[], bool] = lambda: False
     unanswered: dict[str, Unanswered] = field(default_factory=dict)
     _awaited: dict[Place, _Watched] = field(default_factory=dict)
     _last_look: datetime | None = None
@@ -151,7 +153,7 @@ class Consumers:
             self.unanswered.pop(group, None)
             for place in places:
                 self._saw(place, committed.get((place.topic, place.partition)), now)
-        if complete.decided and not complete.is_whole:
+        if complete.decided and (not complete.is_whole or self.keeps_sequences()):
             self._find_origins()
         for place, awaited in list(self._awaited.items()):
             # seen in an earlier tick: this one has taken in what was reported before the offset was committed
@@ -159,14 +161,17 @@ class Consumers:
             if awaited.seen is not None and is_over and complete.of(awaited.origins):
                 awaited.settled = settled[place] = awaited.seen[0]
                 awaited.seen = None
-            if awaited.settled >= awaited.sent or awaited.is_forgotten():
+            # where order matters, what comes next waits for it, however long the group is away
+            if awaited.settled >= awaited.sent or (awaited.is_forgotten() and not self._reports_first(place, awaited)):
                 del self._awaited[place]
         return settled
 
     def _wait(self, place: Place, awaited: _Watched) -> timedelta:
         """How long after a committed offset was seen the absence of a report means success."""
-        is_exact = bool(awaited.origins) and self.reports_first(place.consumer_group, awaited.origins or ())
-        return timedelta() if is_exact else self.settle
+        return timedelta() if self._reports_first(place, awaited) else self.settle
+
+    def _reports_first(self, place: Place, awaited: _Watched) -> bool:
+        return bool(awaited.origins) and self.reports_first(place.consumer_group, awaited.origins or ())
 
     def is_silent(self, place: Place, since: datetime) -> bool:
         """Whether the group was asked after `since`, and commits no offsets there: then only the absence of a report can show a success."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from orchestration.clock import literal
@@ -79,7 +80,8 @@ class OpenSequences:
 
     def look(self, watermark: int, now: datetime) -> None:
         """Accounts for the decisions up to a batch, and for what has been processed. Raises an error of Spark."""
-        if not self.keeps_sequences():
+        if not self.keeps_sequences() and not self._decisions:
+            # where routes ask for order no more, what is held goes on until it is free
             self.forget()
             return
         rules = self.rules()
@@ -92,6 +94,7 @@ class OpenSequences:
             touched = {_key(row) for row in came}
         else:
             came = self._since(seen, watermark) if seen < watermark else []
+            came += self._before(came, seen)
             touched = {_key(row) for row in came} | self._processed(now)
             if self._rules != rules:
                 touched |= self._decisions.keys()
@@ -105,18 +108,25 @@ class OpenSequences:
         """All decisions about messages of sequences that are held: a pass over the tables, at a start."""
         return self._read(f"batch <= {upto:d} and {_KEY} in (select sequence_key from {self.schema}.sequences)")
 
+    def _before(self, came: Iterable[Row], upto: int) -> list[Row]:
+        """The earlier decisions about sequences that were free, and of which an earlier message is decided about once more.
+
+        A dead letter was restored or redriven, for instance. It takes a pass over the tables.
+        """
+        forgotten = {_key(row) for row in came if row["prior_delivery"] is not None} - self._decisions.keys()
+        return self._read(f"batch <= {upto:d}", forgotten) if forgotten else []
+
     def _since(self, seen: int, upto: int) -> list[Row]:
         return self._read(f"batch > {seen:d} and batch <= {upto:d}")
 
-    def _read(self, condition: str) -> list[Row]:
-        return collected(
-            self.spark.sql(
-                f"""
-                select {", ".join(_READ)} from {self.schema}.decisions
-                where {condition} and sequence is not null and outbox_row is null and decision not in ('duplicate', 'note')
-                """
-            )
+    def _read(self, condition: str, keys: Collection[str] | None = None) -> list[Row]:
+        found = self.spark.sql(
+            f"""
+            select {", ".join(_READ)} from {self.schema}.decisions
+            where {condition} and sequence is not null and outbox_row is null and decision not in ('duplicate', 'note')
+            """
         )
+        return collected(found if keys is None else found.where(F.expr(_KEY).isin(*keys)))
 
     def _processed(self, now: datetime) -> set[str]:
         """The sequences of which something may have been processed: it was due, and its place is settled further."""
@@ -186,11 +196,7 @@ def _key(row: Row) -> str:
 
 def _first_due(decisions: Iterable[Row], now: datetime) -> datetime:
     """When the first of the retries that may still be open was due: results of earlier ones are not looked at."""
-    last: dict[str, Row] = {}
-    for row in decisions:
-        if row["message_id"] not in last or _order(row) >= _order(last[row["message_id"]]):
-            last[row["message_id"]] = row
-    return min((row["due_at"] for row in last.values() if row["kind"] is not None), default=now)
+    return min((row["due_at"] for row in decisions if row["kind"] in ("retry", "redrive")), default=now)
 
 
 def _last(rows: Iterable[Row]) -> list[Row]:

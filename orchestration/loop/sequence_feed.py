@@ -50,7 +50,8 @@ class SequenceFeed:
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Writes what has changed since the last time."""
         report = StepReport(state)
-        if self.topic is None or not self.sequences.keeps_sequences():
+        says = self._said is not None and self._said.keys() != {DECIDED}
+        if self.topic is None or not (self.sequences.keeps_sequences() or says):
             return report.result()
         if not self.health.may(SEQUENCES) or self.health.unsure:
             return report.result()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.commands import Commands
 from orchestration.loop.completeness import Completeness
-from orchestration.loop.consumer_progress import Consumers
+from orchestration.loop.consumer_progress import Consumers, Place
 from orchestration.loop.followers import Followers
 from orchestration.loop.health import CONSUMERS, DECIDE, KAFKA, LEDGERS, Health, Reason
 from orchestration.loop.state import LoopState
@@ -30,6 +30,8 @@ class Settle:
     ledgers: Ledgers
     health: Health
     unread: frozenset[str] | None = None
+    unrecorded: dict[Place, int] = field(default_factory=dict)
+    """What has settled and no row of `ticks` says yet, as appending one has failed."""
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """now: when the tick began. Later reports may be undecided: with a later time, a message that failed could count as settled."""
@@ -57,7 +59,8 @@ class Settle:
 
     def _look(self, report: StepReport, now: datetime, complete: Completeness) -> int:
         """Does the step; returns how many releases were ordered."""
-        settled = self.consumers.look(now, self.ledgers.certain, complete=complete)
+        self.unrecorded |= self.consumers.look(now, self.ledgers.certain, complete=complete)
+        settled = dict(self.unrecorded)
         report.change(settled=settled)
         silent = sorted(self.consumers.unanswered.values())
         if silent:

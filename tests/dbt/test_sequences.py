@@ -184,3 +184,16 @@ def test_a_follower_is_tried_first_when_it_was_sent_and_then_reported_as_failed(
     (failed,) = decided(home, report(topic, 2, failed_at=home.now))
     assert (failed["decision"], failed["attempt"], failed["message_id"]) == ("retry", 1, follower["message_id"])
     assert failed["first_failed_at"] >= home.now - timedelta(minutes=1)
+
+
+def test_a_dead_message_that_was_discarded_redriven_and_dies_again_holds_its_sequence_again(home: Home) -> None:
+    topic = "sequence-hold-again"
+    (failed,) = decided(home, report(topic, 1, error="KeyError"))
+    decided(home, order("discard", failed))
+    assert orders(home, topic) == []
+    assert sequence(home, topic) is None
+    (retry,) = decided(home, order("redrive", failed))
+    delivered(home, retry)
+    decided(home, again(retry, 0, "KeyError"), follows(topic, 2))
+    assert orders(home, topic) == []
+    assert sequence(home, topic) == ("dead", 1, 0, 0)

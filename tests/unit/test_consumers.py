@@ -158,3 +158,17 @@ def test_a_quiet_group_is_asked_at_once_when_it_is_sent_something_and_when_it_co
     consumers.look(now + SETTLE * 2, 2, complete=ALL)
     assert consumers.look(now + SETTLE * 3, 2, complete=ALL) == {place("pod"): 12}
     assert consumers.state() == []
+
+
+def test_where_order_matters_a_group_that_is_away_is_not_forgotten_and_a_commit_settles_at_the_next_look() -> None:
+    groups = Groups(billing=-1)
+    consumers = watching(groups)
+    consumers.reports_first = lambda group, topics: (group, set(topics)) == ("billing", {"orders"})
+    consumers._awaited[place("billing")].origins = frozenset({"orders"})
+    now = BEGAN
+    while now < BEGAN + timedelta(days=2):
+        assert consumers.look(now, 1, complete=ALL) == {}
+        now += timedelta(minutes=10)
+    groups.said["billing"] = 10
+    assert consumers.look(now, 1, complete=ALL) == {}
+    assert consumers.look(now + timedelta(seconds=1), 1, complete=ALL) == {place("billing"): 10}

@@ -21,7 +21,16 @@ from tests.unit.jinja_macros import macros
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def decision(offset: int, what: str = "retry", *, batch: int = 1, sequence: str = "a", due: datetime = NOW, group: str = "billing") -> Row:
+def decision(
+    offset: int,
+    what: str = "retry",
+    *,
+    batch: int = 1,
+    sequence: str = "a",
+    due: datetime = NOW,
+    group: str = "billing",
+    answers: str | None = None,
+) -> Row:
     given: dict[str, Any] = {
         "message_id": f"{group}:orders/0/{offset}",
         "input_id": f"reports/0/{batch}/0",
@@ -35,6 +44,7 @@ def decision(offset: int, what: str = "retry", *, batch: int = 1, sequence: str 
         "original_offset": offset,
         "sequence": sequence,
         "topic": "retries",
+        "prior_delivery": answers,
     }
     return Row(**{name: given.get(name) for name in _READ})
 
@@ -46,12 +56,17 @@ class Known(OpenSequences):
     table: list[Row] = field(default_factory=list)
     asked: list[tuple[list[Row], datetime]] = field(default_factory=list)
     fails: bool = False
+    missed: set[str] = field(default_factory=set)
 
     def _of_held_sequences(self, upto: int) -> list[Row]:
         return [row for row in self.table if row["batch"] <= upto]
 
     def _since(self, seen: int, upto: int) -> list[Row]:
         return [row for row in self.table if seen < row["batch"] <= upto]
+
+    def _before(self, came: Iterable[Row], upto: int) -> list[Row]:
+        self.missed = {_key(row) for row in came if row["prior_delivery"] is not None} - self._decisions.keys()
+        return [row for row in self.table if row["batch"] <= upto and _key(row) in self.missed]
 
     def _asked(self, decisions: list[Row], now: datetime) -> tuple[dict[str, str], dict[str, list[Row]]]:
         if self.fails:
@@ -154,4 +169,27 @@ def test_after_a_look_that_failed_nothing_is_known_until_the_tables_are_read(kno
     known.look(2, NOW)
     assert (known.is_known, known.questions()[-1], keys(known.held)) == (True, ["a", "b"], ["a", "b"])
     known.forget()
+    assert not known.is_known
+
+
+def test_of_a_sequence_that_was_free_the_earlier_decisions_are_read_where_one_is_answered(known: Known) -> None:
+    known.table = [decision(1, "done"), decision(3, sequence="b")]
+    known.look(1, NOW)
+    known.asked.clear()
+    known.table += [decision(1, "restored", batch=2, answers="delivery"), decision(4, sequence="c", batch=2)]
+    known.look(2, NOW)
+    ((rows, _),) = known.asked
+    assert sorted((row["sequence"], row["decision"]) for row in rows) == [("a", "done"), ("a", "restored"), ("c", "retry")]
+
+
+def test_what_is_held_when_no_route_asks_for_order_any_more_goes_on_until_it_is_free(known: Known) -> None:
+    known.look(1, NOW)
+    known.keeps_sequences = lambda: False
+    known.table += [decision(1, "done", batch=2), decision(2, "done", batch=2)]
+    known.look(2, NOW)
+    assert keys(known.held) == ["b"]
+    known.table.append(decision(3, "done", batch=3, sequence="b"))
+    known.look(3, NOW)
+    assert (known.held, known.is_known) == ({}, True)
+    known.look(4, NOW)
     assert not known.is_known

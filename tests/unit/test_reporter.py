@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from reporter import PreviousMessageWasRecovered, Report, message_id
 from reporter.holds import DECIDED, Holds
 from reporter.holds import Sequence as OfRecords
 from reporter.reports import Place
-from reporter.sequence_ids import sequence_id
+from reporter.sequence_ids import names_of, sequence_id
 
 CASES = json.loads((Path(__file__).parents[2] / "docs" / "sequences.json").read_text(encoding="utf-8"))["cases"]
 
@@ -137,3 +138,11 @@ def test_a_record_and_its_retries_have_one_id() -> None:
 def test_a_sequence_is_named_as_in_redrive(place: str, fields: dict[str, Any], expected: str | None) -> None:
     """tests/dbt/test_sequences.py has the same for SQL."""
     assert sequence_id(place, record(**fields)) == expected
+
+
+def test_redrive_may_cut_an_id_or_keep_its_hash_only() -> None:
+    """tests/dbt/test_sequences.py has the same for SQL."""
+    long = "x" * 300
+    digest = hashlib.sha256(long.encode()).hexdigest()
+    assert names_of(long) == (f"{'x' * 243}~{digest[:12]}", digest)
+    assert names_of("customer 17") == ("customer 17", hashlib.sha256(b"customer 17").hexdigest())

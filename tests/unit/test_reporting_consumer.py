@@ -175,9 +175,9 @@ def test_a_retry_belongs_to_the_sequence_that_its_headers_name(fake: Fake) -> No
     fake.said(DECIDED, {"reports/0": 6}, 1)
     sent = {"redrive-sequence": "a", "redrive-original-topic": "orders", "redrive-original-partition": "1"}
     done: list[int] = []
-    fake.came(FakeRecord("retries", "x", offset_=1, headers_={**sent, "redrive-sequence-epoch": "reports/0/4"}))
+    fake.came(FakeRecord("retries", "a", offset_=1, headers_={**sent, "redrive-sequence-epoch": "reports/0/4"}))
     fake.came(
-        FakeRecord("retries", "x", offset_=2, headers_={**sent, "redrive-sequence-epoch": "reports/0/5"}), lambda record: done.append(2)
+        FakeRecord("retries", "a", offset_=2, headers_={**sent, "redrive-sequence-epoch": "reports/0/5"}), lambda record: done.append(2)
     )
     assert (fake.reports, done) == (["follows 1"], [2])
 
@@ -186,3 +186,15 @@ def test_partitions_that_are_scattered_are_refused(fake: Fake) -> None:
     fake.consumer._assigned = {("orders", 0), ("retries", 1)}
     with pytest.raises(NotAlignedError, match=r"partitions \[0\] of orders, and \[1\] of retries"):
         fake.consumer._objects_if_scattered()
+
+
+def test_what_an_application_puts_off_is_not_overtaken_by_what_was_sent_along(fake: Fake) -> None:
+    def waits(record: Message) -> None:
+        raise PreviousMessageWasRecovered
+
+    fake.said("billing:orders/0/a", {"epoch": "reports/0/5"}, 0)
+    fake.said(DECIDED, {"reports/0": 0}, 1)
+    sent = {"redrive-sequence": "a", "redrive-original-partition": "0", "redrive-sequence-epoch": "reports/0/5"}
+    fake.came(FakeRecord("retries", "a", offset_=1, headers_=sent), waits)
+    fake.came(FakeRecord("retries", "a", offset_=2, headers_=sent))
+    assert fake.reports == ["follows 1", "follows 2"]

@@ -138,3 +138,13 @@ def test_nothing_is_told_where_no_route_asks_for_order(feed: SequenceFeed, topic
     tables.in_order = False
     tick(feed, state(1, 10))
     assert topic.writes == []
+
+
+def test_what_the_topic_says_is_kept_right_until_nothing_is_held_any_more(feed: SequenceFeed, topic: Topic, tables: Tables) -> None:
+    tables.held = {"a": "1"}
+    tick(feed, state(1, 10))
+    # the last route that asks for order is gone
+    tables.in_order, tables.held = False, {}
+    tick(feed, state(2, 20))
+    tick(feed, state(3, 30))
+    assert topic.writes[1:] == [[("a", None), (DECIDED, json.dumps({"reports/0": 20}))]]

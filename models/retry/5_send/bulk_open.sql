@@ -8,7 +8,7 @@ with
 deliveries as (
 
     select * from {{ ref('deliveries') }}
-    where kind = 'publish' or (kind is not null and sequence_place is not null)
+    where kind = 'publish' or (kind in ('retry', 'redrive') and sequence_place is not null)
 
 ),
 
