@@ -4,6 +4,16 @@ It depends on confluent-kafka only. docs/sequences.md has the protocol, for othe
 """
 
 from reporter.consumer import NotAlignedError, ReportingConsumer, Topics
-from reporter.reports import PreviousMessageWasRecovered, Report, Reporter, header, message_id
+from reporter.reports import Place, PreviousMessageWasRecovered, Report, Reporter, header, message_id
 
-__all__ = ["NotAlignedError", "PreviousMessageWasRecovered", "Report", "Reporter", "ReportingConsumer", "Topics", "header", "message_id"]
+__all__ = [
+    "NotAlignedError",
+    "Place",
+    "PreviousMessageWasRecovered",
+    "Report",
+    "Reporter",
+    "ReportingConsumer",
+    "Topics",
+    "header",
+    "message_id",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,6 +24,9 @@ log = logging.getLogger("reporter")
 
 # Seconds that one wait for records or for an answer takes at most.
 _POLL, _ANSWER = 0.2, 20.0
+
+# How often a consumer that waits for redrive says so, in seconds.
+_SAYS_SO_EVERY = 30.0
 
 
 class NotAlignedError(Exception):
@@ -69,6 +73,7 @@ class ReportingConsumer:
         self._original_of = {retry: original for original, retry in self.topics.retries.items()}
         self._state: Consumer | None = None
         self._waits_for: dict[str, int] = {}
+        self._says_so_after = 0.0
         self._assigned: set[tuple[str, int]] = set()
         self._open: set[str] = set()
         self._read_upto: dict[tuple[str, int], int] = {}
@@ -81,11 +86,11 @@ class ReportingConsumer:
         self._consumer = Consumer(
             {
                 "auto.offset.reset": "earliest",
-                # both topics of a partition must come to one consumer: the range assignor does that for equal numbers of partitions
-                "partition.assignment.strategy": "range",
                 "topic.metadata.refresh.interval.ms": 5000,
                 **self.kafka,
                 "group.id": self.group,
+                # both topics of a partition must come to one consumer: the range assignor does that for equal numbers of partitions
+                "partition.assignment.strategy": "range",
                 # an offset is stored when its record is processed or reported, and committed every second
                 "enable.auto.offset.store": False,
                 "auto.commit.interval.ms": 1000,
@@ -122,7 +127,7 @@ class ReportingConsumer:
     def _handle(self, record: Message, process: Callable[[Message], None]) -> None:
         sequence, is_retry = self._sequence(record)
         if sequence is not None and not self.holds.may_process(sequence, header(record, "redrive-sequence-epoch"), is_retry=is_retry):
-            waits = PreviousMessageWasRecovered(f"an earlier message of the sequence {sequence.id} has failed")
+            waits = PreviousMessageWasRecovered("an earlier message of its sequence has failed")
             self.holds.followed(sequence, self._report(Report(record, waits)))
             return
         try:
@@ -152,7 +157,7 @@ class ReportingConsumer:
         found = sequence_id(self.sequence, record)
         if is_retry:
             place = header(record, "redrive-original-partition")
-            if header(record, "redrive-sequence") is None or place is None:
+            if header(record, "redrive-sequence") is None or place is None or not place.isdecimal():
                 return None, True
             topic, partition = header(record, "redrive-original-topic") or self._original_of[topic], int(place)
         return (None if found is None else Sequence(self.group, topic, partition, found)), is_retry
@@ -166,7 +171,7 @@ class ReportingConsumer:
         if self.topics.sequences is not None:
             self._objects_if_scattered()
             # what an earlier owner has reported by now must be decided before anything is processed here
-            self._waits_for = self._ends_of_reports()
+            self._waits_for, self._says_so_after = self._ends_of_reports(), time.monotonic() + _SAYS_SO_EVERY
         # here, as only what is assigned can be paused
         consumer.assign([TopicPartition(topic, partition) for topic, partition in sorted(self._assigned)])
         self._read_state()
@@ -235,11 +240,18 @@ class ReportingConsumer:
             return
         while records := self._state.consume(1000, 0.0):
             for record in records:
-                if record.error() is None:
+                if (problem := record.error()) is not None:
+                    log.warning("%s: %s", record.topic(), problem.str())
+                else:
                     self._read(record)
         if self._waits_for and self.holds.covers(self._waits_for):
             self._waits_for = {}
             self._pause_or_resume()
+        elif self._waits_for and time.monotonic() > self._says_so_after:
+            log.warning(
+                "waits until redrive has decided the reports before %s; it has decided those before %s", self._waits_for, self.holds.decided
+            )
+            self._says_so_after = time.monotonic() + _SAYS_SO_EVERY
 
     def _read(self, record: Message) -> None:
         key, value = (None if part is None else bytes(part).decode() for part in (_bytes(record.key()), _bytes(record.value())))

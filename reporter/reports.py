@@ -76,7 +76,7 @@ class Reporter:
 
     def __post_init__(self) -> None:
         # a record of the largest size must fit with the headers of its report; the report topic must allow this size, too
-        properties = {**self.kafka, "enable.idempotence": True, "message.max.bytes": 2_000_000, "linger.ms": 0}
+        properties = {"message.max.bytes": 2_000_000, **self.kafka, "enable.idempotence": True, "linger.ms": 0}
         self._producer = Producer(properties, logger=logging.getLogger("reporter"))
 
     def report(self, report: Report) -> Place:

@@ -23,7 +23,8 @@ def sequence_id(place: str, record: Message) -> str | None:
     else:
         headers = cast("list[tuple[str, bytes | None]]", record.headers() or [])
         found = _text(next((value for key, value in reversed(headers) if key == place), None))
-    return found or None
+    # an id that is no text, such as half of a surrogate pair in JSON, is none
+    return found if found and found.encode(errors="replace").decode() == found else None
 
 
 def names_of(found: str) -> tuple[str, str]:
@@ -49,7 +50,7 @@ def _at(path: str, value: str | bytes | None) -> str | None:
         found = json.loads(value or b"")
         for name in path[2:].split("."):
             found = found[name]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if found is None or isinstance(found, str):
         return found

@@ -11,11 +11,12 @@
         {{ topic_from_template('one.template', 'topic', "coalesce(consumer_group, '')", "''") }} as destination,
         one.what,
         one.error_class,
-        one.sequence
+        if(one.what = 'retries', sequence, '') as sequence
     from (
         select
             asked.topic,
             asked.consumer_group,
+            {{ route_for_kind(routes_of('routes', 'asked.topic', 'asked.consumer_group'), "'follows'") }}.sequence as sequence,
             posexplode(concat(
                 flatten(transform(
                     array_distinct(transform(
@@ -23,8 +24,8 @@
                         kind -> {{ route_for_kind(routes_of('routes', 'asked.topic', 'asked.consumer_group'), 'kind') }}
                     )),
                     route -> array(
-                        struct(route.retry_topic as template, 'retries' as what, cast(null as string) as error_class, route.sequence as sequence),
-                        struct(route.dead_letter_topic as template, 'dead letters' as what, cast(null as string) as error_class, '' as sequence)
+                        struct(route.retry_topic as template, 'retries' as what, cast(null as string) as error_class),
+                        struct(route.dead_letter_topic as template, 'dead letters' as what, cast(null as string) as error_class)
                     )
                 )),
                 transform(
@@ -32,7 +33,7 @@
                         dead_letter_topics,
                         d -> {{ topic_matches('asked.topic', 'd.topic') }} and (d.consumer_group = '*' or d.consumer_group <=> asked.consumer_group)
                     ),
-                    d -> struct(d.dead_letter_topic as template, 'dead letters' as what, d.error_class as error_class, '' as sequence)
+                    d -> struct(d.dead_letter_topic as template, 'dead letters' as what, d.error_class as error_class)
                 )
             )) as (place, one)
         from {{ asked }} as asked

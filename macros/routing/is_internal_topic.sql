@@ -3,7 +3,7 @@
 {% macro is_internal_topic(topic) -%}
     (
         startswith({{ topic }}, '_')
-        {%- for name in env_var('REDRIVE_INTERNAL_TOPICS', 'redrive.commands').split() %}
+        {%- for name in env_var('REDRIVE_INTERNAL_TOPICS', 'redrive.commands redrive.sequences').split() %}
         or {% if name.endswith('*') %}startswith({{ topic }}, {{ sql_text(name[:-1]) }}){% else %}{{ topic }} = {{ sql_text(name) }}{% endif %}
         {%- endfor %}
     )

@@ -41,7 +41,7 @@ routed as (
         ordered.*,
         case
             when ordered.is_following
-                then try_element_at({{ routes_of('rules.routes', 'ordered.original_topic', 'ordered.consumer_group') }}, 1).followers
+                then {{ route_for_kind(routes_of('rules.routes', 'ordered.original_topic', 'ordered.consumer_group'), "'follows'") }}.followers
         end as of_the_dead
     from ordered
     cross join rules

@@ -66,7 +66,7 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
         return
     choice = chosen.choice
     if choice.listed is not None:
-        if not chosen.is_empty:
+        if not chosen.is_empty or chosen.with_followers:
             raise CommandError("--list names the messages: give no ids, no --all, and no other option that selects messages with it")
         targets = kept(settings.home, choice.listed)[: choice.most]
     elif chosen.is_empty:
@@ -86,8 +86,9 @@ def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | No
         why = "no such message, in another state than the command or --state selects, or excluded by another option"
         tell.print(f"{len(missing)} of these ids are left out ({why}): {escape(first_of(sorted(missing)))}")
     keeps_sequences = any(row["sequence"] for row in seeds.rows["routes"])
-    if chosen.with_followers is False and keeps_sequences and (left := not_taken_along(asked.dead_letters, targets)):
-        tell.print(f"{left} messages are dead only because they follow these, and stay dead: --with-followers takes them along")
+    if chosen.with_followers is False and keeps_sequences and (left := not_taken_along(asked.dead_letters, targets)) != 0:
+        what = "messages that are" if left is None else f"{left} messages, which are"
+        tell.print(f"{what} dead only because of these, stay dead: --with-followers takes them along")
     carry_out(asked, request, targets, dry_run=choice.dry_run, asks=asks)
 
 

@@ -89,10 +89,13 @@ def sequences_skip(
 ) -> None:
     """End the first message that has failed: cancel it if it waits for its retry, discard it if it is dead. The next ones go on."""
     from orchestration.operators.commands import CommandRequest
-    from orchestration.operators.sequences import to_skip
+    from orchestration.operators.sequences import left_out, to_skip
 
     asked = _asked(home, dry_run=dry_run)
-    found = to_skip(asked.dead_letters, _chosen(asked, keys, filters, everything=everything))
+    selection = _chosen(asked, keys, filters, everything=everything)
+    found = to_skip(asked.dead_letters, selection)
+    for text in left_out(asked.dead_letters, selection, [one for listed in found.values() for one in listed]):
+        tell.print(f"left out: {text}", markup=False, highlight=False)
     _give(asked, {CommandRequest(what, reason, who_asks(who), ticket): listed for what, listed in found.items()}, dry_run=dry_run)
 
 

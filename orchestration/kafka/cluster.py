@@ -242,8 +242,8 @@ class Cluster:
         except KafkaException as error:
             raise self._unanswered("list its consumer groups", error) from None
 
-    def assignors(self, groups: Iterable[str]) -> dict[str, str]:
-        """How the members of each group share its partitions: the name of the assignor, of groups that have members now."""
+    def assignors(self, groups: Iterable[str]) -> dict[str, str | None]:
+        """The name of the assignor of each group that has members now; None if the group can't be described."""
         try:
             # a new client, as in `groups`
             return assignors(self._new_admin(), groups, self._timeout)

@@ -1,10 +1,10 @@
-"""What consumer groups read, and how they share it. All functions raise KafkaException."""
+"""What consumer groups read, and how they share it. Functions raise KafkaException."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 
@@ -19,11 +19,20 @@ def topics_read(admin: AdminClient, timeout: float) -> dict[str, set[str]]:
     return read
 
 
-def assignors(admin: AdminClient, groups: Iterable[str], timeout: float) -> dict[str, str]:
-    """How the members of each group share its partitions: the name of the assignor, of groups that have members now."""
+def assignors(admin: AdminClient, groups: Iterable[str], timeout: float) -> dict[str, str | None]:
+    """How the members of each group share its partitions: the name of the assignor, of groups that have members now.
+
+    None: the group can't be described, for instance as this user may not.
+    """
     wanted = sorted(set(groups))
     if not wanted:
         return {}
     asked = admin.describe_consumer_groups(wanted, request_timeout=timeout)
-    found = {group: described.result().partition_assignor for group, described in asked.items()}
-    return {group: assignor for group, assignor in found.items() if assignor}
+    found: dict[str, str | None] = {}
+    for group, described in asked.items():
+        try:
+            if assignor := described.result().partition_assignor:
+                found[group] = assignor
+        except KafkaException:
+            found[group] = None
+    return found

@@ -71,7 +71,7 @@ def _failed(schema: str, closed_batch: int) -> str:
     ended = ", ".join(f"'{decision}'" for decision in (*_SEND_FAILED, "cancelled"))
     return f"""
         select message_id, life_cycle, max(batch) as batch from {schema}.deliveries
-        where batch >= {closed_batch:d} and decision <> 'duplicate' and (report_topic is not null or decision in ({ended}))
+        where batch >= {closed_batch:d} and decision not in ('duplicate', 'follows') and (report_topic is not null or decision in ({ended}))
         group by message_id, life_cycle
     """
 

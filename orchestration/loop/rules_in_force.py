@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from orchestration.logs import event
 from orchestration.loop.health import SEEDS, Health, Reason
@@ -50,6 +50,8 @@ class RulesInForce:
     when_loaded: Callable[[], None]
     hash: str | None = None
     is_stale: bool = False
+    _ranked: tuple[str | None, list[Row]] | None = None
+    """The routes of followers, by the hash of the rules."""
 
     @property
     def keeps_sequences(self) -> bool:
@@ -61,13 +63,23 @@ class RulesInForce:
         return all(self._has_sequences(topic, consumer_group) for topic in topics)
 
     def _has_sequences(self, topic: str, consumer_group: str) -> bool:
-        fitting = [
-            route
-            for route in self.seeds.rows["routes"]
-            if topic_matches(topic, route["topic"]) and route["consumer_group"] in ("*", consumer_group)
-        ]
-        # a message that waits may go by the route of any kind of error: its consumer keeps the protocol if one of them says so
-        return any(route["sequence"] for route in fitting)
+        if self._ranked is None or self._ranked[0] != self.hash:
+            self._ranked = self.hash, self._routes_of_followers()
+        for route in self._ranked[1]:
+            if topic_matches(topic, route["topic"]) and route["consumer_group"] in ("*", consumer_group):
+                return bool(route["sequence"])
+        return False
+
+    def _routes_of_followers(self) -> list[Row]:
+        """The routes by which followers go, the most specific first, as the SQL ranks them."""
+        return self.spark.sql(
+            f"""
+            select route.topic, route.consumer_group, route.sequence
+            from {schema(self.settings.project)}.rules lateral view posexplode(routes) ranked as place, route
+            where route.error_kind in ('*', 'follows')
+            order by place
+            """
+        ).collect()
 
     def loaded_hash(self) -> str:
         """The hash of the rules in the tables, which a decide run would find now."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestration.operators.commands import CommandError, CommandRequest
-from orchestration.operators.selections import Selection
+from orchestration.operators.selections import Selection, literal_text
 
 if TYPE_CHECKING:
     from orchestration.operators.dead_letters import DeadLetters
@@ -25,6 +25,9 @@ MOST = 1_000_000
 
 # The largest part of a list, in bytes. By default Kafka takes records of up to a megabyte.
 _PART_BYTES = 256 * 1024
+
+# Of how many messages a question names the ids.
+_ASKED = 1_000
 
 # The commands that are about waiting messages.
 WAITING = ("send_now", "cancel")
@@ -97,17 +100,20 @@ def select_deliveries(
 
 
 def followed(selection: Selection) -> str:
-    """The condition for the selected dead letters, and for those in the same state that are dead only because of one of them."""
+    """The condition for the selected dead letters, and for open ones that are dead only because of one of them."""
     chosen = f"select message_id from stranded_messages where {selection.condition()}"
     because = f"message_id in (select message_id from followers where state = 'dead' and failed_message in ({chosen}))"
-    return f"({selection.condition()} or ({Selection(state=selection.state).condition()} and {because}))"
+    return f"({selection.condition()} or (state = 'open' and {because}))"
 
 
-def not_taken_along(dead: DeadLetters, targets: Sequence[Target]) -> int:
-    """How many messages are dead only because of one of these, and are none of these themselves."""
-    chosen = {one.message_id for one in targets}
-    rows = dead.rows("select message_id, failed_message from followers where state = 'dead' and failed_message is not null")
-    return sum(row["failed_message"] in chosen and row["message_id"] not in chosen for row in rows)
+def not_taken_along(dead: DeadLetters, targets: Sequence[Target]) -> int | None:
+    """How many messages are dead only because of one of these, and are none of these themselves; None if there are too many to ask."""
+    if len(targets) > _ASKED:
+        return None
+    ids = ", ".join(literal_text(one.message_id) for one in targets)
+    because = f"state = 'dead' and failed_message in ({ids}) and message_id not in ({ids})"
+    (row,) = dead.rows(f"select count(*) as left from followers where {because}")
+    return int(row["left"])
 
 
 def triage(dead: DeadLetters) -> list[tuple[CommandRequest, list[Target]]]:

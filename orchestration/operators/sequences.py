@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from orchestration.operators.lists import Target
+from orchestration.operators.commands import CommandError
+from orchestration.operators.lists import MOST, Target
 from orchestration.operators.selections import literal_text, matches
 
 if TYPE_CHECKING:
@@ -100,5 +102,21 @@ def to_skip(dead: DeadLetters, selection: SequenceSelection) -> dict[str, list[T
     }
 
 
+def left_out(dead: DeadLetters, selection: SequenceSelection, targets: Sequence[Target]) -> list[str]:
+    """The selected sequences without a target, in words: those that are named and not held, and those of another state."""
+    held = {row["sequence_key"]: row for row in dead.rows(listed(selection))}
+    changed = {one.message_id for one in targets}
+    unknown = [f"{key} is not held, or is left out by another option" for key in selection.keys if key not in held]
+    others = [
+        f"{key}: {row['state']}, {row['failed_message'] or 'nothing'} has failed, {row['following']} messages wait"
+        for key, row in held.items()
+        if row["failed_message"] not in changed
+    ]
+    return unknown + others
+
+
 def _targets(dead: DeadLetters, statement: str) -> list[Target]:
-    return [Target(**row) for row in dead.rows(statement)]
+    rows = dead.rows(f"{statement} limit {MOST + 1:d}")
+    if len(rows) > MOST:
+        raise CommandError(f"more than {MOST:,} messages are selected: select fewer sequences")
+    return [Target(**row) for row in rows]

@@ -201,7 +201,7 @@ def _topics(
         yield Finding(False, "topics", f"the topics that are needed can't be determined without Spark and dbt: {in_short(error)}")
         return
     yield from _loops(seeds, plan.needs)
-    yield from sequences_kept(cluster, settings, plan.needs, topics, create=create)
+    yield from sequences_kept(cluster, settings, seeds, plan.needs, topics, create=create)
     yield from _originals(cluster, seeds, {need.original.name for need in plan.needs})
     sizes = cluster.max_message_bytes([*topics])
     missing: dict[str, list[Need]] = {}

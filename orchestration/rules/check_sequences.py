@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from orchestration.kafka.cluster import Cluster, Topic
 from orchestration.rules.check_findings import Finding, own_topic
+from orchestration.rules.seed_rows import Seeds
 from orchestration.rules.topics_needed import Need
 from orchestration.settings import Settings
 
@@ -14,16 +15,16 @@ _ALIGNING = ("range",)
 
 
 def sequences_kept(
-    cluster: Cluster, settings: Settings, needs: Iterable[Need], topics: Mapping[str, Topic], *, create: bool
+    cluster: Cluster, settings: Settings, seeds: Seeds, needs: Iterable[Need], topics: Mapping[str, Topic], *, create: bool
 ) -> Iterator[Finding]:
     """Checks the topic of sequences, the partitions of original and retry topics, and how the groups share them.
 
     needs: the destinations; only those whose route asks for order matter here. topics: those that exist.
     """
-    ordered = [need for need in needs if need.in_order_for is not None]
-    if not ordered:
+    if not any(route["sequence"] for route in seeds.rows["routes"]):
         return
     yield from _topic(cluster, settings, topics, create=create)
+    ordered = [need for need in needs if need.in_order_for is not None]
     for need in ordered:
         # one that is missing is made with as many partitions
         has, wanted = topics.get(need.topic, need.original).partitions, need.original.partitions
@@ -35,12 +36,14 @@ def sequences_kept(
                 " as a record and its retry may come to two consumers; both need equally many",
             )
     for group, assignor in cluster.assignors({str(need.in_order_for) for need in ordered}).items():
-        if assignor not in _ALIGNING:
+        if assignor is None:
+            yield Finding(True, f"group {group}", "can't be described: how it shares its partitions is not known", warns=True)
+        elif assignor not in _ALIGNING:
             yield Finding(
                 False,
                 f"group {group}",
                 f"shares its partitions by {assignor!r}: a record and its retry may come to two consumers, and lose their order;"
-                f" set partition.assignment.strategy to {_ALIGNING[0]}",
+                f" set partition.assignment.strategy (of the newer group protocol: group.remote.assignor) to {_ALIGNING[0]}",
             )
 
 
@@ -51,17 +54,19 @@ def _topic(cluster: Cluster, settings: Settings, topics: Mapping[str, Topic], *,
             False, "sequences", "sequences_topic (REDRIVE_SEQUENCES_TOPIC) is empty: consumers are not told which sequences are held"
         )
         return
-    found = "tells consumers which sequences are held"
-    without = "consumers that keep the order of sequences wait for it"
+    if name not in topics and not create:
+        yield Finding(False, f"topic {name}", "is missing: consumers that keep the order of sequences don't start; --create makes it")
+        return
     if name in topics:
         if topics[name].partitions != 1:
             wrong = f"has {topics[name].partitions} partitions, and needs 1: what is decided must be read in its order"
             yield Finding(False, f"topic {name}", wrong)
             return
-        policy = cluster.configs([name]).get(name, {}).get("cleanup.policy") or ""
-        if policy and "compact" not in policy:
-            found = f"is not compacted (cleanup.policy={policy}): it grows, and a consumer that starts reads all of it"
-            yield Finding(True, f"topic {name}", found, warns=True)
+        config = cluster.configs([name]).get(name, {})
+        policy, kept = config.get("cleanup.policy") or "", config.get("retention.ms")
+        if "delete" in policy and kept != "-1":
+            wrong = f"loses what is held for long (cleanup.policy={policy}): consumers would process records out of turn; set it to compact"
+            yield Finding(False, f"topic {name}", wrong)
             return
-    # a loop makes it as well, if it may create topics
-    yield from own_topic(cluster, settings, name, topics, found, without, create=create, config={"cleanup.policy": "compact"})
+    found = "tells consumers which sequences are held"
+    yield from own_topic(cluster, settings, name, topics, found, "", create=create, config={"cleanup.policy": "compact"})

@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     """A topic to which the state of circuit breakers is written, as JSON by their key; see docs/circuit-breakers.md. Empty: none."""
     sequences_topic: TopicOrNone = "redrive.sequences"
     """The topic that tells consumers which sequences are held; see docs/sequences.md. It is written if a route has a `sequence`. It must
-    have one partition, and should be compacted. Empty: none."""
+    have one partition, and be compacted. Empty: none."""
     gates_topic: TopicOrNone = ""
     """The same in the form of version 0.1, where `closed` means that retries are held back. The next version removes it."""
     protected_topics: Annotated[str, StringConstraints(pattern=r"^ *([A-Za-z0-9._-]{1,249}\*?( +|$))*$")] = "redrive.commands"

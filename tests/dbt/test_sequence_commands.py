@@ -8,7 +8,7 @@ from orchestration.loop.command_orders import Orders
 from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import Target, not_taken_along, select_deliveries
 from orchestration.operators.selections import Selection
-from orchestration.operators.sequences import SequenceSelection, listed, members, to_release, to_skip
+from orchestration.operators.sequences import SequenceSelection, left_out, listed, members, to_release, to_skip
 from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, decided, order, report
 from tests.dbt.sequence_kit import again, delivered, follows, orders, processed, said, sequence
@@ -64,6 +64,10 @@ def test_an_operator_goes_on_without_the_message_that_has_failed(home: Home) -> 
         ("/3", "following"),
     ]
     assert dead.rows(members("billing:nowhere/0/key")) == []
+    assert left_out(dead, SequenceSelection((f"billing:{dies}/0/key", "nowhere")), []) == [
+        "nowhere is not held, or is left out by another option",
+        f"billing:{dies}/0/key: dead, {fatal['message_id']} has failed, 2 messages wait",
+    ]
     # released: what waits is sent, and names the failure that its consumer knows of; the failed message stays as it is
     released = to_release(dead, SequenceSelection(topic=dies))
     assert [one.message_id[-2:] for one in released] == ["/2", "/3"]

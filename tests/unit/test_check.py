@@ -88,12 +88,12 @@ def test_a_source_that_reads_what_redrive_tells_is_found(settings: Settings) -> 
 class Kafka:
     """Says how groups share partitions, and how topics are cleaned up; keeps what is created."""
 
-    assignor: str = "range"
+    assignor: str | None = "range"
     policy: str = "compact"
     created: list[Any] = field(default_factory=list)
 
-    def assignors(self, groups: Iterable[str]) -> dict[str, str]:
-        return {group: self.assignor for group in groups if self.assignor}
+    def assignors(self, groups: Iterable[str]) -> dict[str, str | None]:
+        return {group: self.assignor for group in groups if self.assignor != ""}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str | None]]:
         return {name: {"cleanup.policy": self.policy} for name in names}
@@ -108,7 +108,7 @@ def order_of(settings: Settings, kafka: Kafka, *, retries: int | None = 6, seque
     orders = Topic("orders", "id", 6)
     topics = {name: Topic(name, "id", number) for name, number in (("retries", retries), ("redrive.sequences", sequences)) if number}
     needs = [Need("orders.dlq", orders, "dead letters"), Need("retries", orders, "retries", in_order_for="billing")]
-    findings = sequences_kept(cast(Cluster, kafka), settings, needs, topics, create=create)
+    findings = sequences_kept(cast(Cluster, kafka), settings, seeds(routes=({"sequence": "key"},)), needs, topics, create=create)
     return [f"{finding.what}: {finding.found}" for finding in findings if finding.warns or not finding.ok]
 
 
@@ -125,8 +125,11 @@ def test_what_would_lose_the_order_of_sequences_is_found(settings: Settings) -> 
     assert assignor.startswith("group billing: shares its partitions by 'cooperative-sticky'")
     (one,) = order_of(settings, Kafka(), sequences=3)
     assert one.startswith("topic redrive.sequences: has 3 partitions, and needs 1")
-    (grows,) = order_of(settings, Kafka(policy="delete"))
-    assert "is not compacted (cleanup.policy=delete)" in grows
+    (unknown,) = order_of(settings, Kafka(assignor=None))
+    assert unknown == "group billing: can't be described: how it shares its partitions is not known"
+    for policy in ("delete", "compact,delete"):
+        (loses,) = order_of(settings, Kafka(policy=policy))
+        assert f"loses what is held for long (cleanup.policy={policy})" in loses
     (empty,) = order_of(settings.model_copy(update={"sequences_topic": ""}), Kafka())
     assert "is empty: consumers are not told" in empty
 
@@ -141,4 +144,4 @@ def test_the_topic_of_sequences_is_made_compacted_and_with_one_partition(setting
 
 def test_where_no_route_asks_for_order_nothing_is_asked_of_kafka(settings: Settings) -> None:
     needs = [Need("retries", Topic("orders", "id", 6), "retries")]
-    assert list(sequences_kept(cast(Cluster, None), settings, needs, {}, create=True)) == []
+    assert list(sequences_kept(cast(Cluster, None), settings, seeds(routes=({"sequence": ""},)), needs, {}, create=True)) == []

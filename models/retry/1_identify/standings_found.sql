@@ -8,7 +8,7 @@ inputs as (
         *,
         answered is not null and answered.kind is null as is_about_a_refusal,
         answered.kind = 'dead_letter' as is_about_a_dead_letter,
-        answered.kind = 'follower' as is_about_a_follower,
+        coalesce(answered.kind = 'follower', false) as is_about_a_follower,
         input_kind in {{ order_kinds('dead_letter') }} as asks_about_a_dead_letter,
         input_kind in {{ order_kinds('waiting') }} as asks_about_what_waits,
         input_kind in {{ order_kinds('follower') }} as asks_about_a_follower,

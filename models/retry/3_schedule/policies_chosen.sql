@@ -11,7 +11,9 @@ chosen as (
 
     select
         * except (routes),
-        {{ route_for_kind('routes', 'failures.error_kind') }} as route
+        {{ route_for_kind('routes', 'failures.error_kind') }} as route,
+        -- that of followers, whatever the error: a failure and what follows it must be of one sequence
+        {{ route_for_kind('routes', "'follows'") }}.sequence as sequence_by
     from failures
 
 )
@@ -24,7 +26,6 @@ select
     route.privacy,
     route.publish_charge,
     route.circuit_breaker_per,
-    route.sequence as sequence_by,
     -- not `least`, which ignores a null: a policy without a bound would get one
     cast(case when route.processing.max_attempts > 2147483647 then 2147483647 else route.processing.max_attempts end as int) as max_attempts,
     -- a failed send waits by the route's publish_policy, a failure of what is tried by its retry_policy

@@ -88,7 +88,7 @@ select
 
     ---------- what it must stay in order with
     sequence_by,
-    answered.sequence,
+    case when standing = 'answer' then answered.sequence end as sequence,
     -- where it is in the burst in which it is sent; null: nothing else of its sequence is sent meanwhile
     case
         when input_kind = 'in_turn' then shiftleft(batch, 24) + report_index
