@@ -26,6 +26,7 @@ from bench.wheel import settle
 from orchestration.kafka.cluster import Cluster
 from orchestration.loop.loop import Loop
 from orchestration.settings import Settings, load_settings
+from publisher import make_client
 
 _TOPICS = ("plain", "ordered", "held", "chain")
 _FOLLOWS = {"redrive-error-class": b"PreviousMessageWasRecovered", "redrive-error-kind": b"follows"}
@@ -137,7 +138,7 @@ def _chain(loop: Loop, kafka: dict[str, str], count: int) -> tuple[int, int]:
     _decided(loop, count + 1)
     while loop.tick().counts.get("delivered", 0) < 1:
         time.sleep(0.1)
-    consumer = Consumer({**kafka, "group.id": "billing"})
+    consumer = make_client(Consumer, {**kafka, "group.id": "billing"}, kafka)
     consumer.commit(offsets=[TopicPartition("chain-billing-retry", 0, 1)], asynchronous=False)
     consumer.close()
     sent = ticks = 0
