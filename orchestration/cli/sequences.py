@@ -12,6 +12,7 @@ from orchestration.cli.bundles import with_bundles
 from orchestration.cli.commanding import carry_out, who_asks
 from orchestration.cli.options import ANY_SEQUENCE, Home, Limit, Output, Reason, SequenceFilters, Ticket, Who, settings_of
 from orchestration.cli.screen import asking, print_found, tell
+from orchestration.output import printable
 
 if TYPE_CHECKING:
     from orchestration.answers.asking import Asking
@@ -50,7 +51,7 @@ def sequences_show(key: Key, output: Output = "table", limit: Limit = 50, home: 
 
     settings = settings_of(home=home)
     rows = asking(settings).tables.select(members(key), limit)
-    print_found(settings, rows, output, member_table, f"{key} is not held")
+    print_found(settings, rows, output, member_table, f"{printable(key)} is not held")
 
 
 @sequences.command("release")
@@ -95,7 +96,7 @@ def sequences_skip(
     selection = _chosen(asked, keys, filters, everything=everything)
     found = to_skip(asked.dead_letters, selection)
     for text in left_out(asked.dead_letters, selection, [one for listed in found.values() for one in listed]):
-        tell.print(f"left out: {text}", markup=False, highlight=False)
+        tell.print(f"left out: {printable(text)}", markup=False, highlight=False)
     _give(asked, {CommandRequest(what, reason, who_asks(who), ticket): listed for what, listed in found.items()}, dry_run=dry_run)
 
 

@@ -311,7 +311,9 @@ TELLING: list[tuple[str, tuple[str, ...]]] = [
 ]
 # they list what they are about as `dlq discard` does, or tell nothing at all of it
 LIKE_DISCARD = {f"dlq {what}" for what in ("redrive", "restore", "note", "purge", "triage", "pause", "resume", "stop")}
-LIKE_DISCARD |= {"waiting send-now", "waiting cancel"}
+LIKE_DISCARD |= {"waiting send-now", "waiting cancel", "sequences release", "sequences skip"}
+# tests/unit/test_dlq.py tries their tables
+TABLES = {"sequences list", "sequences show"}
 # needs topics; what it finds in them is tried by tests/unit/test_verify.py
 NEEDS_KAFKA = {"verify"}
 # nothing foreign but in their log lines and errors: tests/unit/test_output.py, which tries what `check` finds, too
@@ -326,7 +328,7 @@ def commands(group: Any, *before: str) -> set[str]:
 
 
 def test_each_command_is_tried_with_hostile_text_or_is_listed_as_one_that_need_not_be() -> None:
-    assert {command for command, _ in TELLING} | LIKE_DISCARD | NEEDS_KAFKA | LOGGING == commands(get_command(app))
+    assert {command for command, _ in TELLING} | LIKE_DISCARD | TABLES | NEEDS_KAFKA | LOGGING == commands(get_command(app))
 
 
 @pytest.mark.long

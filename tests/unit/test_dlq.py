@@ -15,7 +15,7 @@ from rich.console import Console
 
 from orchestration.cli import completion
 from orchestration.operators import rendering, selections
-from orchestration.operators.rendering import bars, header_lines, payload_lines, waiting_table
+from orchestration.operators.rendering import bars, header_lines, member_table, payload_lines, sequence_table, waiting_table
 from orchestration.operators.selections import DlqError, Selection, parse_since
 from orchestration.tables.query import Rows
 
@@ -243,3 +243,17 @@ def test_what_was_shown_is_remembered_and_what_is_broken_is_nothing(tmp_path: Pa
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nope")
     completion.remember(tmp_path, Rows(("message_id",), (("m",),), more=False))
     assert completion.recall(tmp_path) == {}
+
+
+def test_sequences_with_hostile_names_are_told_in_letters() -> None:
+    hostile = "g:t/0/\x1b[2J\x07\u202e"
+    sequences = ("sequence_key", "state", "held_since", "failed_message", "following", "sent", "dead")
+    members = ("message_id", "state", "attempts", "next_due", "error_class", "reason")
+    for table in (
+        sequence_table(Rows(sequences, ((hostile, "dead", None, hostile, 1, 0, 0),), more=False)),
+        member_table(Rows(members, ((hostile, "waiting", 1, None, hostile, "retriable"),), more=False)),
+    ):
+        told = io.StringIO()
+        Console(file=told, width=200).print(table)
+        assert "g:t/0/" in told.getvalue()
+        assert not {"\x1b", "\x07", "\u202e"} & set(told.getvalue())
