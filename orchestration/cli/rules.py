@@ -23,7 +23,8 @@ def check(
         bool,
         typer.Option(
             "--create",
-            help="Create missing topics that redrive writes to: the commands topic, and retry and dead letter topics of known groups. "
+            help="Create missing topics that redrive writes to: the commands topic, the topic of sequences, and retry and dead "
+            "letter topics of known groups. "
             "Report topics are not created.",
         ),
     ] = False,

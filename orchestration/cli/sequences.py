@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,50 +54,53 @@ def sequences_show(key: Key, output: Output = "table", limit: Limit = 50, home: 
     print_found(settings, rows, output, member_table, f"{printable(key)} is not held")
 
 
-@sequences.command("release")
-@with_bundles
-def sequences_release(
-    reason: Reason,
-    keys: Keys = None,
-    filters: SequenceFilters = ANY_SEQUENCE,
-    everything: Everything = False,
-    ticket: Ticket = None,
-    who: Who = None,
-    dry_run: DryRun = False,
-    home: Home = None,
-) -> None:
-    """Send the messages that wait now, without the one that has failed. That one stays as it is, and later ones wait for it."""
-    from orchestration.operators.commands import CommandRequest
+def _add_command(name: str, does: str, find: Callable[[Asking, SequenceSelection], Mapping[str, Sequence[Target]]]) -> None:
+    """Adds a command about sequences. find: the deliveries that commands are to list, by what these want."""
+
+    def say(
+        reason: Reason,
+        keys: Keys = None,
+        filters: SequenceFilters = ANY_SEQUENCE,
+        everything: Everything = False,
+        ticket: Ticket = None,
+        who: Who = None,
+        dry_run: DryRun = False,
+        home: Home = None,
+    ) -> None:
+        from orchestration.operators.commands import CommandRequest
+
+        asked = _asked(home, dry_run=dry_run)
+        found = find(asked, _chosen(asked, keys, filters, everything=everything))
+        _give(asked, {CommandRequest(what, reason, who_asks(who), ticket): listed for what, listed in found.items()}, dry_run=dry_run)
+
+    sequences.command(name, help=does)(with_bundles(say))
+
+
+def _to_release(asked: Asking, selection: SequenceSelection) -> Mapping[str, Sequence[Target]]:
     from orchestration.operators.sequences import to_release
 
-    asked = _asked(home, dry_run=dry_run)
-    request = CommandRequest("in_turn", reason, who_asks(who), ticket)
-    selection = _chosen(asked, keys, filters, everything=everything)
-    _give(asked, {request: to_release(asked.dead_letters, selection)}, dry_run=dry_run)
+    return {"in_turn": to_release(asked.dead_letters, selection)}
 
 
-@sequences.command("skip")
-@with_bundles
-def sequences_skip(
-    reason: Reason,
-    keys: Keys = None,
-    filters: SequenceFilters = ANY_SEQUENCE,
-    everything: Everything = False,
-    ticket: Ticket = None,
-    who: Who = None,
-    dry_run: DryRun = False,
-    home: Home = None,
-) -> None:
-    """End the first message that has failed: cancel it if it waits for its retry, discard it if it is dead. The next ones go on."""
-    from orchestration.operators.commands import CommandRequest
+def _to_skip(asked: Asking, selection: SequenceSelection) -> Mapping[str, Sequence[Target]]:
     from orchestration.operators.sequences import left_out, to_skip
 
-    asked = _asked(home, dry_run=dry_run)
-    selection = _chosen(asked, keys, filters, everything=everything)
     found = to_skip(asked.dead_letters, selection)
     for text in left_out(asked.dead_letters, selection, [one for listed in found.values() for one in listed]):
         tell.print(f"left out: {printable(text)}", markup=False, highlight=False)
-    _give(asked, {CommandRequest(what, reason, who_asks(who), ticket): listed for what, listed in found.items()}, dry_run=dry_run)
+    return found
+
+
+_add_command(
+    "release",
+    "Send the messages that wait now, without the one that has failed. That one stays as it is, and later ones wait for it.",
+    _to_release,
+)
+_add_command(
+    "skip",
+    "End the first message that has failed: cancel it if it waits for its retry, discard it if it is dead. The next ones go on.",
+    _to_skip,
+)
 
 
 def _asked(home: Path | None, *, dry_run: bool) -> Asking:

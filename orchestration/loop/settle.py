@@ -36,9 +36,6 @@ class Settle:
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """now: when the tick began. Later reports may be undecided: with a later time, a message that failed could count as settled."""
         report = StepReport(state)
-        if LEDGERS in self.health:
-            # the rows of ticks that say what has settled may be missing
-            self.followers.sequences.forget()
         if not self.health.may(LEDGERS) or KAFKA in self.health:
             return report.result()
         complete = Completeness(self.unread or frozenset(), decided=self.unread is not None and DECIDE not in self.health)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from orchestration.operators.commands import CommandError
-from orchestration.operators.lists import MOST, Target
-from orchestration.operators.selections import literal_text, matches
+from orchestration.operators.lists import MOST, Target, select_deliveries
+from orchestration.operators.selections import Selection, literal_text, matches
 
 if TYPE_CHECKING:
     from orchestration.operators.dead_letters import DeadLetters
@@ -17,8 +17,6 @@ SequenceState = Literal["waiting", "dead", "following", "sent", "all"]
 
 # The states of a message in which its sequence is not done with it.
 _OPEN = "('waiting', 'held', 'sent', 'following', 'dead', 'dead_letter_pending', 'refused')"
-
-_ABOUT = "delivery_id, unix_millis(due_at) as due_ms, original_topic, consumer_group"
 
 
 @dataclass(frozen=True)
@@ -65,15 +63,18 @@ def members(key: str) -> str:
 
 
 def to_release(dead: DeadLetters, selection: SequenceSelection) -> list[Target]:
-    """The followers of the selected sequences, in the order in which they are to be sent."""
-    return _targets(
-        dead,
+    """The followers of the selected sequences, in the order in which they are to be sent. Raises CommandError if there are too many."""
+    rows = dead.rows(
         f"""
-        select message_id, {_ABOUT}, state, since from followers
+        select message_id, delivery_id, unix_millis(due_at) as due_ms, original_topic, consumer_group, state, since from followers
         where state = 'following' and sequence_key in (select sequence_key from sequences where {selection.condition()})
         order by sequence_key, original_offset
-        """,
+        limit {MOST + 1:d}
+        """
     )
+    if len(rows) > MOST:
+        raise CommandError(f"more than {MOST:,} messages are selected: select fewer sequences")
+    return [Target(**row) for row in rows]
 
 
 def to_skip(dead: DeadLetters, selection: SequenceSelection) -> dict[str, list[Target]]:
@@ -81,24 +82,10 @@ def to_skip(dead: DeadLetters, selection: SequenceSelection) -> dict[str, list[T
 
     One that is sent, and not known to be processed, is in neither list.
     """
-    failed = f"(select failed_message from sequences where {selection.condition()})"
+    failed = f"message_id in (select failed_message from sequences where {selection.condition()})"
     return {
-        "cancel": _targets(
-            dead,
-            f"""
-            select message_id, {_ABOUT}, error_class, error_kind, state, last_failed_at as since from messages
-            where state in ('waiting', 'held') and message_id in {failed}
-            order by due_ms, delivery_id
-            """,
-        ),
-        "discard": _targets(
-            dead,
-            f"""
-            select message_id, {_ABOUT}, error_class, error_kind, state, dead_at as since from stranded_messages
-            where state in ('open', 'refused') and message_id in {failed}
-            order by due_ms, delivery_id
-            """,
-        ),
+        "cancel": select_deliveries(dead, "cancel", Selection(where=failed)),
+        "discard": select_deliveries(dead, "discard", Selection(where=f"state in ('open', 'refused') and {failed}")),
     }
 
 
@@ -113,10 +100,3 @@ def left_out(dead: DeadLetters, selection: SequenceSelection, targets: Sequence[
         if row["failed_message"] not in changed
     ]
     return unknown + others
-
-
-def _targets(dead: DeadLetters, statement: str) -> list[Target]:
-    rows = dead.rows(f"{statement} limit {MOST + 1:d}")
-    if len(rows) > MOST:
-        raise CommandError(f"more than {MOST:,} messages are selected: select fewer sequences")
-    return [Target(**row) for row in rows]

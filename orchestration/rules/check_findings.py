@@ -31,12 +31,13 @@ def own_topic(
     without: str,
     *,
     create: bool,
+    needed: bool = False,
     config: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
     """Whether a topic of redrive's is there; create: makes it, with one partition.
 
     With one partition, records are read in the order in which they were written. found: what to say of it; without: what doesn't work
-    while it is missing.
+    while it is missing. needed: then that is an error, not a warning.
     """
     what = f"topic {name}"
     if not name:
@@ -49,4 +50,4 @@ def own_topic(
         objection = cluster.create([new])[name]
         yield Finding(objection is None, what, objection or "made, with 1 partition")
     else:
-        yield Finding(True, what, f"is missing: {without}; --create makes it", warns=True)
+        yield Finding(not needed, what, f"is missing: {without}; --create makes it", warns=not needed)

@@ -54,9 +54,6 @@ def _topic(cluster: Cluster, settings: Settings, topics: Mapping[str, Topic], *,
             False, "sequences", "sequences_topic (REDRIVE_SEQUENCES_TOPIC) is empty: consumers are not told which sequences are held"
         )
         return
-    if name not in topics and not create:
-        yield Finding(False, f"topic {name}", "is missing: consumers that keep the order of sequences don't start; --create makes it")
-        return
     if name in topics:
         if topics[name].partitions != 1:
             wrong = f"has {topics[name].partitions} partitions, and needs 1: what is decided must be read in its order"
@@ -69,4 +66,6 @@ def _topic(cluster: Cluster, settings: Settings, topics: Mapping[str, Topic], *,
             yield Finding(False, f"topic {name}", wrong)
             return
     found = "tells consumers which sequences are held"
-    yield from own_topic(cluster, settings, name, topics, found, "", create=create, config={"cleanup.policy": "compact"})
+    without = "consumers that keep the order of sequences don't start"
+    made = {"cleanup.policy": "compact"}
+    yield from own_topic(cluster, settings, name, topics, found, without, create=create, needed=True, config=made)
