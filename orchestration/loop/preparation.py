@@ -15,6 +15,7 @@ from orchestration.starter.directory import relink
 from orchestration.tables.dbt import Dbt, sql_digest
 from orchestration.tables.interpreted import dbt_interpreted
 from orchestration.tables.migration import migrate_tables
+from orchestration.tables.views import make_tables
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,6 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
         event(log, logging.INFO, "preparation_started", schema=schema)
         dbt.parse()
         with dbt_interpreted(spark):
-            dbt.run("seed")
-            dbt.run("run", variables={"watermark": 0, "upto": 0})
+            make_tables(spark, dbt, schema)
         settings.project_digest.write_text(digest, encoding="utf-8")
         seeds_file(settings).write_text(seeds_stamp(rules.seeds, rules.loaded_hash()), encoding="utf-8")

@@ -66,6 +66,7 @@ def dbt_args(
     settings: Settings,
     *,
     select: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     variables: Mapping[str, object] | None = None,
     writes_to: Path | None = None,
 ) -> list[str]:
@@ -85,6 +86,7 @@ def dbt_args(
         *("--log-level-file", "none", "--quiet", "--no-use-colors"),
         *(() if command == "parse" else ("--no-populate-cache", "--no-write-json")),
         *(("--select", *select) if select else ()),
+        *(("--exclude", *exclude) if exclude else ()),
         *(("--vars", json.dumps(given)) if given else ()),
     ]
 
@@ -110,10 +112,19 @@ class Tested:
 
 
 @dataclass(frozen=True)
+class Column:
+    """A column as a model's YAML describes it. type: of Spark's SQL."""
+
+    name: str
+    type: str
+    description: str
+
+
+@dataclass(frozen=True)
 class Compiled:
     """A model as dbt compiles it.
 
-    sql: its SQL, in which an ephemeral model that it reads is called `__dbt__cte__<name>`. reads: the ids of what it reads.
+    reads: the ids of what it reads. columns: those that its YAML lists.
     """
 
     id: str
@@ -121,6 +132,8 @@ class Compiled:
     sql: str
     reads: tuple[str, ...]
     config: Mapping[str, Any]
+    description: str
+    columns: tuple[Column, ...]
 
     @property
     def is_ephemeral(self) -> bool:
@@ -145,10 +158,17 @@ class Dbt:
         with _ONE_AT_A_TIME:
             self._runner()
 
-    def run(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> None:
+    def run(
+        self,
+        command: str,
+        *,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        variables: Mapping[str, object] | None = None,
+    ) -> None:
         """Runs a command. Raises DbtError with all messages."""
         with _ONE_AT_A_TIME:
-            self._invoke(self._runner(), self._args(command, select=select, variables=variables))
+            self._invoke(self._runner(), self._args(command, select=select, exclude=exclude, variables=variables))
 
     def test(self, names: Sequence[str]) -> dict[str, Tested]:
         """Runs data tests, by name. A test that fails is a result; DbtError is raised if dbt itself fails."""
@@ -181,20 +201,38 @@ class Dbt:
                 self._compiled[asked] = str(self._invoke(self._runner(), arguments).result.results[0].node.compiled_code)
         return self._compiled[asked]
 
-    def compiled_models(self, select: str) -> list[Compiled]:
-        """The selected models, compiled without the SQL of the ephemeral models that they read."""
-        options = ["--exclude", "resource_type:test", "--no-inject-ephemeral-ctes", "--log-level", "none"]
+    def compiled_models(self, select: str, *, inject: bool = True) -> list[Compiled]:
+        """The selected models, compiled.
+
+        inject: with the SQL of the ephemeral models that they read; else such a model is called `__dbt__cte__<name>` in the SQL.
+        """
+        options = ["--exclude", "resource_type:test", *(() if inject else ("--no-inject-ephemeral-ctes",)), "--log-level", "none"]
         arguments = [*self._args("compile", select=[select]), *options]
         with _ONE_AT_A_TIME:
             nodes = [result.node for result in self._invoke(self._runner(), arguments).result.results]
         return [
-            Compiled(node.unique_id, node.name, node.compiled_code, tuple(node.depends_on.nodes), node.config.to_dict())
+            Compiled(
+                id=node.unique_id,
+                name=node.name,
+                sql=node.compiled_code,
+                reads=tuple(node.depends_on.nodes),
+                config=node.config.to_dict(),
+                description=node.description.strip(),
+                columns=tuple(Column(column.name, column.data_type or "", column.description) for column in node.columns.values()),
+            )
             for node in nodes
             if node.resource_type == "model"
         ]
 
-    def _args(self, command: str, *, select: Sequence[str] = (), variables: Mapping[str, object] | None = None) -> list[str]:
-        return dbt_args(command, self.settings, select=select, variables=variables, writes_to=self.writes_to)
+    def _args(
+        self,
+        command: str,
+        *,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        variables: Mapping[str, object] | None = None,
+    ) -> list[str]:
+        return dbt_args(command, self.settings, select=select, exclude=exclude, variables=variables, writes_to=self.writes_to)
 
     def _runner(self) -> dbtRunner:
         # here: the import takes two seconds and more, and a start whose SQL and rules have not changed needs no dbt

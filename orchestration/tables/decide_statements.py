@@ -72,7 +72,7 @@ class DecideStatements:
     @classmethod
     def compiled(cls, dbt: Dbt) -> DecideStatements:
         """Has dbt compile the models. Raises DbtError."""
-        models = {model.id: model for model in dbt.compiled_models(f"+{_MODEL}")}
+        models = {model.id: model for model in dbt.compiled_models(f"+{_MODEL}", inject=False)}
         deliveries = next(model for model in models.values() if model.name == _MODEL)
         *bounds, append = dbt.compiled(f"{{{{ decide_statements('{_view(_MODEL)}') }}}}", fresh=True).split("\n;\n")
         views = views_of(deliveries, models)

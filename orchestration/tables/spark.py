@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -145,15 +145,30 @@ def iceberg_table(spark: SparkSession, name: str) -> Any:
 
 def view_text(spark: SparkSession, name: str) -> str:
     """The statement of a view, as its catalog has it: with the comments. name: that of the default catalog, with its schema."""
+    return str(default_catalog(spark).loadView(java_identifier(spark, name)).query())
+
+
+def default_catalog(spark: SparkSession) -> Any:
+    """Spark's object of the default catalog."""
+    return spark._jsparkSession.sessionState().catalogManager().catalog(spark.conf.get("spark.sql.defaultCatalog", "spark_catalog"))
+
+
+def java_identifier(spark: SparkSession, name: str) -> Any:
+    """Java's object of the name of a table or view, with its schema."""
+    *namespace, last = name.split(".")
     java = spark._jvm
     assert java is not None
-    assert spark._sc._gateway is not None
-    *namespace, view = name.split(".")
-    parts = spark._sc._gateway.new_array(java.java.lang.String, len(namespace))
-    for place, part in enumerate(namespace):
-        parts[place] = part
-    catalog = spark._jsparkSession.sessionState().catalogManager().catalog(spark.conf.get("spark.sql.defaultCatalog", "spark_catalog"))
-    return str(catalog.loadView(java.org.apache.spark.sql.connector.catalog.Identifier.of(parts, view)).query())
+    return java.org.apache.spark.sql.connector.catalog.Identifier.of(java_strings(spark, namespace), last)
+
+
+def java_strings(spark: SparkSession, values: Sequence[str]) -> Any:
+    """Texts as an array of Java's."""
+    gateway = spark._sc._gateway
+    assert gateway is not None
+    array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
+    for place, value in enumerate(values):
+        array[place] = value
+    return array
 
 
 def session_to_ask(settings: Settings) -> SparkSession:

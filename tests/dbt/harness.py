@@ -24,6 +24,7 @@ from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.ledgers import LEDGERS, Ledgers
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, start_session
+from orchestration.tables.views import make_tables
 from tests.sessions import stop_session
 
 PROJECT = Path(__file__).parents[2]
@@ -180,8 +181,7 @@ class Home:
         self.spark = start_session(self._settings)
         self.schema = schema(PROJECT)
         self._dbt = Dbt(self._settings)
-        self._dbt.run("seed")
-        self._dbt.run("run")
+        make_tables(self.spark, self._dbt, self.schema)
         self._runner = DecideRunner(self.spark, self.schema, self._dbt)
         self._ledgers = Ledgers(self.spark, self.schema, generation=1)
         self._ledgers.read_end()

@@ -44,7 +44,8 @@ def test_slots_are_filled(statement: str, expected: str) -> None:
 
 
 def model(name: str, *reads: str, materialized: str = "ephemeral") -> Compiled:
-    return Compiled(f"model.{name}", name, f"select {name}", tuple(f"model.{parent}" for parent in reads), {"materialized": materialized})
+    parents = tuple(f"model.{parent}" for parent in reads)
+    return Compiled(f"model.{name}", name, f"select {name}", parents, {"materialized": materialized}, "", ())
 
 
 def test_a_view_comes_after_those_that_it_reads_and_each_comes_once() -> None:
