@@ -4,6 +4,7 @@
 - One message has failed, and 1,000 wait for it. Its group commits the offset after its retry: the ticks are counted from the one that finds
   this out, until all are sent.
 - Ticks without anything to do, and ticks with 500 new failures without a sequence, before and while 100,000 sequences are held.
+- A consumer of 100,000 records of 1,000 keys that only counts them: without sequences, and with them, while those 100,000 are held.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
@@ -27,8 +29,9 @@ from orchestration.kafka.cluster import Cluster
 from orchestration.loop.loop import Loop
 from orchestration.settings import Settings, load_settings
 from publisher import make_client
+from reporter import ReportingConsumer, Topics
 
-_TOPICS = ("plain", "ordered", "held", "chain")
+_TOPICS = ("plain", "ordered", "held", "chain", "consumed")
 _FOLLOWS = {"redrive-error-class": b"PreviousMessageWasRecovered", "redrive-error-kind": b"follows"}
 _CASES: dict[str, tuple[str, float]] = {
     "without a sequence": ("plain", 0.0),
@@ -39,7 +42,10 @@ _IDLE_TICKS = 20
 
 
 def bench_sequences(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
-    """One object per case: case, decide_ms and tick_ms (medians), the ratio of tick_ms to the first case, and ticks, for the chain."""
+    """One object per case: case, decide_ms and tick_ms (medians), the ratio of tick_ms to the first case, and ticks, for the chain.
+
+    For consumers, tick_ms is the time from the first record to the last.
+    """
     size, runs, chain, held = (500, 2, 100, 2_000) if quick else (5_000, 5, 1_000, 100_000)
     names = [f"{topic}{suffix}" for topic in _TOPICS for suffix in ("", "-billing-retry", ".dlq")]
     cluster = Cluster(kafka)
@@ -54,18 +60,20 @@ def bench_sequences(kafka: dict[str, str], home: Path, quick: bool) -> list[dict
         before = _ticks(loop, kafka)
         _hold(loop, kafka, held)
         after = _ticks(loop, kafka)
+        consumed = _consumed(kafka, held)
     figures = [{"case": name, "decide_ms": decide, "tick_ms": tick, "ticks": 0} for name, (decide, tick) in fold.items()]
     figures.append({"case": f"{chain:,} followers are sent", "decide_ms": 0, "tick_ms": drained[1], "ticks": drained[0]})
     for name, there in (("nothing is held", before), (f"{held:,} are held", after)):
         figures += [{"case": f"{what}, {name}", "decide_ms": 0, "tick_ms": tick, "ticks": 0} for what, tick in there.items()]
-    base = {"idle": before["idle"], "500 others": before["500 others"]}
+    figures += [{"case": f"{held:,} records, {name}", "decide_ms": 0, "tick_ms": took, "ticks": 0} for name, took in consumed.items()]
+    base = {"idle": before["idle"], "500 others": before["500 others"], f"{held:,} records": consumed["no sequences"]}
     return [{**row, "ratio": _ratio(row, fold, base)} for row in figures]
 
 
 def _ratio(row: dict[str, Any], fold: dict[str, tuple[int, int]], base: dict[str, int]) -> float:
     if row["case"] in fold:
         return float(row["tick_ms"]) / fold["without a sequence"][1]
-    what = row["case"].partition(",")[0]
+    what = row["case"].rpartition(", ")[0]
     return float(row["tick_ms"]) / base[what] if what in base else 0.0
 
 
@@ -174,3 +182,31 @@ def _ticks(loop: Loop, kafka: dict[str, str]) -> dict[str, int]:
         report_failures(kafka, "plain", 500, 10_000_000 + round(time.time()) * 1000 + run * 500)
         others.append(_decided(loop, 500)[1])
     return {"idle": round(statistics.median(idle)), "500 others": round(statistics.median(others[1:]))}
+
+
+def _consumed(kafka: dict[str, str], count: int) -> dict[str, int]:
+    """Milliseconds in which a consumer gets so many records; medians of three, in turn."""
+    producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
+    for number in range(count):
+        producer.produce("consumed", b"v" * 500, f"key-{number % 1000}")
+        producer.poll(0)
+    producer.flush()
+    took: dict[str, list[float]] = defaultdict(list)
+    for run in range(3):
+        for name, sequences in (("no sequences", None), ("with sequences", "redrive.sequences")):
+            topics = Topics({"consumed": "consumed-billing-retry"}, sequences=sequences)
+            took[name].append(_seconds(ReportingConsumer(kafka, f"{name}-{run}".replace(" ", "-"), topics), count))
+    return {name: round(statistics.median(seconds) * 1000) for name, seconds in took.items()}
+
+
+def _seconds(consumer: ReportingConsumer, count: int) -> float:
+    stop = threading.Event()
+    times: list[float] = []
+
+    def note(_: Message) -> None:
+        times.append(time.perf_counter())
+        if len(times) == count:
+            stop.set()
+
+    consumer.run(note, stop)
+    return times[-1] - times[0]
