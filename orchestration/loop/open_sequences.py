@@ -54,6 +54,8 @@ class OpenSequences:
     """What consumers are told of each sequence that is held, as JSON, by its key."""
     orders: dict[str, list[Row]] = field(default_factory=dict)
     """The members for which an order is next, in the order of their sequence, by its key."""
+    touched: set[str] | None = None
+    """The sequences in which something has happened since `told` was called; None: in any."""
     _decisions: dict[str, list[Row]] = field(default_factory=dict)
     """The decisions about the messages of each sequence that is held."""
     _seen: int | None = None
@@ -76,7 +78,11 @@ class OpenSequences:
 
     def forget(self) -> None:
         """The next look reads the tables from the beginning."""
-        self.held, self.orders, self._decisions, self._seen = {}, {}, {}, None
+        self.held, self.orders, self._decisions, self._seen, self.touched = {}, {}, {}, None, None
+
+    def told(self) -> None:
+        """Consumers have been told what is held."""
+        self.touched = set()
 
     def look(self, watermark: int, now: datetime) -> None:
         """Accounts for the decisions up to a batch, and for what has been processed. Raises an error of Spark."""
@@ -156,6 +162,8 @@ class OpenSequences:
                 self.held[key], self._decisions[key] = held[key], of_each[key]
             if key in orders:
                 self.orders[key] = orders[key]
+        if self.touched is not None:
+            self.touched |= touched
 
     def _asked(self, decisions: list[Row], now: datetime) -> tuple[dict[str, str], dict[str, list[Row]]]:
         """What the views say of these decisions: the sequences that are held, and the members for which an order is next, by key."""

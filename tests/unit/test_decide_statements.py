@@ -311,6 +311,7 @@ def test_the_append_is_compiled_with_the_columns_of_now(tmp_path: Path, monkeypa
     def invoke(_: object, arguments: list[str]) -> object:
         """As dbt, which asks the table for its columns."""
         node = SimpleNamespace(compiled_code=f"insert {' '.join(columns)}", unique_id="d", name="deliveries", resource_type="model")
+        node.description, node.columns = "", {}
         node.depends_on, node.config = SimpleNamespace(nodes=[]), SimpleNamespace(to_dict=lambda: {"stages": [], "empty_if": {}})
         return SimpleNamespace(result=SimpleNamespace(results=[SimpleNamespace(node=node)]))
 

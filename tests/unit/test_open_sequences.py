@@ -127,6 +127,22 @@ def test_a_sequence_that_is_free_is_forgotten_and_begins_anew(known: Known) -> N
     assert [[row["original_offset"] for row in rows] for rows, _ in known.asked] == [[5]]
 
 
+def test_it_knows_in_which_sequences_something_has_happened_since_consumers_were_told(known: Known) -> None:
+    known.look(1, NOW)
+    assert known.touched is None
+    known.told()
+    known.table.append(decision(4, batch=2, sequence="b"))
+    known.look(2, NOW)
+    known.table.append(decision(2, "done", batch=3))
+    known.look(3, NOW)
+    assert known.touched == {"billing:orders/0/a", "billing:orders/0/b"}
+    known.told()
+    known.look(3, NOW)
+    assert known.touched == set()
+    known.forget()
+    assert known.touched is None
+
+
 def test_what_has_settled_counts_in_the_next_tick_for_what_was_due_and_sent_there(known: Known) -> None:
     known.look(1, NOW)
     known.questions()

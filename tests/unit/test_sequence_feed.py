@@ -57,12 +57,16 @@ class Tables:
     held: dict[str, str] = field(default_factory=dict)
     in_order: bool = True
     watermark: int = 0
+    touched: set[str] | None = None
 
     def keeps_sequences(self) -> bool:
         return self.in_order
 
     def look(self, watermark: int, now: datetime) -> None:
         self.watermark = watermark
+
+    def told(self) -> None:
+        pass
 
 
 @pytest.fixture
@@ -102,6 +106,21 @@ def test_what_has_changed_is_told_and_then_how_far_reports_are_decided(feed: Seq
     first, second = topic.writes
     assert first == [("a", "1"), ("b", "1"), (DECIDED, json.dumps({"reports/0": 10}))]
     assert second == [("b", "2"), ("c", "1"), ("a", None), (DECIDED, json.dumps({"reports/0": 20}))]
+
+
+def test_only_what_something_has_happened_in_is_compared(feed: SequenceFeed, topic: Topic, tables: Tables) -> None:
+    tables.held = {"a": "1", "b": "1", "c": "1"}
+    tick(feed, state(1, 10))
+    tables.held = {"a": "2", "b": "2"}
+    tables.touched = {"a"}
+    tick(feed, state(2, 10))
+    tables.touched = {"b", "c", "d"}
+    tick(feed, state(3, 10))
+    assert [sorted(write)[:-1] for write in topic.writes[1:]] == [[("a", "2")], [("b", "2"), ("c", None)]]
+    # of a topic that was created again nothing is known
+    topic.says, topic.lost = {}, True
+    tick(feed, state(4, 10))
+    assert sorted(topic.writes[-1])[:-1] == [("a", "2"), ("b", "2")]
 
 
 def test_reports_that_are_taken_in_and_not_decided_are_not_told_of(feed: SequenceFeed, topic: Topic) -> None:
