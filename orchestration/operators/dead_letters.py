@@ -9,6 +9,7 @@ from orchestration.clock import literal
 from orchestration.operators.selections import DlqError, Selection, check_condition, check_pattern, matches, named
 from orchestration.rules.rulebook import history
 from orchestration.settings import Settings
+from orchestration.tables.analysed_views import views_to_ask
 from orchestration.tables.catalog import missing_tables, without_tables
 from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.query import Rows, query
@@ -32,11 +33,12 @@ class DeadLetters:
         if missing := without_tables(settings):
             raise DlqError(missing)
         self._spark: SparkSession = session_to_ask(settings)
-        self._schema = schema(settings.project)
-        if not self._spark.catalog.tableExists(f"{self._schema}.deliveries"):
+        tables = schema(settings.project)
+        if not self._spark.catalog.tableExists(f"{tables}.deliveries"):
             raise DlqError(missing_tables(settings))
-        if objection := unreadable_tables(settings, self._spark, self._schema):
+        if objection := unreadable_tables(settings, self._spark, tables):
             raise DlqError(objection)
+        self._views = views_to_ask(settings)
 
     def checked(self, where: str | None) -> str | None:
         """Returns the condition unchanged if it only filters. Raises DlqError for anything else, and for what can't be parsed."""
@@ -76,8 +78,7 @@ class DeadLetters:
         hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         past, this = (literal(moment) for moment in (hour - timedelta(days=7), hour))
         return query(
-            self._spark,
-            self._schema,
+            self._views,
             f"""
             select
                 original_topic,
@@ -102,8 +103,7 @@ class DeadLetters:
     def related(self, message_id: str, limit: int) -> Rows:
         """Messages that may be related to a dead letter, with all relations; the closest first. Raises DlqError as `get` does."""
         found = query(
-            self._spark,
-            self._schema,
+            self._views,
             f"""
             select
                 related_id as message_id, sort_array(collect_set(relation)) as relations, any_value(later_ms) as later_ms,
@@ -124,9 +124,7 @@ class DeadLetters:
         """Messages whose retry or dead letter is still to be sent, the next one due first."""
         columns = "message_id, state, next_due, attempts, max_attempts, original_topic, consumer_group, error_class, error_kind, reason"
         where = f"state in ('waiting', 'held', 'dead_letter_pending') and {selection.condition(since_column='last_failed_at')}"
-        return query(
-            self._spark, self._schema, f"select {columns} from messages where {where} order by next_due nulls last, message_id", limit
-        )
+        return query(self._views, f"select {columns} from messages where {where} order by next_due nulls last, message_id", limit)
 
     def get(self, message_id: str) -> dict[str, Any]:
         """A dead or refused message, with all columns. If it is neither, raises DlqError with its state."""
@@ -140,19 +138,18 @@ class DeadLetters:
 
     def history_of(self, message_id: str) -> list[dict[str, Any]]:
         """A message's history in order, as `message_history` has it."""
-        return history(self._spark, self._schema, message_id)
+        return history(self._views, message_id)
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
         """All rows of a statement, with the tables under their own names. Read with Arrow, as a list may have a million."""
-        return as_dicts(self.frame(statement))
+        return self._views.ask(statement, as_dicts)
 
     def frame(self, statement: str) -> DataFrame:
         """The rows of a statement, which names tables without the schema. It is not checked: never one that a user wrote."""
-        self._spark.sql(f"use {self._schema}")
-        return self._spark.sql(statement)
+        return self._views.frame(statement)
 
     def _rows(self, mart: str, message_id: str) -> list[dict[str, Any]]:
-        return [row.asDict() for row in collected(self.frame(f"select * from {mart} where {named(message_id)}"), 1)]
+        return [row.asDict() for row in self._views.ask(f"select * from {mart} where {named(message_id)} limit 1", collected)]
 
     def _query(self, select: str, selection: Selection, rest: str, limit: int) -> Rows:
-        return query(self._spark, self._schema, f"{select} where {selection.condition()} {rest}", limit)
+        return query(self._views, f"{select} where {selection.condition()} {rest}", limit)

@@ -18,9 +18,10 @@ from orchestration.rules.topics_needed import Plan, plan_topics
 from orchestration.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from orchestration.kafka.cluster import Topic
+    from orchestration.tables.analysed_views import AnalysedViews
 
 
 class ExplainError(Exception):
@@ -194,7 +195,9 @@ class Rulebook:
         Raises ExplainError if there is no such message.
         """
         self._rules("rules_hash")
-        rows = history(self._spark, self._schema, message_id)
+        from orchestration.tables.analysed_views import views_to_ask
+
+        rows = history(views_to_ask(self._settings), message_id)
         if not rows:
             raise ExplainError(f"no message is called {message_id!r}: `select message_id from messages` lists them")
         waiting = [place for place, row in enumerate(rows) if row["policy_text"] and row["delay_ms"] is not None]
@@ -233,9 +236,11 @@ class Rulebook:
         return rows
 
 
-def history(spark: SparkSession, tables: str, message_id: str) -> list[dict[str, Any]]:
-    """A message's history in order, as `message_history` has it; empty if there is no such message. tables: the schema of the tables."""
+def history(views: AnalysedViews, message_id: str) -> list[dict[str, Any]]:
+    """A message's history in order, as `message_history` has it; empty if there is no such message."""
     from orchestration.tables.rows import collected
 
-    steps = spark.table(f"{tables}.message_history")
-    return [row.asDict() for row in collected(steps.where(steps["message_id"] == message_id).orderBy("batch", "what", "at"))]
+    def of_this(steps: DataFrame) -> list[Row]:
+        return collected(steps.where(steps["message_id"] == message_id).orderBy("batch", "what", "at"))
+
+    return [row.asDict() for row in views.ask("select * from message_history", of_this)]

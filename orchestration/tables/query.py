@@ -19,9 +19,10 @@ from rich.table import Table
 from orchestration.output import as_json, console, printable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from orchestration.settings import Settings
+    from orchestration.tables.analysed_views import AnalysedViews
 
 Format = Literal["table", "json", "jsonl", "csv"]
 """How rows are printed: a table for people, one JSON array, one JSON object a line, or CSV with a header line."""
@@ -69,6 +70,12 @@ class Tables:
         from orchestration.tables.spark import session_to_ask
 
         return session_to_ask(self._settings)
+
+    @property
+    def _views(self) -> AnalysedViews:
+        from orchestration.tables.analysed_views import views_to_ask
+
+        return views_to_ask(self._settings)
 
     def missing(self) -> str | None:
         """Why there are no tables; None if there are some."""
@@ -125,15 +132,17 @@ class Tables:
             parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(bare).toString()
         if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
             raise QueryError("give one select statement: this one would write")
-        return query(spark, self._schema, text, limit)
+        if not re.match(r"(?i)[\s(]*(select|with)\b", bare):
+            with _refusals():
+                spark.sql(f"use {self._schema}")
+                return rows_of(spark.sql(text), limit)
+        return query(self._views, text, limit)
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
         """All rows of a statement, which names tables without the schema. It is not checked: never one that a user wrote."""
         from orchestration.tables.rows import collected
 
-        spark = self._spark
-        spark.sql(f"use {self._schema}")
-        return [row.asDict(recursive=True) for row in collected(spark.sql(statement))]
+        return [row.asDict(recursive=True) for row in self._views.ask(statement, collected)]
 
 
 def list_tables(settings: Settings) -> Rows:
@@ -154,14 +163,17 @@ def list_tables(settings: Settings) -> Rows:
     return Rows(("name", "group", "description"), tuple(sorted(found, key=lambda row: (order.get(row[1], len(order)), row[0]))), more=False)
 
 
-def query(spark: SparkSession, schema: str, statement: str, limit: int) -> Rows:
-    """Runs a select in a session, with the schema's tables under their own names. Raises QueryError for what Spark refuses."""
+def query(views: AnalysedViews, statement: str, limit: int) -> Rows:
+    """Runs a select. Raises QueryError for what Spark refuses."""
+    with _refusals():
+        return views.ask(statement, lambda frame: rows_of(frame, limit))
+
+
+def rows_of(frame: DataFrame, limit: int) -> Rows:
+    """The first rows of a query. Raises an error of Spark."""
     from orchestration.tables.rows import collected
 
-    with _refusals():
-        spark.sql(f"use {schema}")
-        frame = spark.sql(statement)
-        rows = collected(frame, limit + 1)
+    rows = collected(frame, limit + 1)
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
 
 
@@ -251,4 +263,4 @@ def first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-__all__: Sequence[str] = ("Format", "QueryError", "Rows", "Tables", "first_of", "list_tables", "print_rows", "query", "say_more")
+__all__: Sequence[str] = ("Format", "QueryError", "Rows", "Tables", "first_of", "list_tables", "print_rows", "query", "rows_of", "say_more")

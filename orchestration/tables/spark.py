@@ -218,6 +218,11 @@ def catalog_file(settings: Settings) -> Path | None:
 
 @lru_cache(maxsize=1)
 def _asking(session: SparkSession) -> SparkSession:
+    return another_to_ask(session)
+
+
+def another_to_ask(session: SparkSession) -> SparkSession:
+    """A new session for queries of people, with temporary views of its own."""
     asking = session.newSession()
     partitions = max(int(asking.conf.get("spark.sql.shuffle.partitions") or 1), _ASKED_PARTITIONS)
     asking.conf.set("spark.sql.adaptive.enabled", "true")

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import StructType
 
 from orchestration.settings import load_settings
+from orchestration.tables.analysed_views import AnalysedViews
 from orchestration.tables.dbt import Dbt
 from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.ledgers import LEDGERS, Ledgers
@@ -183,6 +184,7 @@ class Home:
         self._dbt = Dbt(self._settings)
         make_tables(self.spark, self._dbt, self.schema)
         self._runner = DecideRunner(self.spark, self.schema, self._dbt)
+        self._views = AnalysedViews(self.spark.newSession(), self.schema)
         self._ledgers = Ledgers(self.spark, self.schema, generation=1)
         self._ledgers.read_end()
         self._records = 0
@@ -318,7 +320,7 @@ class Home:
 
     def read(self, table: str) -> list[Row]:
         """All rows of a table or view; times are aware, in UTC."""
-        return collected(self.spark.table(f"{self.schema}.{table}"))
+        return self._views.ask(f"select * from {table}", collected)
 
     def decisions(self) -> dict[str, Row]:
         """All decisions by their input_id."""
