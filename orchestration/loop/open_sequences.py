@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -126,13 +127,15 @@ class OpenSequences:
         return self._read(f"batch > {seen:d} and batch <= {upto:d}")
 
     def _read(self, condition: str, keys: Collection[str] | None = None) -> list[Row]:
-        found = self.spark.sql(
-            f"""
-            select {", ".join(_READ)} from {self.schema}.decisions
-            where {condition} and sequence is not null and outbox_row is null and decision not in ('duplicate', 'note')
-            """
+        found = self._decided.where(
+            f"{condition} and sequence is not null and outbox_row is null and decision not in ('duplicate', 'note')"
         )
-        return collected(found if keys is None else found.where(F.expr(_KEY).isin(*keys)))
+        return collected((found if keys is None else found.where(F.expr(_KEY).isin(*keys))).select(*_READ))
+
+    @cached_property
+    def _decided(self) -> DataFrame:
+        """All decisions, as a view that is analysed once."""
+        return self.spark.table(f"{self.schema}.decisions")
 
     def _processed(self, now: datetime) -> set[str]:
         """The sequences of which something may have been processed: it was due, and its place is settled further."""
@@ -167,7 +170,7 @@ class OpenSequences:
 
     def _asked(self, decisions: list[Row], now: datetime) -> tuple[dict[str, str], dict[str, list[Row]]]:
         """What the views say of these decisions: the sequences that are held, and the members for which an order is next, by key."""
-        types = self.spark.table(f"{self.schema}.decisions").schema
+        types = self._decided.schema
         frame = self.spark.createDataFrame(decisions, StructType([types[name] for name in _READ]))
         members = None
         slots = {

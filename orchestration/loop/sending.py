@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -70,6 +71,20 @@ class BulkLane:
     slots: int
     max_rows: int
     max_bytes: int
+
+    # The views are analysed once. Their rows are those of now all the same: Iceberg loads a table's metadata for each scan.
+
+    @cached_property
+    def _ready(self) -> DataFrame:
+        return self.spark.table(f"{self.schema}.ready")
+
+    @cached_property
+    def _named(self) -> DataFrame:
+        return self.spark.table(f"{self.schema}.named_deliveries")
+
+    @cached_property
+    def _bulk_open(self) -> DataFrame:
+        return self.spark.table(f"{self.schema}.bulk_open")
 
     def waiting(self, what: Due, *, breakers: Collection[str] | None = None) -> Waiting:
         """Reads a few columns of the due hours of the wheel: how many rows and bytes at most are due, and when the next one is.
@@ -162,10 +177,9 @@ class BulkLane:
         waiting: the result of `waiting`. Rows that another process's decide run has added since are left out. They belong to inputs that
         this loop counts as undecided, so its floor stays below them.
         """
-        ready = self.spark.sql(
+        ready = self._ready.where(
             f"""
-            select * from {self.schema}.ready
-            where {due_in(what.times)}
+            {due_in(what.times)}
                 and {hours_in(what.times)}
                 and {of_kind(what)} and {not_in(what.seen)} and {ahead_in(what)}
                 and {of_batches(waiting.batches)}
@@ -174,7 +188,7 @@ class BulkLane:
             """
         )
         if what.undecided_after is not None:
-            named = self.spark.sql(f"select delivery_id from {self.schema}.named_deliveries where batch > {what.undecided_after:d}")
+            named = self._named.where(f"batch > {what.undecided_after:d}").select("delivery_id")
             ready = ready.join(F.broadcast(named), "delivery_id", "left_anti")
         if what.in_lane:
             ready = ready.join(F.broadcast(ids_frame(self.spark, what.in_lane)), "delivery_id", "left_anti")
@@ -190,11 +204,7 @@ class BulkLane:
 
     def _open_rows(self, what: Due) -> DataFrame:
         since = literal(what.floor if what.open_from is None else min(what.floor, what.open_from))
-        return self.spark.sql(
-            f"""
-            select * from {self.schema}.bulk_open where due_at >= {since} and due_hour >= date_trunc('hour', {since})
-            """
-        )
+        return self._bulk_open.where(f"due_at >= {since} and due_hour >= date_trunc('hour', {since})")
 
     def _cut(self, what: Due, waiting: Waiting) -> datetime:
         """The latest due time up to which what is ready fits into one step. Rows of the same millisecond are never divided."""
