@@ -20,7 +20,8 @@ from orchestration.output import console, errors, printable
 from orchestration.rules.rulebook import Rulebook
 from orchestration.settings import Settings
 from orchestration.settings.sources import is_clone
-from orchestration.tables.query import print_rows, rows_of
+from orchestration.tables.analysed_views import views_to_ask
+from orchestration.tables.query import print_rows, query
 
 
 def sum_up(loop: Loop, findings: Findings, tick_ms: list[int]) -> bool:
@@ -34,7 +35,7 @@ def sum_up(loop: Loop, findings: Findings, tick_ms: list[int]) -> bool:
         ("Was anything lost, early or sent twice?", "what_went_wrong"),
     ):
         text = (settings.dbt_directory / "dbt_project" / "analyses" / f"{analysis}.sql").read_text(encoding="utf-8")
-        rows = rows_of(loop.spark.sql(loop.dbt.compiled(text)), 100)
+        rows = query(views_to_ask(settings), loop.dbt.compiled(text), 100)
         screen.print(f"\n[bold]{question}[/bold]  (dbt_project/analyses/{analysis}.sql)")
         print_rows(rows, "table", screen)
         if analysis == "what_went_wrong":

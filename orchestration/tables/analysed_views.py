@@ -60,7 +60,7 @@ class AnalysedViews:
     def frame(self, statement: str) -> DataFrame:
         """The rows of a select, as `ask` reads them. If a table was made anew, reading them fails."""
         self.spark.sql(f"use {self.schema}")
-        there = {str(one.name()) for one in default_catalog(self.spark).listViews(java_strings(self.spark, [self.schema]))}
+        there = {str(one.name()) for one in default_catalog(self.spark).listViews(java_strings(self.spark, self.schema.split(".")))}
         for gone in self._made_of.keys() - there:
             self.spark.catalog.dropTempView(gone)
             del self._made_of[gone]

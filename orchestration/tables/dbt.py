@@ -206,8 +206,8 @@ class Dbt:
 
         inject: with the SQL of the ephemeral models that they read; else such a model is called `__dbt__cte__<name>` in the SQL.
         """
-        options = ["--exclude", "resource_type:test", *(() if inject else ("--no-inject-ephemeral-ctes",)), "--log-level", "none"]
-        arguments = [*self._args("compile", select=[select]), *options]
+        options = [*(() if inject else ("--no-inject-ephemeral-ctes",)), "--log-level", "none"]
+        arguments = [*self._args("compile", select=[select], exclude=["resource_type:test"]), *options]
         with _ONE_AT_A_TIME:
             nodes = [result.node for result in self._invoke(self._runner(), arguments).result.results]
         return [

@@ -123,7 +123,8 @@ class Tables:
         """Runs one select of a user. Raises QueryError for anything else, and for what Spark refuses."""
         text = statement.strip().rstrip(";")
         bare = _without_literals(text)
-        if not re.match(r"(?i)[\s(]*(select|with|show|describe|explain)\b", bare) or ";" in bare:
+        command = re.match(r"(?i)[\s(]*(select|with|show|describe|explain)\b", bare)
+        if command is None or ";" in bare:
             raise QueryError("give one select statement (or with, show, describe, explain)")
         if objection := self.missing() or self.unreadable():
             raise QueryError(objection)
@@ -132,11 +133,12 @@ class Tables:
             parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(bare).toString()
         if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
             raise QueryError("give one select statement: this one would write")
-        if not re.match(r"(?i)[\s(]*(select|with)\b", bare):
-            with _refusals():
-                spark.sql(f"use {self._schema}")
-                return rows_of(spark.sql(text), limit)
-        return query(self._views, text, limit)
+        if command[1].lower() in ("select", "with"):
+            return query(self._views, text, limit)
+        with _refusals():
+            # where no temporary view hides one of the schema
+            spark.sql(f"use {self._schema}")
+            return _first(spark.sql(text), limit)
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
         """All rows of a statement, which names tables without the schema. It is not checked: never one that a user wrote."""
@@ -166,11 +168,10 @@ def list_tables(settings: Settings) -> Rows:
 def query(views: AnalysedViews, statement: str, limit: int) -> Rows:
     """Runs a select. Raises QueryError for what Spark refuses."""
     with _refusals():
-        return views.ask(statement, lambda frame: rows_of(frame, limit))
+        return views.ask(statement, lambda frame: _first(frame, limit))
 
 
-def rows_of(frame: DataFrame, limit: int) -> Rows:
-    """The first rows of a query. Raises an error of Spark."""
+def _first(frame: DataFrame, limit: int) -> Rows:
     from orchestration.tables.rows import collected
 
     rows = collected(frame, limit + 1)
@@ -263,4 +264,4 @@ def first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-__all__: Sequence[str] = ("Format", "QueryError", "Rows", "Tables", "first_of", "list_tables", "print_rows", "query", "rows_of", "say_more")
+__all__: Sequence[str] = ("Format", "QueryError", "Rows", "Tables", "first_of", "list_tables", "print_rows", "query", "say_more")

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.types import DataType, StructType
 
-from orchestration.tables.dbt import Compiled, Dbt
-from orchestration.tables.spark import default_catalog, java_identifier, java_strings
+from orchestration.tables.dbt import Compiled, Dbt, DbtError
+from orchestration.tables.spark import default_catalog, in_short, java_identifier, java_strings
 
 # Not the other views with a contract, which the publisher reads: a contract doesn't say which fields are never null, and Spark converts
 # what the catalog calls nullable and the query doesn't.
@@ -31,15 +33,17 @@ def make_tables(spark: SparkSession, dbt: Dbt, schema: str) -> None:
 
 
 def create_views(spark: SparkSession, schema: str, models: Iterable[Compiled]) -> None:
-    """Creates views as their contracts say, or replaces them."""
+    """Creates views as their contracts say, or replaces them. Raises DbtError, as the models are dbt's."""
     catalog = default_catalog(spark)
     for model in models:
         told = _told(spark, schema, model)
-        exists = catalog.viewExists(told[0])
-        if exists:
-            catalog.replaceView(*told)
-        else:
-            catalog.createView(spark._jvm.org.apache.spark.sql.connector.catalog.ViewInfo(*told))  # type: ignore[union-attr]
+        try:
+            if catalog.viewExists(told[0]):
+                catalog.replaceView(*told)
+            else:
+                catalog.createView(spark._jvm.org.apache.spark.sql.connector.catalog.ViewInfo(*told))  # type: ignore[union-attr]
+        except (Py4JJavaError, PySparkException) as error:
+            raise DbtError(f"{model.name}: {in_short(error)}") from error
 
 
 def _told(spark: SparkSession, schema: str, model: Compiled) -> tuple[Any, ...]:
@@ -50,7 +54,7 @@ def _told(spark: SparkSession, schema: str, model: Compiled) -> tuple[Any, ...]:
     comments = [column.description for column in model.columns]
     types = StructType()
     for column in model.columns:
-        types.add(column.name, _parse_datatype_string(column.type), True, {"comment": column.description})
+        types.add(column.name, DataType.fromDDL(column.type), True, {"comment": column.description})
     version = f"Spark {pyspark.__version__}"
     properties = java.java.util.HashMap()
     for name, value in (("comment", model.description), ("create_engine_version", version), ("engine_version", version)):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestration.tables.dbt import Column, Compiled
+import pytest
+
+from orchestration.tables.dbt import Column, Compiled, DbtError
 from orchestration.tables.spark import default_catalog, java_identifier
 from orchestration.tables.views import MARTS, create_views
 from tests.dbt.harness import Home
@@ -33,8 +35,8 @@ def test_marts_are_what_dbt_makes(home: Home) -> None:
         assert _described(home, name) == made[name], name
 
 
-def _view(sql: str, *columns: Column) -> Compiled:
-    return Compiled("model.redrive.replaced", "replaced", sql, (), {}, "A view.", columns)
+def _view(sql: str, *columns: Column, name: str = "replaced") -> Compiled:
+    return Compiled(f"model.redrive.{name}", name, sql, (), {}, "A view.", columns)
 
 
 def test_a_view_that_is_there_is_replaced(home: Home) -> None:
@@ -43,3 +45,8 @@ def test_a_view_that_is_there_is_replaced(home: Home) -> None:
     create_views(home.spark, home.schema, [_view("select 1 as number", Column("number", "int", "one"))])
     assert [tuple(row) for row in home.read("replaced")] == [(1,)]
     home.spark.sql(f"drop view {home.schema}.replaced")
+
+
+def test_a_view_that_the_catalog_refuses_is_named(home: Home) -> None:
+    with pytest.raises(DbtError, match=r"^events: "):
+        create_views(home.spark, home.schema, [_view("select 1 as number", Column("number", "int", "one"), name="events")])
