@@ -113,9 +113,9 @@ def subject_of(subject: Subject, settings: Settings) -> DeadLetters | Rulebook |
 
 
 def _has_engine() -> bool:
-    """Whether Spark runs in this process already."""
-    spark = sys.modules.get("pyspark")
-    return spark is not None and spark.SparkContext._gateway is not None
+    """Whether Spark runs in this process already. Not imported for that: it takes a second."""
+    spark = sys.modules.get("orchestration.tables.spark")
+    return spark is not None and spark.runs_spark()
 
 
 def _answer_of(settings: Settings, question: Question) -> Answer:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestration.settings import Settings
-from orchestration.tables.spark import in_short, scratch, to_ask
+from orchestration.tables.compiled_sql import compiled_sql
+from orchestration.tables.spark import in_short, schema, scratch, to_ask
 
 if TYPE_CHECKING:
     from dbt.cli.main import dbtRunner, dbtRunnerResult
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 class DbtError(Exception):
     """A dbt command failed. The message contains the messages of the failed nodes."""
 
+
+# As Jinja calls it.
+_ENV_VAR = re.compile(rb"""env_var\(\s*['"](\w+)['"]""")
 
 # dbt keeps adapters and flags for the whole process: two commands at once would use each other's
 _ONE_AT_A_TIME = threading.RLock()
@@ -52,13 +57,22 @@ def sql_digest(settings: Settings) -> str:
     """A hash of the project's SQL and of the variables that the settings give it. If it has changed, the views are made again."""
     project, variables = settings.dbt_directory, variables_of(settings)
     digest = hashlib.sha256()
-    files = [project / "dbt_project.yml", *sorted(project.glob("models/**/*")), *sorted(project.glob("macros/**/*"))]
-    for path in files:
-        if path.is_file():
-            digest.update(path.relative_to(project).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in _files_of_sql(project):
+        digest.update(path.relative_to(project).as_posix().encode() + b"\0" + path.read_bytes())
     if variables:
         digest.update(json.dumps(variables, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def _files_of_sql(project: Path) -> list[Path]:
+    files = [project / "dbt_project.yml", *sorted(project.glob("models/**/*")), *sorted(project.glob("macros/**/*"))]
+    return [path for path in files if path.is_file()]
+
+
+def _environment_of_sql(settings: Settings) -> dict[str, str | None]:
+    """The variables of the environment that the project's SQL reads, with their values; None: not set."""
+    named = {name.decode() for path in _files_of_sql(settings.dbt_directory) for name in _ENV_VAR.findall(path.read_bytes())}
+    return {name: settings.dbt_environment.get(name, os.environ.get(name)) for name in sorted(named)}
 
 
 def dbt_args(
@@ -190,16 +204,26 @@ class Dbt:
         return found
 
     def compiled(self, inline: str, variables: Mapping[str, object] | None = None, *, fresh: bool = False) -> str:
-        """The SQL that a piece of Jinja becomes in this project: compiled once, as that takes a second.
+        """The SQL that a piece of Jinja becomes in this project: compiled once, also by other processes, as that takes seconds.
 
         fresh: compiled again in any case, as its macros ask the tables, which may have changed.
         """
         arguments = [*self._args("compile", variables=variables), "--log-level", "none", "--inline", inline]
         asked = json.dumps(arguments)
-        if fresh or asked not in self._compiled:
-            with _ONE_AT_A_TIME:
-                self._compiled[asked] = str(self._invoke(self._runner(), arguments).result.results[0].node.compiled_code)
-        return self._compiled[asked]
+        if not fresh and asked not in self._compiled:
+            given = {**variables_of(self.settings), **(variables or {})}
+            kept = compiled_sql(inline, given, sql_digest(self.settings), schema(self.settings.project), _environment_of_sql(self.settings))
+            sql = kept.read() if kept else None
+            if sql is None:
+                sql = self._compile(arguments)
+                if kept:
+                    kept.keep(sql)
+            self._compiled[asked] = sql
+        return self._compile(arguments) if fresh else self._compiled[asked]
+
+    def _compile(self, arguments: list[str]) -> str:
+        with _ONE_AT_A_TIME:
+            return str(self._invoke(self._runner(), arguments).result.results[0].node.compiled_code)
 
     def compiled_models(self, select: str, *, inject: bool = True) -> list[Compiled]:
         """The selected models, compiled.

@@ -107,12 +107,13 @@ def _numbered(frame: DataFrame) -> tuple[DataFrame, Decoder]:
     decoders = [_decoder(field.dataType) for field in fields]
     if not any(decoders):
         return frame, lambda row: row
-    # columns get names by position, as a select may have two columns of the same name
-    places = [f"_{place}" for place in range(len(fields))]
-    numbers = frame.toDF(*places).select(
-        *(_number(F.col(place), field.dataType).alias(place) for place, field in zip(places, fields, strict=True))
-    )
-    return numbers, _row_decoder([field.name for field in fields], decoders)
+    names = [field.name for field in fields]
+    if len({name.casefold() for name in names}) < len(names):
+        # told apart by position
+        frame = frame.toDF(*(f"_{place}" for place in range(len(fields))))
+    columns = (F.col("`" + name.replace("`", "``") + "`") for name in frame.columns)
+    numbers = frame.select(*(_number(column, field.dataType).alias(field.name) for column, field in zip(columns, fields, strict=True)))
+    return numbers, _row_decoder(names, decoders)
 
 
 def _number(column: Column, kind: DataType) -> Column:

@@ -9,24 +9,23 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import yaml
 from jinja2 import Environment, StrictUndefined
 from py4j.protocol import Py4JNetworkError
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from orchestration.output import one_line, redacted
+from orchestration.output import redacted
 from orchestration.settings import Settings
-from orchestration.tables.class_archive import class_archive
+from orchestration.tables.jvm import output_to, start_jvm
 
 FROM_KAFKA = "org.apache.spark.sql.kafka010."
 """The package of Spark's source for Kafka: an error raised there was raised while records were read."""
@@ -58,8 +57,6 @@ _READERS = tuple(
 # Java also raises a FileNotFoundException where a file may not be written.
 _WRITERS = "java.io.FileOutputStream"
 
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-
 # The most causes that are followed: in Java, a chain of causes may be a circle.
 _MOST_CAUSES = 20
 
@@ -69,8 +66,10 @@ _STACK = re.compile(r"at \S+\(|\.\.\. \d+ (more|elided)|Suppressed: |JVM stacktr
 # The fewest partitions that shuffles of a query begin with; Spark coalesces them if there is little data.
 _ASKED_PARTITIONS = 8
 
-# When it is larger than this, the log of Spark's output begins anew.
-_LOG_BYTES = 1_000_000
+
+def runs_spark() -> bool:
+    """Whether Spark runs in this process already."""
+    return SparkContext._gateway is not None
 
 
 def start_session(settings: Settings) -> SparkSession:
@@ -82,46 +81,33 @@ def start_session(settings: Settings) -> SparkSession:
     return _session(settings, settings.home / "logs" / "spark.log")
 
 
-def _session(settings: Settings, log: Path) -> SparkSession:
+def _session(settings: Settings, log: Path, *, brief: bool = False) -> SparkSession:
     os.environ.update(settings.dbt_environment)
     # the publisher runs in Spark's Python workers, which need this interpreter's packages, not those of any `python3`
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
-    for name, value in session_configuration(settings.project).items():
+    configuration = session_configuration(settings.project)
+    for name, value in configuration.items():
         builder = builder.config(name, value)
     # at level DEBUG, this logger would write the arguments of all calls, Kafka's passwords among them
     logging.getLogger("py4j").setLevel(logging.WARNING)
     # this logger would repeat each exception, with the JVM's stack as JSON
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    if SparkContext._gateway is not None:
+    if runs_spark():
         return builder.getOrCreate()
     interrupted = signal.getsignal(signal.SIGINT)
-    with _output_to(log) as output:
-        _start_jvm(settings, output)
+    with output_to(log) as output:
+        jars = start_jvm(configuration, output, brief=brief)
         if builder._options["spark.master"] == "local[*]":
             # one thread more than there are processors, so that a long task of a question keeps no step waiting
             builder = builder.config("spark.master", f"local[{_processors() + 1}]")
         session = builder.getOrCreate()
+    if jars is not None:
+        jars.keep(session.conf.get("spark.jars", None) or "")
     if threading.current_thread() is threading.main_thread():
         # Spark installs a handler of its own, which would raise in the middle of a step
         signal.signal(signal.SIGINT, interrupted)
     return session
-
-
-def _start_jvm(settings: Settings, log: IO[bytes]) -> None:
-    """Starts Spark's process in its own session: otherwise a signal to this process's group would end it in the middle of a step.
-
-    It ends with this process, when its standard input is closed.
-    """
-    conf = SparkConf(loadDefaults=False)
-    for name, value in session_configuration(settings.project).items():
-        conf.set(name, value)
-    archive = class_archive(conf.get("spark.jars.packages", "") or "")
-    if archive is not None and (option := archive.option()):
-        # Java would log each class that it leaves out
-        conf.set(_JAVA_OPTIONS, f"{conf.get(_JAVA_OPTIONS, '')} -Xlog:cds=off -Xlog:cds+dynamic=off {option}")
-    gateway = launch_gateway(conf, {"start_new_session": True, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _processors() -> int:
@@ -171,8 +157,10 @@ def java_strings(spark: SparkSession, values: Sequence[str]) -> Any:
     return array
 
 
-def session_to_ask(settings: Settings) -> SparkSession:
+def session_to_ask(settings: Settings, *, brief: bool = True) -> SparkSession:
     """A session beside the loop's, for queries of people, which may read any amount of data.
+
+    brief: if Spark has to be started, it is for a question or two; see start_jvm.
 
     It uses adaptive execution, which skips joins of empty inputs and sorts of small ones, and would slow the decide step down. It writes
     nothing to the home, where this user may have no permission.
@@ -181,7 +169,7 @@ def session_to_ask(settings: Settings) -> SparkSession:
     if running is not None and _reads_tables_of(running, settings):
         # not through `getOrCreate`: it would set the profile's values in the loop's session, in the middle of a step
         return _asking(running)
-    return _asking(_session(to_ask(settings), scratch() / "spark.log"))
+    return _asking(_session(to_ask(settings), scratch() / "spark.log", brief=brief))
 
 
 def _reads_tables_of(session: SparkSession, settings: Settings) -> bool:
@@ -228,21 +216,6 @@ def another_to_ask(session: SparkSession) -> SparkSession:
     asking.conf.set("spark.sql.adaptive.enabled", "true")
     asking.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", str(partitions))
     return asking
-
-
-@contextmanager
-def _output_to(log: Path) -> Iterator[IO[bytes]]:
-    """The file for the output of a process that is started inside. If the start fails, the last lines go to standard error."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > _LOG_BYTES:
-        log.unlink()
-    try:
-        with log.open("ab") as file:
-            yield file
-    except Exception:
-        for line in log.read_bytes().splitlines()[-20:]:
-            print(one_line(line.decode(errors="replace")), file=sys.stderr)
-        raise
 
 
 def in_short(error: BaseException | str) -> str:

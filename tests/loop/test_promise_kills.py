@@ -14,7 +14,8 @@ import pytest
 
 from orchestration.demo.broker import Broker
 from tests.loop.harness import deliveries
-from tests.loop.loop_process import POINTS, send_to_family
+from tests.loop.kill_points import POINTS
+from tests.loop.loop_process import send_to_family
 from tests.loop.processes import MAX_ATTEMPTS, Processes, assert_never_early, running_processes, until
 
 pytestmark = pytest.mark.slow
