@@ -10,6 +10,7 @@ import pytest
 from pyspark import SparkConf, SparkContext
 
 from orchestration.tables import jvm
+from orchestration.tables.package_jars import package_jars
 
 CONFIGURATION = {"spark.master": "local[*]", "spark.jars.packages": "org.example:catalog:1.0", "spark.driver.extraJavaOptions": "-Dmine=1"}
 
@@ -48,7 +49,7 @@ def test_classes_are_archived_only_where_those_of_the_packages_are_on_the_class_
         return started.pop()["spark.driver.extraJavaOptions"]
 
     assert option() == "-Dmine=1"
-    jars = jvm.package_jars(CONFIGURATION)
+    jars = package_jars(CONFIGURATION)
     assert jars is not None
     jar = tmp_path / "org.example_catalog-1.0.jar"
     jar.touch()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.tables import package_jars as module
 from orchestration.tables.package_jars import PackageJars, on_the_class_path, package_jars
 
 LOCAL = {"spark.master": "local[*]", "spark.jars.packages": "org.example:catalog:1.0"}
@@ -95,4 +94,5 @@ def test_the_place_is_below_the_cache(cache: Path) -> None:
     jars = package_jars(LOCAL)
     assert jars is not None
     assert jars.file.is_relative_to(cache)
-    assert (jars.provided / f"py4j-{module.pyspark.__version__}.jar").parent.is_dir()
+    # Spark's own jars
+    assert [*jars.provided.glob("spark-sql_*.jar")]
