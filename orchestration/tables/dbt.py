@@ -211,12 +211,13 @@ class Dbt:
         arguments = [*self._args("compile", variables=variables), "--log-level", "none", "--inline", inline]
         asked = json.dumps(arguments)
         if not fresh and asked not in self._compiled:
-            given = {**variables_of(self.settings), **(variables or {})}
-            kept = compiled_sql(inline, given, sql_digest(self.settings), schema(self.settings.project), _environment_of_sql(self.settings))
+            given, digest = {**variables_of(self.settings), **(variables or {})}, sql_digest(self.settings)
+            kept = compiled_sql(inline, given, digest, schema(self.settings.project), _environment_of_sql(self.settings))
             sql = kept.read() if kept else None
             if sql is None:
                 sql = self._compile(arguments)
-                if kept:
+                # not if the files have changed since they were parsed
+                if kept and self.parsed_digest == digest:
                     kept.keep(sql)
             self._compiled[asked] = sql
         return self._compile(arguments) if fresh else self._compiled[asked]

@@ -11,7 +11,7 @@ import pytest
 
 from orchestration.settings import load_settings
 from orchestration.tables import dbt as module
-from orchestration.tables.dbt import Dbt
+from orchestration.tables.dbt import Dbt, sql_digest
 from tests.dbt.harness import copy_of_the_project
 
 
@@ -28,6 +28,7 @@ class Compiles(Dbt):
 
     def _compile(self, arguments: list[str]) -> str:
         self.count += 1
+        self.parsed_digest = self.parsed_digest or sql_digest(self.settings)
         return f"select {self.count}"
 
 
@@ -76,6 +77,17 @@ def test_changed_sql_is_compiled_again(tmp_path: Path) -> None:
     macro = project / "macros" / "decide" / "in_few_partitions.sql"
     macro.write_text(macro.read_text(encoding="utf-8") + "{# changed #}", encoding="utf-8")
     assert compiles(another(tmp_path, project=project)) == 1
+
+
+def test_sql_that_has_changed_since_it_was_parsed_is_not_kept_for_others(tmp_path: Path) -> None:
+    project = copy_of_the_project(tmp_path)
+    older = another(tmp_path, project=project)
+    compiles(older)
+    macro = project / "macros" / "decide" / "in_few_partitions.sql"
+    macro.write_text(macro.read_text(encoding="utf-8") + "{# changed #}", encoding="utf-8")
+    # by the SQL of before, as dbt parses once
+    older.compiled("select 2")
+    assert compiles(another(tmp_path, project=project), "select 2") == 1
 
 
 def test_a_variable_that_a_users_macro_reads_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
