@@ -36,7 +36,8 @@ class Probe:
     consumer_group: str | None
     topic: str
     partition: int
-    offset: int
+    offset: int | None
+    """None: the brokers had the record already, and did not say where."""
 
     @property
     def place(self) -> Place | None:

@@ -229,7 +229,8 @@ class CircuitBreakers:
             if breaker.probe is None:
                 continue
             place, sent_at = breaker.probe.place, breaker.probe.sent_at
-            if place is not None and settled.get(place, 0) > breaker.probe.offset:
+            offset = breaker.probe.offset
+            if place is not None and offset is not None and settled.get(place, 0) > offset:
                 self._close(key, now, "a probe was processed")
             elif (
                 complete.of([key_parts(key)[1]]) and sent_at + self.settle <= now and (place is None or consumers.is_silent(place, sent_at))

@@ -224,6 +224,8 @@ class Consumers:
             from {self.schema}.publish_results
             where batch > {self.looked:d} and batch <= {batch:d}
                 and outcome = 'delivered' and kind <> 'dead_letter' and consumer_group is not null
+                -- null: the brokers had it already, and did not say where
+                and offset is not null
             group by consumer_group, topic, partition
             """
         ).collect()

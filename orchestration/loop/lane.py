@@ -121,10 +121,10 @@ class TimedLane:
             return bool(self._unrecorded)
 
     def unrecorded_since(self) -> datetime | None:
-        """When the first of the sends without a result in the ledger began; None if there are none."""
+        """When the first of the sends without a result began, or of those of unknown outcome that the loop has not asked for yet."""
         with self._changed:
             sent = [moment(pc.min(results.column("sent_at"))) for results in self._unrecorded]
-            return min(filter(None, [*sent, self._sending_since]), default=None)
+            return min(filter(None, [*sent, self._sending_since, self._done.unknown_since]), default=None)
 
     @property
     def _is_halted(self) -> bool:

@@ -259,6 +259,9 @@ class Loop:
             if tick.did_something or self.health or self.state.window.paused:
                 idle_since = time.monotonic()
             if until_idle and time.monotonic() - idle_since >= self.settings.idle_for_seconds:
+                if (by := self.ledgers.superseded_by()) is not None:
+                    self._superseded(by)  # while it was frozen in the middle of a tick
+                    break
                 if self.waiting() == 0:
                     event(log, logging.INFO, "idle_reached", seconds=self.settings.idle_for_seconds)
                     idle = True
@@ -274,10 +277,8 @@ class Loop:
 
     def _pause(self) -> float:
         """Seconds to sleep: until the next look into the wheel, but at most `poll_seconds`, after which Kafka is asked for new records."""
-        pause, next_due = self.settings.poll_seconds, self.state.window.next_due
-        if next_due is not None:
-            pause = min(pause, (next_due - self.clock.now()).total_seconds())
-        return max(pause, 0.01)
+        poll, next_due = self.settings.poll_seconds, self.state.window.next_due
+        return max(0.01, poll if next_due is None else min(poll, (next_due - self.clock.now()).total_seconds()))
 
     def close(self) -> None:
         """Ends the loop: records the last results and its end in the tables, the status file and the log, and closes its clients."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -38,14 +39,22 @@ log = logging.getLogger(__name__)
 # ended.
 _PATIENCE = 5.0
 
+# How many rows are read at once at least, while the database is slow.
+_FEWEST = 100
+
+
+class NoAnswerInTimeError(OutboxError):
+    """The database gave no answer in time."""
+
 
 @dataclass
 class _Connected:
     """One outbox. is_behind: rows were taken whose states are not written back yet; None: the tables were not asked yet.
 
     counts_at: when the pending rows are counted next, a monotonic time in seconds. adopted: ids of rows that were taken while rows of
-    another relay are. kept: of a table without a status, ids of rows that were taken and are not published: they look pending for as long
-    as they are there; None: the tables were not asked yet.
+    another relay are; None: the tables were not asked yet. kept: of a table without a status, ids of rows that were taken and are not
+    deleted: they look pending for as long as they are there; None: the tables were not asked yet. most: how many rows are read at once:
+    fewer after the database gave no answer in time.
     """
 
     table: OutboxTable
@@ -53,8 +62,9 @@ class _Connected:
     is_behind: bool | None = None
     lag: Lag | None = None
     counts_at: float = 0.0
-    adopted: set[str] = field(default_factory=set)
+    adopted: set[str] | None = None
     kept: set[str] | None = None
+    most: int | None = None
 
 
 class Outboxes:
@@ -114,40 +124,60 @@ class Outboxes:
 
     # ---------- intake
 
-    def take(self, name: str, position: OutboxPosition, limit: int, now: datetime) -> tuple[int, OutboxPosition]:
-        """Appends pending rows to `events`; returns how many, and the position after it. Raises OutboxError, AppendError."""
+    def take(self, name: str, position: OutboxPosition, limit: int, now: datetime) -> tuple[int, bool, OutboxPosition]:
+        """Appends pending rows to `events`; returns how many, whether these are all, and the position after it.
+
+        Raises OutboxError, AppendError.
+        """
         one = self._connected[name]
-        without = one.adopted if self._ask(one, lambda: one.table.has_status) else one.adopted | self._kept(name, one)
-        rows = self._ask(one, lambda: one.table.read(limit, without, adopts=position.adopts))
+        adopted = self._adopted(name, one) if position.adopts else set[str]()
+        without = adopted if self._ask(one, lambda: one.table.has_status) else adopted | self._kept(name, one, position)
+        rows, is_all = self._read(one, limit, without, position.adopts)
         if rows.num_rows:
             # if the append fails, the tables say whether it was made
-            kept, one.kept = one.kept, None
+            kept, one.kept, one.is_behind = one.kept, None, None
             self.ledgers.append("events", event_rows.of_outbox(self.spark, name, rows, self.ledgers.next_batch), now)
             one.is_behind = True
             ids = rows.column("row_id").to_pylist()
             if kept is not None:
                 one.kept = kept.union(ids)
-            if position.adopts:
-                one.adopted.update(ids)
-        if position.adopts and rows.num_rows < limit:
-            one.adopted.clear()
+            adopted.update(ids)
+        if position.adopts and is_all:
+            one.adopted = None
             position = replace(position, adopts=False)
-        return rows.num_rows, position
+        return rows.num_rows, is_all, position
 
-    def _kept(self, name: str, one: _Connected) -> set[str]:
-        """The ids of rows that were taken and are not published. Asks the tables once."""
+    def _read(self, one: _Connected, limit: int, without: set[str], adopts: bool) -> tuple[Any, bool]:
+        """Pending rows, and whether these are all. As many as the database can give in time: the rest waits for the next tick."""
+        most = min(limit, one.most or limit)
+        try:
+            found: tuple[Any, bool] = self._ask(
+                one, lambda: one.table.read(most, without, adopts=adopts, most_bytes=self.settings.intake_max_bytes)
+            )
+        except NoAnswerInTimeError:
+            one.most = max(_FEWEST, most // 4)
+            raise
+        one.most = min(limit, most * 2)
+        return found
+
+    def _adopted(self, name: str, one: _Connected) -> set[str]:
+        """The ids of rows that were taken so far: what is `failed` of them is redrive's. Asks the tables once."""
+        if one.adopted is None:
+            one.adopted = self._ids(name, "true")
+        return one.adopted
+
+    def _kept(self, name: str, one: _Connected, position: OutboxPosition) -> set[str]:
+        """The ids of rows that were taken and are not deleted. Asks the tables once."""
         if one.kept is None:
-            found = self.spark.sql(
-                f"""
-                select row_id from {self.schema}.outbox_states
-                where outbox = :name
-                group by row_id
-                having max_by(status, struct(batch, place)) <> 'done'
-                """,
-                {"name": name},
-            ).collect()
-            one.kept = {row["row_id"] for row in found}
+            # published rows whose deletion is not certain, too: after a crash they may still be there
+            one.kept = self._ids(name, f"max_by(status, struct(batch, place)) <> 'done' or max(batch) > {position.written:d}")
         return one.kept
+
+    def _ids(self, name: str, condition: str) -> set[str]:
+        found = self.spark.sql(
+            f"select row_id from {self.schema}.outbox_states where outbox = :name group by row_id having {condition}", {"name": name}
+        ).collect()
+        return {row["row_id"] for row in found}
 
     def count(self, name: str) -> None:
         """Counts the pending rows for the metrics, if it is time. Raises OutboxError."""
@@ -170,7 +200,8 @@ class Outboxes:
         one = self._connected[name]
         states = self._states(name, position, written, decided)
         if states:
-            missing = self._ask(one, lambda: one.table.write(states, now))
+            # each part with its own time limit, so that many states are not written in vain
+            missing = sum(self._ask(one, partial(one.table.write, part, now)) for part in one.table.parts(states))
             if missing:
                 event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
         one.is_behind = False
@@ -206,7 +237,7 @@ class Outboxes:
         try:
             return one.patience.call(function)
         except NoAnswerError:
-            raise OutboxError(f"the database gives no answer within {_PATIENCE:g} s") from None
+            raise NoAnswerInTimeError(f"the database gives no answer within {_PATIENCE:g} s") from None
 
 
 @dataclass
@@ -248,7 +279,7 @@ class OutboxIntake:
             return
         try:
             self.outboxes.count(name)
-            taken, position = self.outboxes.take(name, position, limit, now)
+            taken, is_all, position = self.outboxes.take(name, position, limit, now)
         except OutboxError as error:
             report.failed(outbox(name), Reason(f"its rows wait: {error}"))
             return
@@ -260,7 +291,7 @@ class OutboxIntake:
         if taken:
             report.count("events", taken)
             report.change(window=report.state.window.awaiting(taken, now))
-            report.has_more = report.has_more or taken == limit
+            report.has_more = report.has_more or not is_all
 
 
 @dataclass
@@ -285,6 +316,10 @@ class OutboxWriteBack:
                 position = state.outboxes.get(name)
                 if position is None or (newest <= position.written and decided <= position.decided) or not self.health.may(outbox(name)):
                     continue
+                if (by := ledgers.superseded_by()) is not None:
+                    # what it knows is older than what the loop in charge has written
+                    report.superseded_by = by
+                    break
                 try:
                     rows, position = self.outboxes.write_back(name, position, written, decided, now)
                 except OutboxError as error:

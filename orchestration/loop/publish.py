@@ -133,8 +133,8 @@ class Publish:
 
     @property
     def has_unrecorded(self) -> bool:
-        """Whether something was sent whose result is not in the ledger, or may have been."""
-        return not self.knows_what_was_sent or self.hand_over.lane.has_unrecorded
+        """Whether something was sent whose result is not in the ledger, or may have been: then the next start reads it back."""
+        return not self.knows_what_was_sent or self.hand_over.lane.unrecorded_since() is not None
 
     @property
     def knows_what_was_sent(self) -> bool:
@@ -237,12 +237,13 @@ class Publish:
             return True
         published = self.leadership.bulk_lane.run(what, self.clock.now, waiting)
         self._count(report, published, now)
+        # first: if one of the queries below fails, the floor must still not pass what is of unknown outcome
+        self._postpone(report, published, now)
         self._note_unpublished(report, what, waiting.rows)
         stops = self._stops_of(report, published)
         if not published.stops:
             # this step has read the sends of unknown outcome that may be sent again by now
             report.change(window=report.state.window.without_unknown_before(now))
-        self._postpone(report, published, now)
         if stops is None:
             # tried again as soon as the pause of "sends" is over
             report.change(window=report.state.window.look_now())

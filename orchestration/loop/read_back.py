@@ -71,6 +71,8 @@ class ReadBack:
         denied = set[str]()
         try:
             with self.hand_over.lane.held():
+                # nothing is sent until what was sent is known: it would lie after the ranges that are read
+                self.hand_over.withdraw_all()
                 if not self.is_fenced:
                     self.leadership.fence_own()
                 ranges = self._ranges(report.state.window.lowest_floor, now, self.since, denied)

@@ -231,6 +231,9 @@ class BulkLane:
 
         def send(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             task = TaskContext.get()
+            if task and task.attemptNumber():
+                # Spark repeats a task whose executor was lost, whatever spark.task.maxFailures says: what it has sent is read back instead
+                raise RuntimeError("a task that sends is not repeated")
             slot = task.partitionId() if task else 0
             return publish(batches, settings, slot, lambda: epoch_ms() + ahead_ms)
 

@@ -27,6 +27,10 @@ class UnknownSends:
     until: datetime
 
 
+# No time of Python's is so far from another that both have deliveries; without a bound, a reach that doubles leaves what a time can hold.
+_LONGEST_REACH = timedelta(days=3_650)
+
+
 @dataclass(frozen=True)
 class PausedDestination(Pause):
     """A destination that takes no sends. Its messages wait from `floor` on, while the loop's own floor moves over them.
@@ -44,7 +48,7 @@ class PausedDestination(Pause):
 
     def sent(self, upto: datetime, until: datetime) -> PausedDestination:
         """After an attempt that sent everything up to a moment: the next attempt follows at `until`."""
-        return PausedDestination(self.reason, until, floor=upto, reach=self.reach * 2)
+        return PausedDestination(self.reason, until, floor=upto, reach=min(self.reach * 2, _LONGEST_REACH))
 
     def window(self, topic: str, now: datetime) -> Window:
         """What the next attempt looks at."""

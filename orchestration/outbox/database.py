@@ -9,41 +9,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import SQLAlchemyError
 
+from orchestration.outbox.engine import engine_of
 from orchestration.outbox.profiles import STATUSES, Outbox
 from orchestration.outbox.states import Lag, OutboxError, RowState
-from orchestration.outbox.values import bytes_of, compact, headers_of, id_value, in_words, moment_of, text_of
+from orchestration.outbox.taken_rows import TAKEN, size_of, taken_row
+from orchestration.outbox.values import id_value, in_words, moment_of
 
 # How many ids one statement names.
 _IDS_AT_ONCE = 1_000
 
-# How long the database may take to accept a connection, in seconds.
-_CONNECT_SECONDS = 5
+# What one call writes back.
+_STATES_AT_ONCE = 5_000
 
-# What the column `attempts` of `events` holds at most.
-_MOST_ATTEMPTS = 2**31 - 1
-
-# The driver for an address that names only the database.
-_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-
-TAKEN: Final = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("row_id", "topic")),
-        *(pa.field(name, pa.binary()) for name in ("key", "value")),
-        pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
-        pa.field("created_at", pa.timestamp("us", tz="UTC")),
-        pa.field("sequence", pa.string()),
-        pa.field("attempts", pa.int32()),
-        pa.field("next_retry_at", pa.timestamp("us", tz="UTC")),
-    ]
-)
-"""Rows of an outbox as they are taken, in their order."""
+# How many rows of a result the driver fetches at once.
+_FETCHED = 1_000
 
 
 class OutboxTable:
@@ -54,10 +40,13 @@ class OutboxTable:
 
     # ---------- what is read
 
-    def read(self, limit: int, without: Collection[str] = (), *, adopts: bool = False) -> pa.Table:
+    def read(
+        self, limit: int, without: Collection[str] = (), *, adopts: bool = False, most_bytes: int | None = None
+    ) -> tuple[pa.Table, bool]:
         """The first pending rows, in the order of their ids (of their creation, where ids are no numbers), as TAKEN.
 
-        without: ids of rows that were taken already. adopts: rows that another relay left as failed are read, too. Raises OutboxError.
+        without: ids of rows that were taken already. adopts: rows that another relay left as failed are read, too. most_bytes: ends after
+        the row with which values and headers are larger. Also returns whether these are all that is pending. Raises OutboxError.
         """
         columns = self._columns
         chosen = {**{f"field {name}": self._read(column) for name, column in columns.items()}, **self._extra}
@@ -65,10 +54,18 @@ class OutboxTable:
         if "status" in columns:
             wanted = wanted.where(columns["status"].in_([self._statuses[name] for name in ("pending", "failed")[: 1 + adopts]]))
         wanted = wanted.order_by(*self._order).limit(limit + len(without))
+        taken: list[dict[str, Any]] = []
+        size, is_all = 0, True
         with self._connected() as connection:
-            rows = connection.execute(wanted).mappings()
-            taken = [self._taken({**row}) for row in rows if str(row["field id"]) not in without]
-        return pa.Table.from_pylist(taken[:limit], schema=TAKEN)
+            for row in connection.execute(wanted, execution_options={"yield_per": _FETCHED}).mappings():
+                if str(row["field id"]) in without:
+                    continue
+                if len(taken) == limit or (most_bytes is not None and size > most_bytes):
+                    is_all = False
+                    break
+                taken.append(taken_row(self.outbox, columns, {**row}))
+                size += size_of(taken[-1])
+        return pa.Table.from_pylist(taken, schema=TAKEN), is_all and len(taken) < limit
 
     @property
     def has_status(self) -> bool:
@@ -97,8 +94,6 @@ class OutboxTable:
         Raises OutboxError if the database can't be asked at all.
         """
         found = []
-        if "status" not in self._columns and self.outbox.write_back != "delete":
-            found.append("the table has no status: write_back must be delete")
         with self._connected() as connection, connection.begin() as transaction:
             # of no row: the database checks the rights all the same
             never = sa.and_(self._columns["id"].is_(None), sa.false())
@@ -121,6 +116,12 @@ class OutboxTable:
 
     # ---------- what is written back
 
+    @staticmethod
+    def parts(states: Sequence[RowState]) -> Iterator[Sequence[RowState]]:
+        """States in parts that one call of `write` can write back within seconds."""
+        for start in range(0, len(states), _STATES_AT_ONCE):
+            yield states[start : start + _STATES_AT_ONCE]
+
     def write(self, states: Sequence[RowState], now: datetime) -> int:
         """Writes states back, in one transaction; returns how many of these rows are gone. May be repeated. Raises OutboxError."""
         columns, statuses = self._columns, self._statuses
@@ -142,12 +143,26 @@ class OutboxTable:
             )
             for ids in _chunks(by_status["done"]):
                 found += self._execute(connection, done.where(self._is_one_of(ids)))
-            for state in (*by_status["failed"], *by_status["dead"]):
-                if "status" not in columns:
-                    found += 1
-                    continue
-                found += self._execute(connection, self._update(self._values(state)).where(self._is_one_of([state.row_id])))
+            failed = [*by_status["failed"], *by_status["dead"]]
+            if "status" in columns:
+                found += self._write_failed(connection, failed)
+            else:
+                found += len(failed)
         return len(states) - found
+
+    def _write_failed(self, connection: sa.Connection, states: Sequence[RowState]) -> int:
+        """Writes states that differ from row to row; returns how many of these rows there are."""
+        by_columns: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for state in states:
+            values = self._values(state)
+            row = {f"new_{name}": value for name, value in values.items()} | {"row": id_value(self._columns["id"], state.row_id)}
+            by_columns.setdefault((*values,), []).append(row)
+        for names, rows in by_columns.items():
+            update = self._update({name: sa.bindparam(f"new_{name}") for name in names}).where(self._columns["id"] == sa.bindparam("row"))
+            connection.execute(update, rows)
+        # not by the updates: not every driver counts the rows of many statements
+        there = (sa.select(sa.func.count()).select_from(self._table).where(self._is_one_of(ids)) for ids in _chunks(states))
+        return sum(connection.execute(count).scalar_one() for count in there)
 
     def purge(self, before: datetime) -> Iterator[int]:
         """Deletes done rows that were processed before a moment, a thousand at a time; yields how many. Raises OutboxError."""
@@ -170,9 +185,14 @@ class OutboxTable:
             "next_retry_at": state.next_retry_at,
             "claimed_at": None,
             "attempts": state.attempts,
-            "last_error": state.last_error,
+            "last_error": self._cut(state.last_error),
         }
         return {name: value for name, value in values.items() if value is not None or name in ("next_retry_at", "claimed_at")}
+
+    def _cut(self, text: str | None) -> str | None:
+        """A text as long as its column takes."""
+        length = getattr(self._columns["last_error"].type, "length", None) if "last_error" in self._columns else None
+        return text if text is None or length is None else text[:length]
 
     def _update(self, values: Mapping[str, Any]) -> sa.Update:
         columns = self._columns
@@ -193,26 +213,7 @@ class OutboxTable:
 
     @cached_property
     def _engine(self) -> sa.Engine:
-        address = self.outbox.address
-        if address is None:
-            raise OutboxError(
-                f"there is no connection {self.outbox.connection!r}: REDRIVE_CONNECTIONS__{self.outbox.connection.upper()}, "
-                "or [connections] in redrive.toml"
-            )
-        kind, separator, rest = address.partition("://")
-        kind = _DRIVERS.get(kind, kind)
-        settings = {"connect_timeout": _CONNECT_SECONDS} if kind.startswith(("postgresql", "mysql", "mariadb")) else {}
-        try:
-            # hide_parameters: an error would quote the values of rows
-            engine = sa.create_engine(
-                f"{kind}{separator}{rest}", pool_size=1, max_overflow=1, pool_pre_ping=True, hide_parameters=True, connect_args=settings
-            )
-        except (SQLAlchemyError, ImportError, ValueError) as error:
-            raise OutboxError(f"the connection {self.outbox.connection!r} can't be used: {in_words(error)}") from None
-        if engine.dialect.name == "postgresql":
-            # else the server turns our times into its own zone for columns without one, and we read them as UTC
-            sa.event.listen(engine, "connect", _use_utc)
-        return engine
+        return engine_of(self.outbox)
 
     @cached_property
     def _table(self) -> sa.Table:
@@ -243,6 +244,13 @@ class OutboxTable:
             raise OutboxError(
                 f"the topic {self.outbox.topic_template!r} names columns that the table {self.outbox.table} lacks: {', '.join(missing)}"
             )
+        if isinstance(found["id"].type, sa.LargeBinary):
+            raise OutboxError(
+                f"the ids of the table {self.outbox.table} are bytes ({found['id'].type}): they must be numbers, texts or UUIDs"
+            )
+        if "status" not in found and self.outbox.write_back != "delete":
+            # a row that is only marked would look pending again, and be published in each tick
+            raise OutboxError("the table has no status: write_back must be delete")
         if "status" in found and (missing := [name for name in STATUSES if name not in profile.statuses]):
             raise OutboxError(f"the seed outboxes names no value of the status for {', '.join(missing)}")
         return found
@@ -251,10 +259,18 @@ class OutboxTable:
     def _statuses(self) -> dict[str, Any]:
         """The values of the status by their meaning, as the column has them."""
         column = self._columns.get("status")
-        given = self.outbox.profile.statuses
-        return (
-            {} if column is None else {name: id_value(column, value) if isinstance(value, str) else value for name, value in given.items()}
-        )
+        found: dict[str, Any] = {}
+        if column is None:
+            return found
+        for name, value in self.outbox.profile.statuses.items():
+            try:
+                found[name] = id_value(column, value) if isinstance(value, str) else value
+            except (TypeError, ValueError):
+                raise OutboxError(
+                    f"the status {value!r} ({name}) is no value of the column {column.name}, which is {column.type}: "
+                    f"columns of the seed outboxes may say status.{name}=..."
+                ) from None
+        return found
 
     @cached_property
     def _extra(self) -> dict[str, sa.ColumnElement[Any]]:
@@ -286,63 +302,26 @@ class OutboxTable:
         # as text: a number in JSON would lose digits on its way through Python
         return sa.cast(column, sa.Text) if isinstance(column.type, sa.JSON) else column
 
-    # ---------- one row
-
-    def _taken(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        aggregate = text_of(row.get("field aggregate"))
-        key = row.get("field key")
-        attempts = row.get("field attempts")
-        topic = text_of(row.get("field topic"))
-        if self.outbox.topic_template:
-            topic = self.outbox.topic_template
-            for name in self.outbox.columns_of_topic:
-                topic = topic.replace(f"{{{name}}}", text_of(row[f"topic {name}"]) or "")
-        return {
-            "row_id": str(row["field id"]),
-            "topic": topic,
-            "key": bytes_of(aggregate if key is None and self.outbox.profile.key_of_aggregate else key),
-            "value": self._value(row["field value"]),
-            "headers": self._headers(row),
-            "created_at": moment_of(row.get("field created_at")),
-            "sequence": None if aggregate is None else f"{self.outbox.name}/{topic}/{aggregate}",
-            "attempts": None if attempts is None else min(attempts, _MOST_ATTEMPTS),
-            "next_retry_at": moment_of(row.get("field next_retry_at")),
-        }
-
-    def _value(self, value: Any) -> bytes | None:
-        if isinstance(value, str) and isinstance(self._columns["value"].type, sa.JSON):
-            return compact(value).encode()
-        return bytes_of(value)
-
-    def _headers(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-        given = row.get("field headers")
-        found: dict[str, bytes | None] = headers_of(given, self._columns["headers"].name) if given is not None else {}
-        if self.outbox.profile.content_type:
-            found["content-type"] = self.outbox.profile.content_type.encode()
-        for name in self.outbox.profile.headers:
-            value = text_of(row.get(f"header {name}"))
-            if value is not None:
-                found[name] = value.encode()
-        return [{"key": name, "value": value} for name, value in found.items()]
-
     @contextmanager
     def _connected(self) -> Iterator[sa.Connection]:
         try:
             with self._engine.connect() as connection:
                 yield connection
+        except OutboxError:
+            raise
         except SQLAlchemyError as error:
+            # its owner may have changed the table: its columns are read again
+            for name in ("_table", "_columns", "_statuses", "_extra", "_order"):
+                self.__dict__.pop(name, None)
             raise OutboxError(in_words(error)) from None
+        except Exception as error:
+            # a value that can't be read, or a driver's own error. Not with its text, which may quote the value
+            raise OutboxError(f"a value can't be read or written: {type(error).__name__}") from error
 
 
 def outbox_tables(rows: Iterable[Mapping[str, str]], connections: Mapping[str, str]) -> list[OutboxTable]:
     """The tables of rows of the seed `outboxes`."""
     return [OutboxTable(Outbox.of(row, connections)) for row in rows]
-
-
-def _use_utc(connection: Any, _: object) -> None:
-    connection.execute("set time zone 'UTC'")
-    # otherwise the end of the first transaction takes it back
-    connection.commit()
 
 
 def _chunks(states: Sequence[RowState]) -> Iterator[list[str]]:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 
 from orchestration.loop import event_rows
-from orchestration.outbox.database import TAKEN
+from orchestration.outbox.taken_rows import TAKEN
 from tests.dbt.harness import Home, Result, decided, failed_again, order, pointer
 
 

@@ -52,6 +52,12 @@ class Outcome:
 def installation(kafka: dict[str, str], directory: Path, project: Path) -> Iterator[Installation]:
     """An installation whose loops are killed; they are ended at the end."""
     with running_processes(kafka, directory, project, "killed", _PARTITIONS) as processes:
+        # the last delays are longer than an order takes, so that the timed lane has something to withdraw
+        policies = directory / "seeds" / "retry_policies.csv"
+        policies.write_text(
+            policies.read_text(encoding="utf-8").replace("factor=2, max=60s, jitter=0, attempts", "factor=3, jitter=0, attempts"),
+            encoding="utf-8",
+        )
         os.environ["REDRIVE_COMMANDS_TOPIC"] = commands = f"{processes.domain}.commands"
         processes.topics.topics(commands)
         yield Installation(processes, Service(kafka, processes.domain, _PARTITIONS))

@@ -34,6 +34,7 @@ topic,consumer_group,error_kind,retry_policy,publish_policy,retry_topic,dead_let
 *,*,blocking,publish,publish,{topic}-{group}-retry,{topic}.dlq,,,
 ^lanes,*,*,slow,publish,{topic}-{group}-retry,{topic}.dlq,,,
 ^lanesfar,*,*,far,publish,{topic}-{group}-retry,{topic}.dlq,,,
+^laneslater,*,*,later,publish,{topic}-{group}-retry,{topic}.dlq,,,
 ^lanesordered,*,*,slower,publish,{topic}-{group}-retry,{topic}.dlq,,,
 ^lanes,*,blocking,slow,publish,{topic}-{group}-retry,{topic}.dlq,,,
 letterssafi.orders,*,*,default,publish,{topic}-{group}-retry,{topic}.dlq,safi,,
@@ -58,6 +59,7 @@ publish,"exponential(initial=1s, factor=2, max=60s, jitter=0)"
 slow,"fixed(40s x 5)"
 slower,"fixed(45s x 5)"
 far,"fixed(120s x 5)"
+later,"fixed(290s x 5)"
 """,
 }
 

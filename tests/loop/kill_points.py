@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 import orchestration.loop.hand_over
 import orchestration.loop.sending
+from orchestration.loop.commands import Commands
 from orchestration.loop.intake import Intake
 from orchestration.loop.lane import TimedLane
 from orchestration.loop.loop import Loop
@@ -196,18 +197,6 @@ def _before_an_append_to(fatal: str) -> Callable[[Death], None]:
     return arranged
 
 
-def _after_the_append_of_orders(death: Death) -> None:
-    append = Ledgers.append
-
-    def append_and_die(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
-        batch = append(self, ledger, rows, *when)
-        if ledger == "events" and {"command", "delivery_id"} <= {*rows.columns}:
-            death.die()
-        return batch
-
-    put(Ledgers, "append", append_and_die)
-
-
 def _inside_a_commit(ledger: str, pattern: str) -> Callable[[Death], None]:
     """Dies as soon as a commit to a table has written a file of its metadata. The row of a start is committed before."""
 
@@ -258,7 +247,7 @@ _ARRANGED: dict[str, Callable[[Death], None]] = {
     "after a withdrawal": _after(TimedLane, "withdraw", bool),
     "before the results' append": _before_an_append_to("publish_results"),
     "before the ticks row": _before_an_append_to("ticks"),
-    "after the orders' append": _after_the_append_of_orders,
+    "after the orders' append": _after(Commands, "_append", bool),
     # of rows of outboxes
     "after the rows' append": _after(Outboxes, "take", lambda taken: taken[0] > 0),
     "before the write-back": _before(OutboxTable, "write"),

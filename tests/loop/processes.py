@@ -50,6 +50,8 @@ class Processes:
             # another installation on the same brokers has another name, or one would fence the other
             "instance": self.domain,
             "idle_for_seconds": idle_for,
+            # not what other tests have ordered on this broker
+            "commands_topic": f"{self.domain}.commands",
             # the bulk lane alone, unless a test says otherwise
             "look_ahead_seconds": 0,
             **(settings or {}),

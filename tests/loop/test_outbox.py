@@ -237,6 +237,31 @@ def test_what_is_not_written_back_is_published_once_over_a_restart(redrive: Redr
     assert len(redrive.read("outboxunmarked.orders")) == 2
 
 
+def test_without_a_status_what_is_published_and_not_deleted_yet_is_published_once_over_a_restart(
+    redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # its topic is missing at first, so that it was taken in long before it is published
+    row = shop.event("7", "{}", kind="late")
+    topic = "outboxevents.late"
+    redrive.until(lambda: redrive.sql(f"select 1 from publish_results where outcome = 'failed' and topic = '{topic}'"), "it waits")
+    redrive.loop.tick()
+
+    def deny(*_: object) -> int:
+        raise OutboxError("permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OutboxTable, "write", deny)
+        redrive.topics(topic)
+        redrive.until(lambda: redrive.read(topic), "it is published")
+        redrive.restart()
+        for _ in range(3):
+            redrive.loop.tick()
+    redrive.until(lambda: not shop.sql("select 1 from events_outbox where id = %s", row), "it is deleted")
+    for _ in range(3):
+        redrive.loop.tick()
+    assert len(redrive.read(topic)) == 1
+
+
 def test_a_database_that_is_frozen_stops_nothing_else(redrive: Redrive, shop: Shop) -> None:
     redrive.domain("outboxfrozen")
     shop.postgres.signal(signal.SIGSTOP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -49,7 +50,7 @@ def test_values_arrive_as_they_are(shop: Shop) -> None:
     insert = "insert into plain values (%s, 'orders', %s, %s, %s, %s, 'pending')"
     shop.sql(insert, "b", b"\x00\xff", b"\xff\x00", '{"a": "x", "n": 1.50, "nothing": null, "list": [1, "ü"]}', None)
     shop.sql(insert, "a", None, None, None, "7")
-    rows = outbox(shop, table="plain", profile="plain").read(10).to_pylist()
+    rows = outbox(shop, table="plain", profile="plain").read(10)[0].to_pylist()
     assert [(row["row_id"], row["key"], row["value"], row["sequence"]) for row in rows] == [
         ("a", None, None, "orders/orders/7"),
         ("b", b"\x00\xff", b"\xff\x00", None),
@@ -74,9 +75,9 @@ def test_values_arrive_as_they_are(shop: Shop) -> None:
 def test_headers_that_are_none_are_not_lost_and_stop_no_row(shop: Shop, given: str, headers: dict[str, bytes]) -> None:
     shop.sql("create table plain (id int primary key, topic text, value text, headers text, attempts bigint, status text)")
     shop.sql("insert into plain values (1, 'orders', 'v', %s, 99999999999, 'pending')", given)
-    (row,) = outbox(shop, table="plain", profile="plain").read(10).to_pylist()
+    (row,) = outbox(shop, table="plain", profile="plain").read(10)[0].to_pylist()
     assert {one["key"]: one["value"] for one in row["headers"]} == {**headers, "x-message-id": b"1"}
-    assert row["attempts"] == 2**31 - 1
+    assert row["attempts"] == 1_000
 
 
 def test_times_without_a_zone_are_utc_whatever_the_zone_of_the_server(shop: Shop) -> None:
@@ -87,7 +88,7 @@ def test_times_without_a_zone_are_utc_whatever_the_zone_of_the_server(shop: Shop
         )
         shop.sql("insert into plain values (1, 'orders', 'v', '2026-03-01 12:00:00', null, 'pending')")
         table = outbox(shop, table="plain", profile="plain")
-        (row,) = table.read(10).to_pylist()
+        (row,) = table.read(10)[0].to_pylist()
         assert row["created_at"] == NOW
         table.write([RowState("1", "failed", 1, NOW + timedelta(seconds=4))], NOW)
         assert shop.sql("select next_retry_at::text as at from plain") == [{"at": "2026-03-01 12:00:04"}]
@@ -97,7 +98,7 @@ def test_times_without_a_zone_are_utc_whatever_the_zone_of_the_server(shop: Shop
 
 def test_json_has_no_blanks_between_and_all_its_digits(shop: Shop) -> None:
     shop.order("orders", payload='{"n": 12345678901234567890.10, "text": "a b \\" c:  d", "list": [1, 2]}')
-    (row,) = outbox(shop).read(10).to_pylist()
+    (row,) = outbox(shop).read(10)[0].to_pylist()
     # jsonb puts shorter names first
     assert row["value"] == b'{"n":12345678901234567890.10,"list":[1,2],"text":"a b \\" c:  d"}'
 
@@ -105,14 +106,14 @@ def test_json_has_no_blanks_between_and_all_its_digits(shop: Shop) -> None:
 def test_rows_come_in_the_order_of_numbers_or_of_their_creation(shop: Shop) -> None:
     for n in range(12):
         shop.order("orders", str(n))
-    assert [row["row_id"] for row in outbox(shop).read(11).to_pylist()] == [str(n) for n in range(1, 12)]
+    assert [row["row_id"] for row in outbox(shop).read(11)[0].to_pylist()] == [str(n) for n in range(1, 12)]
     shop.sql(UUIDS.format(name="events"))
     ids = sorted((uuid.uuid4() for _ in range(10)), reverse=True)
     for place, one in enumerate(ids):
         shop.sql("insert into events (id, aggregatetype, aggregateid, payload, created_at) values (%s, 'o', 'a', 'x', %s)", one,
                  NOW + timedelta(seconds=place))  # fmt: skip
     table = outbox(shop, table="events", profile="debezium", columns="created_at=created_at", write_back="delete")
-    rows = table.read(100, without={str(ids[0])}).to_pylist()
+    rows = table.read(100, without={str(ids[0])})[0].to_pylist()
     assert [row["row_id"] for row in rows] == [str(one) for one in ids[1:]]
     assert rows[0]["topic"] == "outbox.event.o"
     assert table.write([RowState(str(ids[0]), "done"), RowState(str(ids[1]), "failed", attempts=1)], NOW) == 0
@@ -122,8 +123,8 @@ def test_rows_come_in_the_order_of_numbers_or_of_their_creation(shop: Shop) -> N
 def test_what_another_relay_left_as_failed_is_read_when_it_is_adopted(shop: Shop) -> None:
     left = shop.order("orders", status=FAILED, attempts=2, next_retry_at=NOW)
     shop.order("orders", status=DEAD)
-    assert outbox(shop).read(10).num_rows == 0
-    (row,) = outbox(shop).read(10, adopts=True).to_pylist()
+    assert outbox(shop).read(10)[0].num_rows == 0
+    (row,) = outbox(shop).read(10, adopts=True)[0].to_pylist()
     assert (row["row_id"], row["attempts"], row["next_retry_at"]) == (str(left), 2, NOW)
 
 
@@ -219,9 +220,90 @@ def test_rights_and_an_index_are_checked(shop: Shop) -> None:
         [],
         ["no index begins with the status: each look for pending rows reads the whole table"],
     )
+
+
+def test_a_table_that_would_be_published_again_and_again_is_refused(shop: Shop) -> None:
+    # the second one marks rows in a column that says nothing to a reader
     shop.sql("create table rows (id bigint primary key, payload text, aggregatetype text)")
-    problems, _ = outbox(shop, table="rows", profile="debezium").problems()
-    assert problems == ["the table has no status: write_back must be delete"]
+    shop.sql("create table marked (id bigint primary key, topic text, payload text, processed_at timestamptz)")
+    for row in ({"table": "rows", "profile": "debezium"}, {"table": "marked"}):
+        with pytest.raises(OutboxError, match="the table has no status: write_back must be delete"):
+            outbox(shop, **row).read(1)
+        outbox(shop, **row, write_back="delete").read(1)
+
+
+def test_a_part_is_read_that_is_bounded_in_rows_and_bytes(shop: Shop) -> None:
+    ids = [shop.order("orders", payload=json.dumps({"note": "x" * 1_000})) for _ in range(5)]
+    for limit, most_bytes, count, is_all in (
+        (10, None, 5, True),
+        (5, None, 5, False),
+        (3, None, 3, False),
+        (10, 1_500, 2, False),
+        (10, 1, 1, False),
+    ):
+        rows, found_all = outbox(shop).read(limit, most_bytes=most_bytes)
+        assert (rows.num_rows, found_all) == (count, is_all), (limit, most_bytes)
+    rows, found_all = outbox(shop).read(2, without={str(ids[0]), str(ids[4])})
+    assert rows.column("row_id").to_pylist() == [str(ids[1]), str(ids[2])]
+    assert not found_all
+
+
+def test_states_are_written_back_in_parts_also_those_that_differ_from_row_to_row(shop: Shop) -> None:
+    shop.sql("insert into orders_outbox (topic, aggregate_id, payload) select 'orders', 'a', '{}'::jsonb from generate_series(1, 6000)")
+    table = outbox(shop, columns="last_error=last_error")
+    ids = table.read(6_000)[0].column("row_id").to_pylist()
+    states = [RowState(one, "failed", place % 7, NOW + timedelta(seconds=place), f"error {place}") for place, one in enumerate(ids)]
+    parts = [*table.parts([*states, RowState("999999", "dead", 5, None, "gone")])]
+    assert [len(part) for part in parts] == [5_000, 1_001]
+    for _ in range(2):
+        assert [table.write(part, NOW) for part in parts] == [0, 1]
+    row = shop.rows([int(ids[5_500])])[int(ids[5_500])]
+    assert (row["status"], row["attempts"], row["next_retry_at"], row["last_error"]) == (
+        FAILED,
+        5_500 % 7,
+        NOW + timedelta(seconds=5_500),
+        "error 5500",
+    )
+    # without a time and a text, the others of the row are as they were
+    table.write([RowState(ids[0], "dead")], NOW)
+    row = shop.rows([int(ids[0])])[int(ids[0])]
+    assert (row["status"], row["attempts"], row["next_retry_at"], row["last_error"]) == (DEAD, 0, None, "error 0")
+
+
+def test_a_text_that_is_longer_than_its_column_is_cut(shop: Shop) -> None:
+    shop.sql("alter table orders_outbox alter column last_error type varchar(40)")
+    row_id = shop.order("orders")
+    outbox(shop, columns="last_error=last_error").write([RowState(str(row_id), "dead", 1, None, "x" * 1_000)], NOW)
+    assert [row["last_error"] for row in shop.rows().values()] == ["x" * 40]
+
+
+def test_a_table_that_its_owner_changes_is_read_again(shop: Shop) -> None:
+    shop.order("orders")
+    table = outbox(shop)
+    assert table.read(1)[0].num_rows == 1
+    shop.sql("alter table orders_outbox drop column trace_id")
+    with pytest.raises(OutboxError):
+        table.read(1)
+    assert table.read(1)[0].num_rows == 1
+
+
+def test_values_that_no_program_expects_stop_one_outbox_with_words(shop: Shop) -> None:
+    deep = '{"h": ' + "[" * 20_000 + "]" * 20_000 + "}"
+    shop.sql("create table texts (id bigint primary key, topic text, value text, headers text, status text, attempts text)")
+    shop.sql("insert into texts values (1, 'orders', 'v', %s, 'pending', '2')", deep)
+    (row,) = outbox(shop, table="texts", profile="plain").read(1)[0].to_pylist()
+    assert row["attempts"] == 2
+    assert row["headers"][0] == {"key": "headers", "value": deep.encode()}
+    shop.sql("update texts set attempts = 'several'")
+    with pytest.raises(OutboxError, match="the row 1 can't be read: ValueError") as refused:
+        outbox(shop, table="texts", profile="plain").read(1)
+    assert "several" not in str(refused.value)
+    shop.sql("create table numbers (id bigint primary key, topic text, value text, status int)")
+    with pytest.raises(OutboxError, match=r"the status 'pending' \(pending\) is no value of the column status, which is INTEGER"):
+        outbox(shop, table="numbers", profile="plain").read(1)
+    shop.sql("create table binary_ids (id bytea primary key, topic text, value text, status text)")
+    with pytest.raises(OutboxError, match="the ids of the table binary_ids are bytes"):
+        outbox(shop, table="binary_ids", profile="plain").read(1)
 
 
 def test_profiles_and_cells_of_the_seed() -> None:

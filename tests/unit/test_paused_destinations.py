@@ -79,6 +79,15 @@ def test_each_success_reaches_twice_as_far_until_it_has_caught_up() -> None:
     assert all(what.only == (Window(TOPIC, what.floor, what.upto),) and what.now == NOW for what in publisher.asked)
 
 
+def test_a_destination_that_does_not_catch_up_is_tried_without_end() -> None:
+    """Something of unknown outcome, or out of its turn, keeps the floor where it is, however often the rest is sent."""
+    loop = Paused(Publisher(unknown=1, open_since=FLOOR, open_until=NOW + timedelta(minutes=1)))
+    for second in range(100):
+        loop.change(TOPIC, until=NOW)
+        loop.publish(NOW + second * SECOND)
+    assert loop.paused[TOPIC].floor == FLOOR
+
+
 def test_a_failure_keeps_the_floor_and_starts_small_again() -> None:
     loop = Paused(Publisher(stops=(Stop(TOPIC, "still gone"),)))
     loop.change(TOPIC, reach=timedelta(hours=1))

@@ -10,7 +10,8 @@ from typing import IO
 import pytest
 
 from orchestration.output import LONGEST_LINE, hide
-from orchestration.tables.spark import _LOG_BYTES, _output_to, in_short
+from orchestration.tables.jvm import _LOG_BYTES, output_to
+from orchestration.tables.spark import in_short
 
 
 def _print(text: str, log: IO[bytes]) -> None:
@@ -20,7 +21,7 @@ def _print(text: str, log: IO[bytes]) -> None:
 def test_what_a_process_prints_that_is_started_here_goes_to_the_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "logs" / "spark.log"
     for text in ("one", "two"):
-        with _output_to(path) as log:
+        with output_to(path) as log:
             _print(text, log)
             # what this process says in the meantime is read where it is always read
             os.write(2, b"meanwhile\n")
@@ -29,7 +30,7 @@ def test_what_a_process_prints_that_is_started_here_goes_to_the_file(tmp_path: P
 
 
 def _start_nothing(path: Path, said: bytes = b"invalid maximum heap size\n") -> None:
-    with _output_to(path) as log:
+    with output_to(path) as log:
         log.write(said)
         raise OSError("no such thing")
 
@@ -54,7 +55,7 @@ def test_the_quotation_has_letters_only_and_no_secret_in_it(tmp_path: Path, capf
 def test_a_file_that_has_grown_large_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     path.write_bytes(b"x" * (_LOG_BYTES + 1))
-    with _output_to(path) as log:
+    with output_to(path) as log:
         _print("one", log)
     assert path.read_text() == "one\n"
 

@@ -1,0 +1,53 @@
+"""The connection to the database of an outbox."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from orchestration.outbox.profiles import Outbox
+from orchestration.outbox.states import OutboxError
+from orchestration.outbox.values import in_words
+
+# How long the database may take to accept a connection, in seconds.
+_CONNECT_SECONDS = 5
+
+# How libpq finds out that a server is gone, in seconds and milliseconds: by default, the system does after a quarter of an hour or more.
+_GONE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+
+# The driver for an address that names only the database.
+_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+
+def engine_of(outbox: Outbox) -> sa.Engine:
+    """The engine for the connection of an outbox. Raises OutboxError."""
+    address = outbox.address
+    if address is None:
+        raise OutboxError(
+            f"there is no connection {outbox.connection!r}: REDRIVE_CONNECTIONS__{outbox.connection.upper()}, "
+            "or [connections] in redrive.toml"
+        )
+    kind, separator, rest = address.partition("://")
+    kind = _DRIVERS.get(kind, kind)
+    settings = {"connect_timeout": _CONNECT_SECONDS} if kind.startswith(("postgresql", "mysql", "mariadb")) else {}
+    if kind.startswith("postgresql+psycopg"):
+        settings |= _GONE
+    try:
+        # hide_parameters: an error would quote the values of rows
+        engine = sa.create_engine(
+            f"{kind}{separator}{rest}", pool_size=1, max_overflow=1, pool_pre_ping=True, hide_parameters=True, connect_args=settings
+        )
+    except (SQLAlchemyError, ImportError, ValueError, TypeError) as error:
+        raise OutboxError(f"the connection {outbox.connection!r} can't be used: {in_words(error)}") from None
+    if engine.dialect.name == "postgresql":
+        # else the server turns our times into its own zone for columns without one, and we read them as UTC
+        sa.event.listen(engine, "connect", _use_utc)
+    return engine
+
+
+def _use_utc(connection: Any, _: object) -> None:
+    connection.execute("set time zone 'UTC'")
+    # otherwise the end of the first transaction takes it back
+    connection.commit()
