@@ -176,6 +176,7 @@ class Loop:
         return tick
 
     def _take_in(self) -> None:
+        self._apply(self.steps.publish.find_sent(self.state, self.clock.now()))
         for step in self.steps.intake:
             self._run(step)
 

@@ -1,4 +1,7 @@
-"""The step that publishes: sends what is due, tries paused destinations again, and moves the floors over what is closed."""
+"""The step that publishes: sends what is due, tries paused destinations again, and moves the floors over what is closed.
+
+Longer than other modules, as one place has to know what was sent and has no result yet.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +64,29 @@ class Publish:
         result = self._run(state, now)
         return replace(result, state=replace(result.state, unrecorded_since=self.unrecorded_since(now)))
 
+    def find_sent(self, state: LoopState, now: datetime) -> StepResult:
+        """Finds out what was sent without a result in the ledger, and records it; does nothing if there is nothing.
+
+        Before reports are taken in: one that names no delivery answers a send whose result is in an earlier batch. If it can't be found out
+        now, reports are taken in all the same.
+        """
+        report = StepReport(state)
+        if self.knows_what_was_sent or not self.health.may(LEDGERS) or not self.health.may(SENDS):
+            return report.result()
+        failure: Exception | None = None
+        try:
+            if self.leadership.in_charge or self.leadership.take(report):
+                with self.sending:
+                    self._record_late(report)
+                    self.read_back.run(report, now)
+        except PublisherSettingsError:
+            raise
+        except Exception as error:
+            self._not_recorded(report, error, now)
+            failure = error
+        result = report.result(failure)
+        return replace(result, state=replace(result.state, unrecorded_since=self.unrecorded_since(now)))
+
     def _run(self, state: LoopState, now: datetime) -> StepResult:
         report = StepReport(state)
         if not self.health.may(LEDGERS) or not self.health.may(SENDS):
@@ -105,16 +131,7 @@ class Publish:
                 self.publish_paused(report, now)
             self._see_probes(report, before, now)
         except Exception as error:
-            self.hand_over.forget()
-            if isinstance(error, UnrecordedError):
-                if self.unrecorded is None:
-                    self.unrecorded = error.unrecorded
-                    self._postpone(report, error.unrecorded.published, now)
-            else:
-                # the step may have sent anything, and results that could not be appended before may be lost
-                self.read_back.after(now if self.unrecorded is None else self.unrecorded.since)
-                self.unrecorded = None if isinstance(error, ResultsLostError) else self.unrecorded
-            report.change(window=report.state.window.look_now())
+            self._not_recorded(report, error, now)
             return report.result(error)
         if any(report.counts.get(outcome) for outcome in ("delivered", "failed", "unknown")):
             report.took("publish", began)
@@ -149,6 +166,19 @@ class Publish:
         pending = None if self.unrecorded is None else self.unrecorded.since
         since = min(filter(None, [now, pending, self.read_back.since, self.hand_over.lane.unrecorded_since()]))
         return since - self.clock.ahead
+
+    def _not_recorded(self, report: StepReport, error: Exception, now: datetime) -> None:
+        """Notes that sends may have no result, after an error."""
+        self.hand_over.forget()
+        if isinstance(error, UnrecordedError):
+            if self.unrecorded is None:
+                self.unrecorded = error.unrecorded
+                self._postpone(report, error.unrecorded.published, now)
+        else:
+            # the step may have sent anything, and results that could not be appended before may be lost
+            self.read_back.after(now if self.unrecorded is None else self.unrecorded.since)
+            self.unrecorded = None if isinstance(error, ResultsLostError) else self.unrecorded
+        report.change(window=report.state.window.look_now())
 
     def record_late(self) -> None:
         """Appends the results that could not be appended before. Raises AppendError."""

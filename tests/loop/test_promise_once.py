@@ -87,6 +87,27 @@ def test_killed_after_a_commit_the_next_loop_finds_what_was_sent(redrive: Redriv
     assert "read_back" in {finder for _, _, finder in found}
 
 
+def test_a_failure_of_what_a_killed_loop_has_sent_is_its_answer_also_if_it_names_the_original_record(
+    redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise Died
+
+    redrive.domain("onceanswer")
+    original = redrive.fails("onceanswer.orders", b"k", b"v")
+    with monkeypatch.context() as patch:
+        patch.setattr(BulkLane, "record", die)
+        until_it_dies(redrive)
+    assert len(redrive.read("onceanswer.orders-billing-retry")) == 1
+    # the consumer's framework drops headers that it doesn't know
+    redrive.report(original)
+    start_after_death(redrive)
+    (_, answer) = redrive.decided("onceanswer", 2)
+    assert (answer["decision"], answer["attempt"]) == ("retry", 2)
+    redrive.retries("onceanswer", 2)
+    assert_sent_once(redrive, "onceanswer", 2)
+
+
 def test_killed_again_before_it_reads_back_the_loop_after_it_does(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise Died
