@@ -51,7 +51,7 @@ class Processes:
             "instance": self.domain,
             "idle_for_seconds": idle_for,
             # not what other tests have ordered on this broker
-            "commands_topic": f"{self.domain}.commands",
+            "commands_topic": os.environ.get("REDRIVE_COMMANDS_TOPIC", f"{self.domain}.commands"),
             # the bulk lane alone, unless a test says otherwise
             "look_ahead_seconds": 0,
             **(settings or {}),
