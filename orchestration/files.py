@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+
+# In seconds.
+_KEPT_FOR = 30 * 86_400
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -11,6 +15,14 @@ def write_atomically(path: Path, text: str) -> None:
     beside = path.with_name(path.name + ".new")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def remove_unused(directory: Path, pattern: str) -> None:
+    """Removes files of the cache that nobody has used for 30 days, by their time of modification. Raises OSError."""
+    old = time.time() - _KEPT_FOR
+    for file in directory.glob(pattern):
+        if file.stat().st_mtime < old:
+            file.unlink(missing_ok=True)
 
 
 def cache_directory() -> Path:

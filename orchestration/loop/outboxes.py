@@ -311,24 +311,28 @@ class OutboxWriteBack:
         written, decided = ledgers.certain, state.watermark
         newest = max(ledgers.end_of("events"), ledgers.end_of("publish_results"))
         began = time.monotonic()
+        behind = {
+            name: position
+            for name in self.outboxes.names
+            if (position := state.outboxes.get(name)) is not None
+            and (newest > position.written or decided > position.decided)
+            and self.health.may(outbox(name))
+        }
         try:
-            for name in self.outboxes.names:
-                position = state.outboxes.get(name)
-                if position is None or (newest <= position.written and decided <= position.decided) or not self.health.may(outbox(name)):
-                    continue
-                if (by := ledgers.superseded_by()) is not None:
-                    # what it knows is older than what the loop in charge has written
-                    report.superseded_by = by
-                    break
+            # what a superseded loop knows is older than what the loop in charge has written
+            report.superseded_by = ledgers.superseded_by() if behind else None
+            if report.superseded_by is not None:
+                return report.result()
+            for name, position in behind.items():
                 try:
-                    rows, position = self.outboxes.write_back(name, position, written, decided, now)
+                    rows, reached = self.outboxes.write_back(name, position, written, decided, now)
                 except OutboxError as error:
                     report.failed(outbox(name), Reason(f"what became of its rows is not written back: {error}"))
                     continue
                 if rows:
                     report.recovered(outbox(name))
                 report.count("written_back", rows)
-                report.change(outboxes={**report.state.outboxes, name: position})
+                report.change(outboxes={**report.state.outboxes, name: reached})
         except Exception as error:
             return report.result(error)
         if report.counts.get("written_back"):

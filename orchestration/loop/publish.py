@@ -61,8 +61,7 @@ class Publish:
 
     def run(self, state: LoopState, now: datetime) -> StepResult:
         """Notes what the timed lane has done; looks into the wheel, if it is time, and sends what is due there, or hands it over."""
-        result = self._run(state, now)
-        return replace(result, state=replace(result.state, unrecorded_since=self.unrecorded_since(now)))
+        return self._with_unrecorded_since(self._run(state, now), now)
 
     def find_sent(self, state: LoopState, now: datetime) -> StepResult:
         """Finds out what was sent without a result in the ledger, and records it; does nothing if there is nothing.
@@ -77,15 +76,13 @@ class Publish:
         try:
             if self.leadership.in_charge or self.leadership.take(report):
                 with self.sending:
-                    self._record_late(report)
-                    self.read_back.run(report, now)
+                    self._record_sent(report, now)
         except PublisherSettingsError:
             raise
         except Exception as error:
             self._not_recorded(report, error, now)
             failure = error
-        result = report.result(failure)
-        return replace(result, state=replace(result.state, unrecorded_since=self.unrecorded_since(now)))
+        return self._with_unrecorded_since(report.result(failure), now)
 
     def _run(self, state: LoopState, now: datetime) -> StepResult:
         report = StepReport(state)
@@ -111,15 +108,8 @@ class Publish:
         began = time.monotonic()
         ledgers = self.undecided.stored.ledgers
         try:
-            # a newer loop that can't reach Kafka has fenced nothing there, but has its row in the tables
-            report.superseded_by = ledgers.superseded_by()
-            if report.superseded_by is not None:
+            if not self._record_sent(report, now):
                 return report.result()
-            before = ledgers.batch
-            self._record_late(report)
-            if not self.read_back.run(report, now):
-                return report.result()
-            self._see_probes(report, before, now)
             hold(report, now, self.breakers, self.hand_over, self.leadership.bulk_lane)
             before = ledgers.batch
             takes_sends = self.publish_rows(report, now)
@@ -179,6 +169,23 @@ class Publish:
             self.read_back.after(now if self.unrecorded is None else self.unrecorded.since)
             self.unrecorded = None if isinstance(error, ResultsLostError) else self.unrecorded
         report.change(window=report.state.window.look_now())
+
+    def _record_sent(self, report: StepReport, now: datetime) -> bool:
+        """Records what was sent without a result. Returns whether it is known then, and this loop is still in charge."""
+        ledgers = self.undecided.stored.ledgers
+        # a newer loop that can't reach Kafka has fenced nothing there, but has its row in the tables
+        report.superseded_by = ledgers.superseded_by()
+        if report.superseded_by is not None:
+            return False
+        before = ledgers.batch
+        self._record_late(report)
+        if not self.read_back.run(report, now):
+            return False
+        self._see_probes(report, before, now)
+        return True
+
+    def _with_unrecorded_since(self, result: StepResult, now: datetime) -> StepResult:
+        return replace(result, state=replace(result.state, unrecorded_since=self.unrecorded_since(now)))
 
     def record_late(self) -> None:
         """Appends the results that could not be appended before. Raises AppendError."""

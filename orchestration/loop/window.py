@@ -27,7 +27,7 @@ class UnknownSends:
     until: datetime
 
 
-# No time of Python's is so far from another that both have deliveries; without a bound, a reach that doubles leaves what a time can hold.
+# More than lies between the first and the last due time. A reach that doubled without a bound would soon end after Python's last year.
 _LONGEST_REACH = timedelta(days=3_650)
 
 

@@ -119,8 +119,7 @@ class OutboxTable:
     @staticmethod
     def parts(states: Sequence[RowState]) -> Iterator[Sequence[RowState]]:
         """States in parts that one call of `write` can write back within seconds."""
-        for start in range(0, len(states), _STATES_AT_ONCE):
-            yield states[start : start + _STATES_AT_ONCE]
+        return _slices(states, _STATES_AT_ONCE)
 
     def write(self, states: Sequence[RowState], now: datetime) -> int:
         """Writes states back, in one transaction; returns how many of these rows are gone. May be repeated. Raises OutboxError."""
@@ -325,5 +324,8 @@ def outbox_tables(rows: Iterable[Mapping[str, str]], connections: Mapping[str, s
 
 
 def _chunks(states: Sequence[RowState]) -> Iterator[list[str]]:
-    for start in range(0, len(states), _IDS_AT_ONCE):
-        yield [state.row_id for state in states[start : start + _IDS_AT_ONCE]]
+    return ([state.row_id for state in some] for some in _slices(states, _IDS_AT_ONCE))
+
+
+def _slices(states: Sequence[RowState], most: int) -> Iterator[Sequence[RowState]]:
+    return (states[start : start + most] for start in range(0, len(states), most))

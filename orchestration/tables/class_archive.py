@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from orchestration.files import cache_directory
+from orchestration.files import cache_directory, remove_unused
 from orchestration.java import java_program
 
 # The first bytes of an archive. Java writes them last: an archive whose JVM was killed while it wrote has none.
@@ -25,9 +25,6 @@ _MAGIC = b"\xa8\xab\x0b\xf0"
 # For this long after a JVM has started with the option to write an archive at its end, no other one gets that option: some writes of 170 MB
 # at once would slow all down. A JVM that runs longer, such as the loop's, no longer counts: all other starts would go without. In seconds.
 _WRITES_FOR = 300
-
-# An archive that nobody has used for this long is removed, such as one of an earlier Java. In seconds.
-_KEPT_FOR = 30 * 86_400
 
 
 @dataclass(frozen=True)
@@ -68,9 +65,8 @@ class ClassArchive:
                 part.replace(self.directory / f"{part.name.partition('.')[0]}.jsa")
             elif part.stat().st_mtime < now - _WRITES_FOR:
                 part.unlink(missing_ok=True)
-        for archive in self.directory.glob("*.jsa"):
-            if archive.stat().st_mtime < now - _KEPT_FOR:
-                archive.unlink(missing_ok=True)
+        # such as those of an earlier Java
+        remove_unused(self.directory, "*.jsa")
 
 
 def class_archive(packages: str) -> ClassArchive | None:

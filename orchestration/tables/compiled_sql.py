@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from orchestration.files import cache_directory, write_atomically
-
-# SQL that nobody has used for this long is removed, in seconds.
-_KEPT_FOR = 30 * 86_400
+from orchestration.files import cache_directory, remove_unused, write_atomically
 
 
 @dataclass(frozen=True)
@@ -38,10 +34,7 @@ class CompiledSql:
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.file, sql)
-            old = time.time() - _KEPT_FOR
-            for file in self.file.parent.iterdir():
-                if file.stat().st_mtime < old:
-                    file.unlink(missing_ok=True)
+            remove_unused(self.file.parent, "*.sql")
 
 
 def compiled_sql(*facts: object) -> CompiledSql | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -41,9 +41,9 @@ class Service:
             yield
 
     @contextmanager
-    def _meanwhile(self, work: object) -> Iterator[None]:
+    def _meanwhile(self, work: Callable[[threading.Event], None]) -> Iterator[None]:
         enough = threading.Event()
-        thread = threading.Thread(target=work, args=(enough,))  # type: ignore[arg-type]
+        thread = threading.Thread(target=work, args=(enough,))
         thread.start()
         try:
             yield

@@ -32,7 +32,7 @@ STEPS = (
     Step("inside a commit of decisions", tuple(f"inside a commit to deliveries, {file}" for file in _FILES)),
     Step("inside a decide run", ("during a decide run",), within_ms=3_000),
     Step("inside a transaction", ("in the middle of sending",)),
-    Step("between the commit of a send and its results", ("before the results' append", "before the ticks row")),
+    Step("between the commit of a send and the row of its tick", ("before the results' append", "before the ticks row")),
     Step("at a hand-over to the timed lane", ("after a hand-over",), look_ahead=(30.0,)),
     Step("at a withdrawal from it", ("after a withdrawal",), look_ahead=(30.0,), order=("waiting", "send-now", "--all")),
     Step("during maintenance", ("during maintenance",), within_ms=8_000),
@@ -41,7 +41,7 @@ STEPS = (
     Step("in a takeover", ("during a takeover",), within_ms=4_000, has_older=True),
 )
 
-# Spark alone, or its workers' parent without them, as well as all; those of a send's workers alone are in test_promise_kills_of_lanes.
+# Which processes of a loop are killed: all of them half of the time. Workers alone are killed in test_promise_kills_of_lanes only.
 _VICTIMS = ("all", "all", "all but workers", "Spark")
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,51 +64,47 @@ def arrange(point: str, death: Death) -> None:
     _ARRANGED[point](death)
 
 
-def _after(owner: type, name: str, if_returned: Callable[[Any], bool] = lambda _: True) -> Callable[[Death], None]:
-    """Dies after a call of a method, if it returned what counts."""
+def _around(
+    owner: type,
+    name: str,
+    first: Callable[[Death], None] = lambda _: None,
+    dies_if: Callable[..., bool] = lambda *_: False,
+) -> Callable[[Death], None]:
+    """Does something before each call of a method. dies_if: whether the process dies after it, by what it returned and its arguments."""
 
     def arranged(death: Death) -> None:
         method = getattr(owner, name)
 
-        def call_and_die(*arguments: Any, **options: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            first(death)
             returned = method(*arguments, **options)
-            if if_returned(returned):
+            if dies_if(returned, *arguments):
                 death.die()
             return returned
 
-        put(owner, name, call_and_die)
+        put(owner, name, call)
 
     return arranged
+
+
+def _after(owner: type, name: str, dies_if: Callable[..., bool] = lambda *_: True) -> Callable[[Death], None]:
+    """Dies after a call of a method."""
+    return _around(owner, name, dies_if=dies_if)
 
 
 def _before(owner: type, name: str) -> Callable[[Death], None]:
     """Dies in place of a call of a method."""
-
-    def arranged(death: Death) -> None:
-        method = getattr(owner, name)
-
-        def die_first(*arguments: Any, **options: Any) -> Any:
-            death.die()
-            return method(*arguments, **options)
-
-        put(owner, name, die_first)
-
-    return arranged
+    return _around(owner, name, lambda death: death.die())
 
 
 def _during(owner: type, name: str) -> Callable[[Death], None]:
     """Dies some time after a method was called, usually before it returns."""
+    return _around(owner, name, _later)
 
-    def arranged(death: Death) -> None:
-        method = getattr(owner, name)
 
-        def call_until_it_dies(*arguments: Any, **options: Any) -> Any:
-            _later(death)
-            return method(*arguments, **options)
-
-        put(owner, name, call_until_it_dies)
-
-    return arranged
+def _returned(returned: Any, *_: Any) -> bool:
+    """Whether a method returned something, such as the number of rows that it took."""
+    return bool(returned)
 
 
 def _later(death: Death) -> None:
@@ -117,7 +114,31 @@ def _later(death: Death) -> None:
 
 
 def _in_the_middle_of_sending(death: Death) -> None:
-    def send_and_die(
+    for owner in (orchestration.loop.sending, orchestration.loop.hand_over):
+        _before_a_commit(owner, death.die)
+
+
+def _while_both_lanes_send(death: Death) -> None:
+    """Each lane waits for the other one with rows that were handed to the client; the bulk lane does so in a worker of Spark's."""
+
+    def die_if_met(mine: Path, other: Path) -> None:
+        mine.touch()
+        deadline = time.monotonic() + 15
+        while not other.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        mine.unlink(missing_ok=True)
+        if other.exists():
+            death.die()
+
+    bulk, timed = death.settings.home / "bulk-sends", death.settings.home / "lane-sends"
+    _before_a_commit(orchestration.loop.sending, partial(die_if_met, bulk, timed))
+    _before_a_commit(orchestration.loop.hand_over, partial(die_if_met, timed, bulk))
+
+
+def _before_a_commit(owner: object, act: Callable[[], None]) -> None:
+    """Does something when a lane has handed rows to the client, before their transaction is committed."""
+
+    def send(
         batches: Iterable[pa.RecordBatch],
         settings: PublisherSettings,
         slot: int,
@@ -125,58 +146,12 @@ def _in_the_middle_of_sending(death: Death) -> None:
         kept: Session | None = None,
     ) -> Iterator[pa.RecordBatch]:
         def last_time() -> int:
-            # asked when rows were handed to the client, before their transaction is committed
-            death.die()
+            act()
             return clock()
 
         return publish(batches, settings, slot, last_time, kept)
 
-    put(orchestration.loop.sending, "publish", send_and_die)
-    put(orchestration.loop.hand_over, "publish", send_and_die)
-
-
-def _while_both_lanes_send(death: Death) -> None:
-    """Each lane waits for the other one with rows that were handed to the client; the bulk lane does so in a worker of Spark's."""
-
-    def met(mine: Path, other: Path) -> bool:
-        mine.touch()
-        deadline = time.monotonic() + 15
-        while not other.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        mine.unlink(missing_ok=True)
-        return other.exists()
-
-    def lane_of(owner: object, mine: Path, other: Path) -> None:
-        def send_and_die(
-            batches: Iterable[pa.RecordBatch],
-            settings: PublisherSettings,
-            slot: int,
-            clock: Callable[[], int],
-            kept: Session | None = None,
-        ) -> Iterator[pa.RecordBatch]:
-            def last_time() -> int:
-                if met(mine, other):
-                    death.die()
-                return clock()
-
-            return publish(batches, settings, slot, last_time, kept)
-
-        put(owner, "publish", send_and_die)
-
-    home = death.settings.home
-    lane_of(orchestration.loop.sending, home / "bulk-sends", home / "lane-sends")
-    lane_of(orchestration.loop.hand_over, home / "lane-sends", home / "bulk-sends")
-
-
-def _after_a_hand_over(death: Death) -> None:
-    hand_over = TimedLane.hand_over
-
-    def hand_over_and_die(self: TimedLane, rows: pa.Table) -> None:
-        hand_over(self, rows)
-        if rows.num_rows:
-            death.die()
-
-    put(TimedLane, "hand_over", hand_over_and_die)
+    put(owner, "publish", send)
 
 
 def _before_an_append_to(fatal: str) -> Callable[[Death], None]:
@@ -229,7 +204,6 @@ def _during_maintenance(death: Death) -> None:
 
         def maintain_and_die() -> None:
             _later(death)
-            # after what is late has died, there is nothing to wait for
             maintain(self.settings, self.spark)
 
         threading.Thread(target=maintain_and_die, daemon=True).start()
@@ -238,18 +212,18 @@ def _during_maintenance(death: Death) -> None:
 
 
 _ARRANGED: dict[str, Callable[[Death], None]] = {
-    "after intake": _after(Intake, "take", bool),
+    "after intake": _after(Intake, "take", _returned),
     "after the offsets' commit": _after(Intake, "commit_offsets"),
     "after the decide step": _after(DecideRunner, "run"),
     "in the middle of sending": _in_the_middle_of_sending,
     "while both lanes send": _while_both_lanes_send,
-    "after a hand-over": _after_a_hand_over,
-    "after a withdrawal": _after(TimedLane, "withdraw", bool),
+    "after a hand-over": _after(TimedLane, "hand_over", lambda _, lane, rows: rows.num_rows > 0),
+    "after a withdrawal": _after(TimedLane, "withdraw", _returned),
     "before the results' append": _before_an_append_to("publish_results"),
     "before the ticks row": _before_an_append_to("ticks"),
-    "after the orders' append": _after(Commands, "_append", bool),
+    "after the orders' append": _after(Commands, "_append", _returned),
     # of rows of outboxes
-    "after the rows' append": _after(Outboxes, "take", lambda taken: taken[0] > 0),
+    "after the rows' append": _after(Outboxes, "take", lambda taken, *_: taken[0] > 0),
     "before the write-back": _before(OutboxTable, "write"),
     "after the write-back": _after(OutboxTable, "write"),
     # some time after the beginning

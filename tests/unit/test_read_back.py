@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ import pytest
 from orchestration.kafka.cluster import ClusterError
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import SENDS
+from orchestration.loop.publish import Publish
 from orchestration.loop.read_back import ReadBack
 from orchestration.loop.steps import StepReport
 from publisher import SessionLostError, SupersededError
@@ -81,3 +83,46 @@ def test_what_has_no_result_begins_with_the_earliest_send_that_may_have_none() -
     # records in Kafka have the time of the wall clock, which may be behind the loop's
     step.clock = cast(Any, SimpleNamespace(ahead=timedelta(hours=1)))
     assert step.unrecorded_since(NOW) == NOW - 3 * SECOND - timedelta(hours=1)
+
+
+def finding(superseded_by: int | None = None, outcome: bool = True) -> tuple[Publish, list[str]]:
+    """A publish step that has something to read back, and what it does about it."""
+    step = publish_step(None, NOW)
+    done: list[str] = []
+
+    def read_back(*_: object) -> bool:
+        done.append("read back")
+        return outcome
+
+    ledgers = SimpleNamespace(superseded_by=lambda: superseded_by, batch=5)
+    step.undecided = cast(Any, SimpleNamespace(stored=SimpleNamespace(ledgers=ledgers)))
+    step.breakers = cast(Any, SimpleNamespace(of=lambda _: nullcontext(), sent=lambda before, _: done.append(f"probes since {before}")))
+    step.read_back = cast(Any, SimpleNamespace(run=read_back, since=NOW))
+    return step, done
+
+
+def test_probes_among_what_was_found_before_reports_are_taken_in_are_seen() -> None:
+    step, done = finding()
+    step.find_sent(state_at(NOW), NOW)
+    assert done == ["read back", "probes since 5"]
+
+
+def test_what_can_not_be_found_now_keeps_reports_from_nothing() -> None:
+    step, done = finding(outcome=False)
+    result = step.find_sent(state_at(NOW), NOW)
+    assert done == ["read back"]
+    assert result.failure is None
+    assert result.state.unrecorded_since == NOW
+
+
+def test_a_loop_that_was_superseded_reads_nothing_back_and_fences_nobody() -> None:
+    step, done = finding(superseded_by=7)
+    result = step.find_sent(state_at(NOW), NOW)
+    assert (result.superseded_by, done) == (7, [])
+
+
+def test_when_all_is_known_nothing_is_asked() -> None:
+    step, done = finding()
+    step.read_back = cast(Any, SimpleNamespace(since=None))
+    assert step.find_sent(state_at(NOW), NOW).state == state_at(NOW)
+    assert done == []
