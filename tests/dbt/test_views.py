@@ -13,14 +13,17 @@ from tests.dbt.harness import Home
 
 
 def _described(home: Home, name: str) -> dict[str, Any]:
-    """What the catalog says of a view, but for the blanks at the beginnings of lines, and for whether a column may be null."""
+    """What the catalog says of a view.
+
+    Without the blanks at the beginnings of lines; without whether a column may be null; without the session's namespace, which no
+    view's text depends on, and which other modules set with `use`.
+    """
     view = default_catalog(home.spark).loadView(java_identifier(home.spark, f"{home.schema}.{name}"))
     columns = home.spark.sql(f"describe {home.schema}.{name}").collect()
     return {
         "text": [line.strip() for line in view.query().splitlines()],
         "columns": [(row["col_name"], row["data_type"], row["comment"]) for row in columns],
         "names": [list(view.queryColumnNames()), list(view.columnAliases()), list(view.columnComments())],
-        "namespace": [view.currentCatalog(), *view.currentNamespace()],
         "comment": view.properties()["comment"],
     }
 
