@@ -28,6 +28,9 @@ _IDS_AT_ONCE = 1_000
 # What one call writes back.
 _STATES_AT_ONCE = 5_000
 
+# A row whose next attempt is at this time, or later, is never tried.
+_NEVER = datetime(9000, 1, 1, tzinfo=UTC)
+
 # How many rows of a result the driver fetches at once.
 _FETCHED = 1_000
 
@@ -51,9 +54,7 @@ class OutboxTable:
         columns = self._columns
         chosen = {**{f"field {name}": self._read(column) for name, column in columns.items()}, **self._extra}
         wanted = sa.select(*(column.label(name) for name, column in chosen.items()))
-        if "status" in columns:
-            wanted = wanted.where(columns["status"].in_([self._statuses[name] for name in ("pending", "failed")[: 1 + adopts]]))
-        wanted = wanted.order_by(*self._order).limit(limit + len(without))
+        wanted = wanted.where(*self._is_pending(adopts)).order_by(*self._order).limit(limit + len(without))
         taken: list[dict[str, Any]] = []
         size, is_all = 0, True
         with self._connected() as connection:
@@ -67,6 +68,15 @@ class OutboxTable:
                 size += size_of(taken[-1])
         return pa.Table.from_pylist(taken, schema=TAKEN), is_all and len(taken) < limit
 
+    def _is_pending(self, adopts: bool = False) -> Iterator[sa.ColumnElement[bool]]:
+        """The conditions of pending rows; adopts: and of those that another relay left as failed."""
+        columns = self._columns
+        if "status" in columns:
+            yield columns["status"].in_([self._statuses[name] for name in ("pending", "failed")[: 1 + adopts]])
+        if "next_retry_at" in columns:
+            # `infinity` and the like: its owner has parked the row
+            yield sa.or_(columns["next_retry_at"].is_(None), columns["next_retry_at"] < _NEVER)
+
     @property
     def has_status(self) -> bool:
         """Whether the table has a status: without it, a row is pending as long as it is there. Raises OutboxError."""
@@ -79,9 +89,7 @@ class OutboxTable:
         asked = [sa.func.count().label("pending")]
         if created is not None:
             asked.append(sa.func.min(created).label("oldest"))
-        wanted = sa.select(*asked).select_from(self._table)
-        if "status" in columns:
-            wanted = wanted.where(columns["status"] == self._statuses["pending"])
+        wanted = sa.select(*asked).select_from(self._table).where(*self._is_pending())
         with self._connected() as connection:
             row = connection.execute(wanted).mappings().one()
         oldest = moment_of(row.get("oldest"))

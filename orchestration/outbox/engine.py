@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
+import psycopg
 import sqlalchemy as sa
+from psycopg.abc import Buffer
+from psycopg.types.datetime import TimestampLoader, TimestamptzLoader
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestration.outbox.profiles import Outbox
@@ -44,6 +48,8 @@ def engine_of(outbox: Outbox) -> sa.Engine:
     if engine.dialect.name == "postgresql":
         # else the server turns our times into its own zone for columns without one, and we read them as UTC
         sa.event.listen(engine, "connect", _use_utc)
+    if kind.startswith("postgresql+psycopg"):
+        sa.event.listen(engine, "connect", _bound_times)
     return engine
 
 
@@ -51,3 +57,34 @@ def _use_utc(connection: Any, _: object) -> None:
     connection.execute("set time zone 'UTC'")
     # otherwise the end of the first transaction takes it back
     connection.commit()
+
+
+class _BoundedTimestamp(TimestampLoader):
+    """A time that Python has no value for, such as `infinity`, as the last or the first that it has."""
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return super().load(data)
+        except psycopg.DataError:
+            return _bound_of(data)
+
+
+class _BoundedTimestamptz(TimestamptzLoader):
+    """The same, with a zone."""
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return super().load(data)
+        except psycopg.DataError:
+            return _bound_of(data).replace(tzinfo=UTC)
+
+
+def _bound_of(data: Buffer) -> datetime:
+    text = bytes(data)
+    return datetime.min if text.startswith(b"-") or text.endswith(b"BC") else datetime.max
+
+
+def _bound_times(connection: psycopg.Connection[Any], _: object) -> None:
+    # else one such row would keep all rows of the outbox from being read
+    connection.adapters.register_loader("timestamp", _BoundedTimestamp)
+    connection.adapters.register_loader("timestamptz", _BoundedTimestamptz)

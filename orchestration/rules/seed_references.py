@@ -31,9 +31,16 @@ def _doubles(directory: Path, rows: Rows) -> Iterator[str]:
 
 
 def _outboxes(directory: Path, rows: Rows) -> Iterator[str]:
-    """Names that differ only in hyphens: Dagster would give both the same name."""
+    """Names that differ only in hyphens: Dagster would give both the same name; and tables that two would read, each row twice."""
     first: dict[str, Row] = {}
+    readers: dict[tuple[str, str], Row] = {}
     for row in rows["outboxes"]:
+        reader = readers.setdefault((row["connection"], row["table"]), row)
+        if reader is not row:
+            yield (
+                f"{directory / 'outboxes.csv'}:{row.line}: table is {row['table']!r}: the outbox {reader['outbox']!r} on line "
+                f"{reader.line} reads it, too, and each row would be published twice; remove one of the two"
+            )
         other = first.setdefault(row["outbox"].replace("-", "_"), row)
         if other["outbox"] != row["outbox"]:
             yield (

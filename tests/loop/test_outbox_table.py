@@ -163,6 +163,14 @@ def test_published_rows_are_purged_when_they_are_old(shop: Shop) -> None:
     assert [*shop.rows()] == kept
 
 
+def test_times_beyond_all_calendars_stop_no_row(shop: Shop) -> None:
+    shop.order("orders", next_retry_at="infinity")
+    ids = [shop.order("orders", created_at=moment) for moment in ("infinity", "-infinity", "12000-01-01 UTC", "0044-03-15 BC")]
+    rows = outbox(shop).read(10)[0].to_pylist()
+    assert [row["row_id"] for row in rows] == [str(row_id) for row_id in ids]
+    assert [row["created_at"].year for row in rows] == [9999, 1, 9999, 1]
+
+
 def test_how_far_it_is_behind(shop: Shop) -> None:
     assert (outbox(shop).lag().pending, outbox(shop).lag().oldest_seconds) == (0, 0)
     shop.order("orders", created_at=datetime.now(UTC) - timedelta(seconds=100))

@@ -123,6 +123,22 @@ def test_what_is_wrong_is_told_with_its_place(seeds: Path, seed: str, row: str, 
     assert f"{path}:{len(lines) + 1}:" in str(error.value)
 
 
+def test_a_table_belongs_to_one_outbox(seeds: Path) -> None:
+    path = seeds / "outboxes.csv"
+    (header, *_) = path.read_text(encoding="utf-8").splitlines()
+    names = header.split(",")
+
+    def line(**values: str) -> str:
+        return ",".join({"profile": "plain", "write_back": "mark", **values}.get(name, "") for name in names)
+
+    orders = line(outbox="orders", connection="shop", table="outbox")
+    path.write_text("\n".join([header, orders, line(outbox="bills", connection="shop", table="bills")]) + "\n", encoding="utf-8")
+    read_seeds(seeds)
+    path.write_text("\n".join([header, orders, line(outbox="bills", connection="shop", table="outbox")]) + "\n", encoding="utf-8")
+    with pytest.raises(SeedError, match=r"outboxes.csv:3: table is 'outbox': the outbox 'orders' on line 2 reads it, too"):
+        read_seeds(seeds)
+
+
 def test_a_dead_letter_topic_may_be_none_and_a_set_is_switched_on_by_one_row(seeds: Path) -> None:
     added = {
         "routes": "bills,*,*,default,patient,{topic}-retry,none,,",
