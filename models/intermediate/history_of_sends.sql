@@ -61,7 +61,9 @@ select
     unix_millis(results.sent_at) - unix_millis(results.due_at) as lateness_ms,
     results.not_before
 from results
-inner join decisions
+left join decisions
     on
         results.delivery_id = decisions.delivery_id
         and results.due_at = decisions.due_at
+-- a row of an outbox may have been sent without a decision
+where decisions.delivery_id is not null or results.kind = 'publish'

@@ -15,6 +15,7 @@ from orchestration.loop.commands import ISSUED_AT_ONCE, Commands
 from orchestration.loop.consumer_progress import Consumers
 from orchestration.loop.decide import Decide
 from orchestration.loop.decision_feed import DecisionFeedWriter
+from orchestration.loop.direct_sends import DirectSends
 from orchestration.loop.feeds import CircuitBreakerFeed, DecisionFeed
 from orchestration.loop.followers import Followers
 from orchestration.loop.hand_over import HandOver
@@ -23,7 +24,8 @@ from orchestration.loop.intake_step import IntakeStep
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.missing_topics import MissingTopics, originals_of
 from orchestration.loop.open_sequences import OpenSequences
-from orchestration.loop.outboxes import Outboxes, OutboxIntake, OutboxWriteBack
+from orchestration.loop.outbox_steps import OutboxIntake, OutboxWriteBack
+from orchestration.loop.outboxes import Outboxes
 from orchestration.loop.publish import Publish
 from orchestration.loop.read_back import ReadBack
 from orchestration.loop.recovery import Recovery
@@ -77,12 +79,18 @@ class Steps:
         """The outbox tables."""
         return self.take_rows.outboxes
 
+    def close(self) -> None:
+        """Closes the clients of steps that take in."""
+        self.take_in.intake.close()
+        self.take_rows.direct.end()
+
     def use_rules(self) -> None:
         """Passes the loaded seeds on to the steps that use them."""
         topics, tables = divided(self.rules.seeds.rows["sources"])
         self.take_in.intake.use(topics)
         self.take_tables.sources.use(tables)
         self.outboxes.use(self.rules.seeds.rows["outboxes"])
+        self.take_rows.direct.use_rules()
         self.publish.leadership.renew_bulk_lane()
 
 
@@ -100,6 +108,7 @@ def assembled(
     read_back = ReadBack(leadership, hand_over, clock)
     if state.unrecorded_since is not None:
         read_back.after(state.unrecorded_since, is_fenced=True)
+    direct = DirectSends(leadership, health, clock, sending, lambda: publish.knows_what_was_sent, read_back.after)
     most = min(settings.intake_max_rows, ISSUED_AT_ONCE)
     commands = Commands(spark, schema, ledgers, state.commands, most, withdraw=lambda ids: hand_over.withdraw(ids=ids))
     consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch, rules.keeps_order_of, lambda: rules.keeps_sequences)
@@ -114,16 +123,17 @@ def assembled(
     sequences = json_topic(settings.sequences_topic, name) if settings.sequences_topic else None
 
     missing_topics = MissingTopics(TopicMaker(cluster, settings), lambda windows, now: originals_of(leadership.bulk_lane, windows, now))
+    publish = Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over, read_back)
     writer = DecisionFeedWriter(spark, schema, json_topic(settings.decisions_topic)) if settings.decisions_topic else None
     breaker_topics = ((settings.circuit_breakers_topic, record_of), (settings.gates_topic, gate_record_of))
     return Steps(
         rules=rules,
         take_in=IntakeStep(intake, health, hand_over.lane.finish_send),
         take_tables=TableIntake(TableSources(spark, ledgers, tables, hand_over.lane.finish_send), health, settings.intake_max_rows),
-        take_rows=OutboxIntake(outboxes, health),
+        take_rows=OutboxIntake(outboxes, health, direct),
         dispatch=CommandDispatch(commands, intake, health),
         decide=Decide(DecideRunner(spark, schema, rules.dbt), undecided, breakers, rules, health, clock, stopping, hand_over),
-        publish=Publish(leadership, breakers, undecided, missing_topics, health, clock, sending, stopping, hand_over, read_back),
+        publish=publish,
         write_back=OutboxWriteBack(outboxes, health),
         settle=Settle(consumers, breakers, followers, commands, ledgers, health),
         decision_feed=DecisionFeed(writer, health),

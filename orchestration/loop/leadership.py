@@ -77,7 +77,7 @@ class Leadership:
         """
         self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.rules.seeds, name)))
         self.renew_bulk_lane()
-        take_charge(self.bulk_lane.settings, self._fence_topics, max(self.stored.most_slots(), self.settings.slots + 1))
+        take_charge(self.bulk_lane.settings, self._fence_topics, max(self.stored.most_slots(), slots_of(self.settings)))
         self.in_charge = True
 
     def fence_own(self) -> None:
@@ -161,6 +161,11 @@ class Leadership:
                 hint="set `instance` (REDRIVE_INSTANCE) to a name that no other installation has",
             )  # fmt: skip
         return knows
+
+
+def slots_of(settings: Settings) -> int:
+    """How many slots a loop has, each with its transactional id: those of the bulk lane, of the timed lane, and of direct sends."""
+    return settings.slots + 2
 
 
 def _cannot_send(error: ClusterError | SessionLostError) -> Reason:

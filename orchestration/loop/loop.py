@@ -292,7 +292,7 @@ class Loop:
             self._append_end()
         self.finish()
         if self._started:
-            self.intake.close()
+            self.steps.close()
         self._presence.end()
         if self._serving is not None:
             self._serving.close()

@@ -1,4 +1,4 @@
-"""The steps of outboxes: takes their pending rows in as events, and writes back what became of them.
+"""Outboxes: their pending rows are taken in as events, and what became of them is written back.
 
 A row is taken once: until it is written back that it was taken, no more rows of its outbox are. How far that is written is kept in
 `ticks`, so that a start finds out whether rows of `events` are not written back.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -18,10 +18,9 @@ from pyspark.sql import SparkSession
 
 from orchestration.logs import event
 from orchestration.loop import event_rows
-from orchestration.loop.health import LEDGERS, Health, Reason, outbox
+from orchestration.loop.direct_sends import Sent
 from orchestration.loop.outbox_positions import OutboxPosition
 from orchestration.loop.state import LoopState
-from orchestration.loop.steps import StepReport, StepResult
 from orchestration.outbox.patience import NoAnswerError, Patience
 from orchestration.outbox.profiles import Outbox
 from orchestration.outbox.states import Lag, OutboxError, RowState
@@ -31,13 +30,21 @@ from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
 
 if TYPE_CHECKING:
-    from orchestration.outbox.database import OutboxTable
+    import pyarrow as pa
+
+    from orchestration.outbox.database import OutboxTable, Page
 
 log = logging.getLogger(__name__)
 
 # How long the loop waits for a database, in seconds. The call goes on in its thread, and nothing else is asked of that outbox until it has
 # ended.
 _PATIENCE = 5.0
+
+# How long a page may have been read before it is used, in seconds: its owner may have changed the rows.
+_FRESH = 10.0
+
+# How many pages are read one after another, before what was committed late is looked for among the first again.
+_PAGES = 20
 
 # How many rows are read at once at least, while the database is slow.
 _FEWEST = 100
@@ -47,6 +54,14 @@ class NoAnswerInTimeError(OutboxError):
     """The database gave no answer in time."""
 
 
+@dataclass(frozen=True)
+class _Ahead:
+    """A page that is read before it is needed. began: a monotonic time. pages: how many were read before it, each after the one before."""
+
+    began: float
+    pages: int
+
+
 @dataclass
 class _Connected:
     """One outbox. is_behind: rows were taken whose states are not written back yet; None: the tables were not asked yet.
@@ -54,7 +69,8 @@ class _Connected:
     counts_at: when the pending rows are counted next, a monotonic time in seconds. adopted: ids of rows that were taken while rows of
     another relay are; None: the tables were not asked yet. kept: of a table without a status, ids of rows that were taken and are not
     deleted: they look pending for as long as they are there; None: the tables were not asked yet. most: how many rows are read at once:
-    fewer after the database gave no answer in time.
+    fewer after the database gave no answer in time. marked: batches of results whose rows were marked when they were sent. ahead: the
+    page that `reader` reads, if any.
     """
 
     table: OutboxTable
@@ -65,6 +81,9 @@ class _Connected:
     adopted: set[str] | None = None
     kept: set[str] | None = None
     most: int | None = None
+    marked: list[int] = field(default_factory=list)
+    reader: Patience = field(default_factory=lambda: Patience(_PATIENCE))
+    ahead: _Ahead | None = None
 
 
 class Outboxes:
@@ -106,16 +125,26 @@ class Outboxes:
         if one.is_behind is None:
             (taken,) = self.spark.sql(
                 f"""
-                select min(batch) as first from {self.schema}.events
-                where kind = 'row' and batch > {position.written if position else 0:d} and source = :name
+                select min(batch) as first from (
+                    select batch from {self.schema}.events where kind = 'row' and source = :name
+                    union all
+                    select batch from {self.schema}.publish_results
+                    where kind = 'publish' and outcome = 'delivered' and startswith(message_id, :messages)
+                )
+                where batch > {position.written if position else 0:d}
                 """,
-                {"name": name},
+                {"name": name, "messages": f"outbox:{name}/"},
             ).collect()
             one.is_behind = taken["first"] is not None
             if position is None and one.is_behind:
                 # the first loop that read this outbox was killed in its first tick
                 return OutboxPosition(taken["first"] - 1, taken["first"] - 1, adopts=True)
         return position or OutboxPosition(self.ledgers.batch, state.watermark, adopts=True)
+
+    def look_again(self, name: str) -> None:
+        """Has the tables asked whether rows were taken, or sent, that are not written back."""
+        if name in self._connected:
+            self._connected[name].is_behind = self._connected[name].ahead = None
 
     @property
     def lags(self) -> dict[str, Lag]:
@@ -124,41 +153,68 @@ class Outboxes:
 
     # ---------- intake
 
-    def take(self, name: str, position: OutboxPosition, limit: int, now: datetime) -> tuple[int, bool, OutboxPosition]:
-        """Appends pending rows to `events`; returns how many, whether these are all, and the position after it.
+    def take(
+        self, name: str, position: OutboxPosition, limit: int, now: datetime, send: Callable[[pa.Table], Sent]
+    ) -> tuple[int, bool, OutboxPosition]:
+        """Sends pending rows, or appends them to `events`; returns how many were appended, whether this is all, and the position after it.
 
         Raises OutboxError, AppendError.
         """
         one = self._connected[name]
         adopted = self._adopted(name, one) if position.adopts else set[str]()
         without = adopted if self._ask(one, lambda: one.table.has_status) else adopted | self._kept(name, one, position)
-        rows, is_all = self._read(one, limit, without, position.adopts)
-        if rows.num_rows:
-            # if the append fails, the tables say whether it was made
-            kept, one.kept, one.is_behind = one.kept, None, None
-            self.ledgers.append("events", event_rows.of_outbox(self.spark, name, rows, self.ledgers.next_batch), now)
-            one.is_behind = True
-            ids = rows.column("row_id").to_pylist()
+        page = self._read(one, limit, without, position.adopts)
+        # until it is written back, what is sent or taken looks pending: if something fails, the tables say what it was
+        one.is_behind, ahead, one.ahead = None, one.ahead, None
+        sent = send(page.rows)
+        if sent.left.num_rows:
+            kept, one.kept = one.kept, None
+            self.ledgers.append("events", event_rows.of_outbox(self.spark, name, sent.left, self.ledgers.next_batch), now)
+            ids = sent.left.column("row_id").to_pylist()
             if kept is not None:
                 one.kept = kept.union(ids)
             adopted.update(ids)
-        if position.adopts and is_all:
+        one.is_behind = sent.left.num_rows > 0 or not self._is_marked(name, one, sent, now)
+        if not one.is_behind and not sent.in_doubt:
+            one.ahead = ahead
+        if position.adopts and page.is_all:
             one.adopted = None
             position = replace(position, adopts=False)
-        return rows.num_rows, is_all, position
+        return sent.left.num_rows, page.is_all, position
 
-    def _read(self, one: _Connected, limit: int, without: set[str], adopts: bool) -> tuple[Any, bool]:
-        """Pending rows, and whether these are all. As many as the database can give in time: the rest waits for the next tick."""
+    def _read(self, one: _Connected, limit: int, without: set[str], adopts: bool) -> Page:
+        """Pending rows. As many as the database can give in time: the rest waits. The page after them is read meanwhile."""
         most = min(limit, one.most or limit)
+        ahead, one.ahead = one.ahead, None
         try:
-            found: tuple[Any, bool] = self._ask(
-                one, lambda: one.table.read(most, without, adopts=adopts, most_bytes=self.settings.intake_max_bytes)
+            page: Page = (
+                self._ask(one, partial(self._page, one, most, without, adopts))
+                if ahead is None or time.monotonic() - ahead.began > _FRESH
+                else self._answered(one.reader.result)
             )
         except NoAnswerInTimeError:
             one.most = max(_FEWEST, most // 4)
             raise
         one.most = min(limit, most * 2)
-        return found
+        pages = 1 if ahead is None else ahead.pages + 1
+        if page.last is not None and not page.is_all and not without and pages < _PAGES:
+            one.ahead = _Ahead(time.monotonic(), pages)
+            self._answered(partial(one.reader.begin, partial(self._page, one, one.most, without, adopts, page.last)))
+        return page
+
+    def _page(self, one: _Connected, most: int, without: set[str], adopts: bool, after: Any = None) -> Page:
+        return one.table.read(most, without, adopts=adopts, most_bytes=self.settings.intake_max_bytes, after=after)
+
+    def _is_marked(self, name: str, one: _Connected, sent: Sent, now: datetime) -> bool:
+        """Writes back which rows were sent. Returns whether it succeeded; if not, it is done with what the tables say."""
+        if not sent.row_ids:
+            return True
+        try:
+            self._write(name, one, [RowState(row_id, "done") for row_id in sent.row_ids], now)
+        except OutboxError:
+            return False
+        one.marked.append(sent.batch)
+        return True
 
     def _adopted(self, name: str, one: _Connected) -> set[str]:
         """The ids of rows that were taken so far: what is `failed` of them is redrive's. Asks the tables once."""
@@ -198,19 +254,25 @@ class Outboxes:
         Returns how many, and the position after it. Raises OutboxError.
         """
         one = self._connected[name]
-        states = self._states(name, position, written, decided)
+        states = self._states(name, position, written, decided, one.marked)
         if states:
-            # each part with its own time limit, so that many states are not written in vain
-            missing = sum(self._ask(one, partial(one.table.write, part, now)) for part in one.table.parts(states))
-            if missing:
-                event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
+            self._write(name, one, states, now)
         one.is_behind = False
+        one.marked = [batch for batch in one.marked if batch > written]
         if one.kept is not None:
             one.kept -= {state.row_id for state in states if state.status == "done"}
-        self.written_back[name] = len(states)
         return len(states), replace(position, written=written, decided=decided)
 
-    def _states(self, name: str, position: OutboxPosition, written: int, decided: int) -> list[RowState]:
+    def _write(self, name: str, one: _Connected, states: list[RowState], now: datetime) -> None:
+        # each part with its own time limit, so that many states are not written in vain
+        missing = sum(self._ask(one, partial(one.table.write, part, now)) for part in one.table.parts(states))
+        if missing:
+            event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
+        self.written_back[name] = self.written_back.get(name, 0) + len(states)
+
+    def _states(self, name: str, position: OutboxPosition, written: int, decided: int, marked: Sequence[int]) -> list[RowState]:
+        # batches of rows that were sent directly, and marked at once
+        others = f"and batch not in ({', '.join(map(str, marked))})" if marked else ""
         found = self.spark.sql(
             f"""
             select
@@ -220,7 +282,7 @@ class Outboxes:
                 max_by(last_error, struct(batch, place)) filter (where last_error is not null) as last_error
             from {self.schema}.outbox_states
             where outbox = :name and (
-                (place <> 1 and batch > {position.written:d} and batch <= {written:d})
+                (place <> 1 and batch > {position.written:d} and batch <= {written:d} {others})
                 or (place = 1 and batch > {position.decided:d} and batch <= {decided:d})
             )
             group by row_id
@@ -232,109 +294,13 @@ class Outboxes:
             for row in collected(found)
         ]
 
+    @classmethod
+    def _ask(cls, one: _Connected, function: Any) -> Any:
+        return cls._answered(partial(one.patience.call, function))
+
     @staticmethod
-    def _ask(one: _Connected, function: Any) -> Any:
+    def _answered(call: Callable[[], Any]) -> Any:
         try:
-            return one.patience.call(function)
+            return call()
         except NoAnswerError:
             raise NoAnswerInTimeError(f"the database gives no answer within {_PATIENCE:g} s") from None
-
-
-@dataclass
-class OutboxIntake:
-    """Takes in the pending rows of all outboxes. One that can't be read is left alone for growing pauses, and stops nothing else."""
-
-    outboxes: Outboxes
-    health: Health
-
-    def run(self, state: LoopState, now: datetime) -> StepResult:
-        """Takes in a bounded number of rows of each."""
-        report = StepReport(state)
-        for part in [part for part in self.health if part.kind == "outbox" and part.name not in self.outboxes.names]:
-            # it is no longer in the seeds
-            report.recovered(part)
-        if not self.outboxes.names or not self.health.may(LEDGERS):
-            return report.result()
-        limit = self.outboxes.settings.intake_max_rows
-        # what is undecided is bounded as for reports: while the decide step fails, rows stay where they are
-        if state.window.undecided >= limit:
-            return report.result()
-        began = time.monotonic()
-        try:
-            for name in self.outboxes.names:
-                self._take(report, name, limit, now)
-        except Exception as error:
-            return report.result(error)
-        if report.counts:
-            report.took("intake", began)
-        return report.result()
-
-    def _take(self, report: StepReport, name: str, limit: int, now: datetime) -> None:
-        if not self.health.may(outbox(name)):
-            return
-        positions = report.state.outboxes
-        position = self.outboxes.position(name, report.state)
-        if not self.outboxes.is_written_back(name):
-            report.change(outboxes={**positions, name: position})
-            return
-        try:
-            self.outboxes.count(name)
-            taken, is_all, position = self.outboxes.take(name, position, limit, now)
-        except OutboxError as error:
-            report.failed(outbox(name), Reason(f"its rows wait: {error}"))
-            return
-        report.recovered(outbox(name))
-        if position != positions.get(name):
-            # kept in `ticks`, so that the next start doesn't read all events of this outbox
-            report.change(outboxes={**positions, name: position})
-            report.count("outboxes_begun", int(name not in positions))
-        if taken:
-            report.count("events", taken)
-            report.change(window=report.state.window.awaiting(taken, now))
-            report.has_more = report.has_more or not is_all
-
-
-@dataclass
-class OutboxWriteBack:
-    """Writes back into all outboxes what became of their rows."""
-
-    outboxes: Outboxes
-    health: Health
-
-    def run(self, state: LoopState, now: datetime) -> StepResult:
-        """Writes back all that has happened since the last time."""
-        report = StepReport(state)
-        self.outboxes.written_back.clear()
-        if not state.outboxes or self.health.unsure:
-            return report.result()
-        ledgers = self.outboxes.ledgers
-        written, decided = ledgers.certain, state.watermark
-        newest = max(ledgers.end_of("events"), ledgers.end_of("publish_results"))
-        began = time.monotonic()
-        behind = {
-            name: position
-            for name in self.outboxes.names
-            if (position := state.outboxes.get(name)) is not None
-            and (newest > position.written or decided > position.decided)
-            and self.health.may(outbox(name))
-        }
-        try:
-            # what a superseded loop knows is older than what the loop in charge has written
-            report.superseded_by = ledgers.superseded_by() if behind else None
-            if report.superseded_by is not None:
-                return report.result()
-            for name, position in behind.items():
-                try:
-                    rows, reached = self.outboxes.write_back(name, position, written, decided, now)
-                except OutboxError as error:
-                    report.failed(outbox(name), Reason(f"what became of its rows is not written back: {error}"))
-                    continue
-                if rows:
-                    report.recovered(outbox(name))
-                report.count("written_back", rows)
-                report.change(outboxes={**report.state.outboxes, name: reached})
-        except Exception as error:
-            return report.result(error)
-        if report.counts.get("written_back"):
-            report.took("write_back", began)
-        return report.result()

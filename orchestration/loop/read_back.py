@@ -16,15 +16,17 @@ from confluent_kafka import KafkaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from orchestration.clock import EPOCH, LoopClock
+from orchestration.clock import EPOCH, LoopClock, literal
 from orchestration.kafka.cluster import ClusterError, Partition
 from orchestration.kafka.sent_records import MARGIN, sent_in
 from orchestration.logs import event
+from orchestration.loop.direct_sends import KNOWN_FOR, topics_published_to
 from orchestration.loop.due import Due, due_in
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import SENDS, Reason
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.steps import StepReport
+from orchestration.outbox.direct_ids import direct_id_pattern
 from orchestration.tables.rows import collected
 from publisher import DELIVERED, SessionLostError, SupersededError
 
@@ -86,6 +88,7 @@ class ReadBack:
         if not self._is_read(report, found, denied):
             return False
         delivered, absent = self._record(report, found, denied, now)
+        delivered += self._record_direct(found)
         self.since = None
         report.recovered(SENDS)
         report.count("read_back", delivered)
@@ -112,7 +115,8 @@ class ReadBack:
             where kind is not null and topic is not null and {due_in([(floor, now + MARGIN)])}
             """
         ).collect()
-        topics = cluster.describe((row["topic"] for row in rows), denied).values()
+        names = {row["topic"] for row in rows} | topics_published_to(stored, since - KNOWN_FOR - MARGIN).keys()
+        topics = cluster.describe(names, denied).values()
         # records have the time of the wall clock, which may be behind the loop's
         millis = (since - self.clock.ahead - MARGIN - EPOCH) // timedelta(milliseconds=1)
         return cluster.since((partition for topic in topics for partition in topic.all_partitions), millis)
@@ -160,17 +164,50 @@ class ReadBack:
             stored.ledgers.append("publish_results", results.coalesce(1), self.clock.now())
         return count.get(DELIVERED, 0), count.get(ABSENT, 0)
 
+    def _record_direct(self, found: DataFrame) -> int:
+        """Records the rows of outboxes that were found and sent without a decision. Returns how many. Raises AppendError."""
+        stored = self.leadership.stored
+        pattern = direct_id_pattern(self.leadership.settings)
+        direct = _first_places(found.where(F.col("delivery_id").rlike(pattern)))
+        (first,) = collected(direct.agg(F.min("due_at").alias("due_at")))
+        if first["due_at"] is None:
+            return 0
+        recorded = stored.spark.table(stored.ledgers.name("publish_results")).where(
+            f"kind = 'publish' and outcome = '{DELIVERED}' and due_at >= {literal(first['due_at'])}"
+        )
+        results = direct.join(recorded.select("delivery_id", "due_at"), ["delivery_id", "due_at"], "left_anti").select(
+            "delivery_id",
+            "due_at",
+            F.lit("publish").alias("kind"),
+            F.regexp_extract("delivery_id", pattern, 1).alias("message_id"),
+            "topic",
+            F.lit(DELIVERED).alias("outcome"),
+            "place.partition",
+            "place.offset",
+            "place.sent_at",
+            F.lit("read_back").alias("found_by"),
+        )
+        results = results.localCheckpoint(eager=True)
+        count = results.count()
+        if count:
+            stored.ledgers.append("publish_results", results.coalesce(1), self.clock.now())
+        return count
+
+
+def _first_places(places: DataFrame) -> DataFrame:
+    """Where each delivery lies: the first record, if somebody has copied it within its topic, headers and all."""
+    return places.groupBy("topic", "delivery_id", "due_at").agg(
+        F.min_by(F.struct("partition", "offset", "sent_at"), "offset").alias("place")
+    )
+
 
 def _results(ready: DataFrame, places: DataFrame) -> DataFrame:
     """Results of open deliveries: those that lie in their topics are delivered, others that have a `not_before` are absent."""
     columns = (
         "delivery_id", "due_at", "kind", "message_id", "consumer_group", "original_topic", "original_partition", "original_offset",
     )  # fmt: skip
-    # the first, if somebody has copied it within its topic, headers and all
-    first = places.groupBy("topic", "delivery_id", "due_at").agg(
-        F.min_by(F.struct("partition", "offset", "sent_at"), "offset").alias("place")
-    )
-    joined = ready.select(*columns, "topic", "not_before").join(F.broadcast(first), ["topic", "delivery_id", "due_at"], "left")
+    first = F.broadcast(_first_places(places))
+    joined = ready.select(*columns, "topic", "not_before").join(first, ["topic", "delivery_id", "due_at"], "left")
     return joined.where("place is not null or not_before is not null").select(
         *columns,
         "topic",

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from orchestration.clock import LoopClock
 from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.leadership import slots_of
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport
 from orchestration.loop.stored import Stored
@@ -51,7 +52,7 @@ def read_starting_point(settings: Settings, spark: SparkSession, schema: str) ->
         generation=ledgers.generation,
         instance=settings.instance,
         # one more, for the timed lane
-        slots=settings.slots + 1,
+        slots=slots_of(settings),
         watermark=max(before.watermark, stored.last_decided()),
     )
     # the row of this start records the circuit breakers as of its watermark, so what the last loop did after its last row is added first

@@ -3,7 +3,8 @@
 The queries read the ledgers, the decisions, what the topics hold, and the states of messages where a promise is about these. They may
 refer to `{first}` and `{upto}`, the batches between which results and decisions are judged; `{watermark}`, up to which everything is
 decided; `{recorded_until}`: what was sent before has a result; and to the views `verified_records`, what was found in the topics, and
-`verified_ranges`, the offsets that were read there.
+`verified_ranges`, the offsets that were read there; and to `{direct_ids}`, an expression for the ids of what this installation has sent
+directly, without a decision.
 """
 
 from __future__ import annotations
@@ -146,12 +147,21 @@ PROMISES: Final = (
         "sent_and_recorded",
         "Every delivery that lies in a topic has a result, or a decision that answers it.",
         """
+        with
+
+        -- another installation may send to the same topic
+        ours as (
+            select records.* from verified_records as records
+            left semi join deliveries on records.delivery_id = deliveries.delivery_id and records.due_at = deliveries.due_at
+            union all
+            select * from verified_records
+            where delivery_id rlike r'{direct_ids}'
+        )
+
         select
             records.delivery_id as subject,
             concat('no result for ', records.topic, '/', records.partition, '/', records.offset) as detail
-        from verified_records as records
-        -- another installation may send to the same topic
-        left semi join deliveries on records.delivery_id = deliveries.delivery_id and records.due_at = deliveries.due_at
+        from ours as records
         left anti join publish_results as results
             on records.delivery_id = results.delivery_id and records.due_at = results.due_at and results.outcome = 'delivered'
         left anti join deliveries as answers on records.delivery_id = answers.prior_delivery and records.due_at = answers.prior_due

@@ -16,6 +16,7 @@ from orchestration.clock import EPOCH, literal
 from orchestration.kafka.cluster import Cluster, Partition
 from orchestration.kafka.sent_records import MARGIN, RANGES, sent_in
 from orchestration.operators.promises import PROMISES, Promise
+from orchestration.outbox.direct_ids import direct_id_pattern
 from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables, without_tables
 from orchestration.tables.migration import unreadable_tables
@@ -74,7 +75,7 @@ def verify(settings: Settings, since: datetime | None = None) -> Verification:
     settings.require_brokers()
     spark = _session(settings)
     spark.sql(f"use {schema(settings.project)}")
-    bounds = _bounds(spark, since)
+    bounds = _bounds(spark, since) | {"direct_ids": direct_id_pattern(settings)}
     judged = {row["topic"]: int(row["results"]) for row in spark.sql(_JUDGED.format_map(bounds)).collect()}
     ranges, gone = _ranges(Cluster(settings.kafka_properties), judged, since)
     read = [(partition.topic, partition.number, begin, end) for partition, (begin, end) in ranges.items()]

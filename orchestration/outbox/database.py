@@ -1,6 +1,8 @@
 """Reads the pending rows of an outbox table, and writes back what became of them, with SQLAlchemy: the same statements for every database.
 
 Every error of a database is raised as OutboxError, whose text has neither values of rows nor the address.
+
+Longer than other modules, as all statements for such a table are here.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -19,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from orchestration.outbox.engine import engine_of
 from orchestration.outbox.profiles import STATUSES, Outbox
 from orchestration.outbox.states import Lag, OutboxError, RowState
-from orchestration.outbox.taken_rows import TAKEN, size_of, taken_row
+from orchestration.outbox.taken_rows import TAKEN, sizes_of, taken_rows
 from orchestration.outbox.values import id_value, in_words, moment_of
 
 # How many ids one statement names.
@@ -35,6 +38,18 @@ _NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 _FETCHED = 1_000
 
 
+Place: TypeAlias = tuple[Any, ...]
+"""The values by which rows are in order."""
+
+
+class Page(NamedTuple):
+    """Pending rows (TAKEN), whether these are all, and the place of the last; None: there is none."""
+
+    rows: pa.Table
+    is_all: bool
+    last: Place | None
+
+
 class OutboxTable:
     """One outbox table."""
 
@@ -44,29 +59,49 @@ class OutboxTable:
     # ---------- what is read
 
     def read(
-        self, limit: int, without: Collection[str] = (), *, adopts: bool = False, most_bytes: int | None = None
-    ) -> tuple[pa.Table, bool]:
+        self,
+        limit: int,
+        without: Collection[str] = (),
+        *,
+        adopts: bool = False,
+        most_bytes: int | None = None,
+        after: Place | None = None,
+    ) -> Page:
         """The first pending rows, in the order of their ids (of their creation, where ids are no numbers), as TAKEN.
 
         without: ids of rows that were taken already. adopts: rows that another relay left as failed are read, too. most_bytes: ends after
-        the row with which values and headers are larger. Also returns whether these are all that is pending. Raises OutboxError.
+        the row with which values and headers are larger. after: only rows whose place comes after this one. Raises OutboxError.
         """
         columns = self._columns
         chosen = {**{f"field {name}": self._read(column) for name, column in columns.items()}, **self._extra}
         wanted = sa.select(*(column.label(name) for name, column in chosen.items()))
         wanted = wanted.where(*self._is_pending(adopts)).order_by(*self._order).limit(limit + len(without))
-        taken: list[dict[str, Any]] = []
-        size, is_all = 0, True
+        if after is not None:
+            wanted = wanted.where(sa.tuple_(*self._order) > sa.tuple_(*after) if len(after) > 1 else self._order[0] > after[0])
+        names = [*chosen]
+        taken: list[pa.RecordBatch] = []
+        places = [names.index(f"field {name}") for name in self._order_fields]
+        last: Place | None = None
+        rows = size = 0
         with self._connected() as connection:
-            for row in connection.execute(wanted, execution_options={"yield_per": _FETCHED}).mappings():
-                if str(row["field id"]) in without:
-                    continue
-                if len(taken) == limit or (most_bytes is not None and size > most_bytes):
-                    is_all = False
+            for part in connection.execute(wanted, execution_options={"yield_per": _FETCHED}).partitions():
+                new = [row for row in part if str(row[names.index("field id")]) not in without] if without else part
+                if new and (rows == limit or (most_bytes is not None and size > most_bytes)):
                     break
-                taken.append(taken_row(self.outbox, columns, {**row}))
-                size += size_of(taken[-1])
-        return pa.Table.from_pylist(taken, schema=TAKEN), is_all and len(taken) < limit
+                if not new:
+                    continue
+                batch = taken_rows(self.outbox, columns, names, new[: limit - rows])
+                sizes = np.cumsum(sizes_of(batch))
+                fits = batch.num_rows
+                if most_bytes is not None:
+                    fits = min(fits, int(np.searchsorted(sizes, most_bytes - size, "right")) + 1)
+                taken.append(batch.slice(0, fits))
+                rows, size, last = rows + fits, size + int(sizes[fits - 1]), tuple(new[fits - 1][place] for place in places)
+                if fits < len(new):
+                    break
+            else:
+                return Page(pa.Table.from_batches(taken, TAKEN), rows < limit, last)
+        return Page(pa.Table.from_batches(taken, TAKEN), False, last)
 
     def _is_pending(self, adopts: bool = False) -> Iterator[sa.ColumnElement[bool]]:
         """The conditions of pending rows; adopts: and of those that another relay left as failed."""
@@ -288,12 +323,14 @@ class OutboxTable:
         }
         return {**headers, **{f"topic {name}": table.columns[name] for name in self.outbox.columns_of_topic}}
 
-    @cached_property
+    @property
     def _order(self) -> tuple[sa.ColumnElement[Any], ...]:
-        columns = self._columns
-        if "created_at" in columns and not isinstance(columns["id"].type, sa.Integer):
-            return columns["created_at"], columns["id"]
-        return (columns["id"],)
+        return tuple(self._columns[name] for name in self._order_fields)
+
+    @cached_property
+    def _order_fields(self) -> tuple[str, ...]:
+        has_no_order = not isinstance(self._columns["id"].type, sa.Integer)
+        return ("created_at", "id") if has_no_order and "created_at" in self._columns else ("id",)
 
     @property
     def _has_index(self) -> bool:
@@ -318,7 +355,7 @@ class OutboxTable:
             raise
         except SQLAlchemyError as error:
             # its owner may have changed the table: its columns are read again
-            for name in ("_table", "_columns", "_statuses", "_extra", "_order"):
+            for name in ("_table", "_columns", "_statuses", "_extra", "_order_fields"):
                 self.__dict__.pop(name, None)
             raise OutboxError(in_words(error)) from None
         except Exception as error:

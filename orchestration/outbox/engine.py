@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
-from psycopg.abc import Buffer
-from psycopg.types.datetime import TimestampLoader, TimestamptzLoader
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Loader
+from psycopg.pq import Format
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestration.outbox.profiles import Outbox
@@ -23,6 +24,9 @@ _GONE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_cou
 
 # The driver for an address that names only the database.
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def engine_of(outbox: Outbox) -> sa.Engine:
@@ -59,32 +63,29 @@ def _use_utc(connection: Any, _: object) -> None:
     connection.commit()
 
 
-class _BoundedTimestamp(TimestampLoader):
-    """A time that Python has no value for, such as `infinity`, as the last or the first that it has."""
-
-    def load(self, data: Buffer) -> datetime:
-        try:
-            return super().load(data)
-        except psycopg.DataError:
-            return _bound_of(data)
-
-
-class _BoundedTimestamptz(TimestamptzLoader):
-    """The same, with a zone."""
-
-    def load(self, data: Buffer) -> datetime:
-        try:
-            return super().load(data)
-        except psycopg.DataError:
-            return _bound_of(data).replace(tzinfo=UTC)
-
-
-def _bound_of(data: Buffer) -> datetime:
-    text = bytes(data)
-    return datetime.min if text.startswith(b"-") or text.endswith(b"BC") else datetime.max
-
-
 def _bound_times(connection: psycopg.Connection[Any], _: object) -> None:
-    # else one such row would keep all rows of the outbox from being read
-    connection.adapters.register_loader("timestamp", _BoundedTimestamp)
-    connection.adapters.register_loader("timestamptz", _BoundedTimestamptz)
+    # else one row with a time that Python has no value for, such as `infinity`, would keep all rows of the outbox from being read
+    for name, zone in (("timestamp", None), ("timestamptz", UTC)):
+        connection.adapters.register_loader(name, _bounded(connection, name, zone))
+
+
+def _bounded(connection: psycopg.Connection[Any], name: str, zone: tzinfo | None) -> type[Loader]:
+    """A loader for times; those that Python has no value for are the last or the first that it has."""
+    inner = connection.adapters.get_loader(psycopg.adapters.types[name].oid, Format.TEXT)
+    assert inner is not None, "the driver knows times"
+    make: type[Any] = inner
+
+    class Bounded(Loader):
+        def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+            super().__init__(oid, context)
+            self._load = make(oid, context).load
+
+        def load(self, data: Buffer) -> Any:
+            try:
+                return self._load(data)
+            except psycopg.DataError:
+                text = bytes(data)
+                is_past = text.startswith(b"-") or text.endswith(b"BC")
+                return (_FIRST if is_past else _LAST).replace(tzinfo=zone)
+
+    return Bounded

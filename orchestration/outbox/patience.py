@@ -19,13 +19,21 @@ class Patience:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._busy: threading.Event | None = None
+        self._outcome: dict[str, Any] = {}
 
     def call(self, function: Callable[[], T]) -> T:
         """The result of a call, or its error. Raises NoAnswerError if it takes too long, and as long as that call has not ended."""
+        self.begin(function)
+        result: T = self.result()
+        return result
+
+    def begin(self, function: Callable[[], Any]) -> None:
+        """Begins a call, whose result `result` has. Raises NoAnswerError as long as a call before has not ended."""
         if self._busy is not None and not self._busy.is_set():
             raise NoAnswerError
         ended = self._busy = threading.Event()
         outcome: dict[str, Any] = {}
+        self._outcome = outcome
 
         def run() -> None:
             try:
@@ -36,9 +44,12 @@ class Patience:
                 ended.set()
 
         threading.Thread(target=run, name="outbox", daemon=True).start()
-        if not ended.wait(self._seconds):
+
+    def result(self) -> Any:
+        """The result of the call that began last, or its error. Raises NoAnswerError if it takes too long from now on."""
+        assert self._busy is not None, "no call has begun"
+        if not self._busy.wait(self._seconds):
             raise NoAnswerError
-        if "error" in outcome:
-            raise outcome["error"]
-        result: T = outcome["result"]
-        return result
+        if "error" in self._outcome:
+            raise self._outcome["error"]
+        return self._outcome["result"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-# JSON between strings: blanks there mean nothing. Possessive, as an expression that may go back keeps a hundred bytes for each character.
-_BLANKS = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|\s+')
+# Strings of JSON, and what lies between blanks. Possessive, as an expression that may go back keeps a hundred bytes for each character.
+_WORDS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s"]++')
 
 
 def compact(text: str) -> str:
     """JSON without the blanks between its strings. Numbers stay as they are written."""
-    return _BLANKS.sub(r"\1", text)
+    return "".join(_WORDS.findall(text))
 
 
 def in_words(error: Exception) -> str:
@@ -35,6 +35,8 @@ def id_value(column: sa.Column[Any], text: str) -> Any:
 
 
 def text_of(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
     if isinstance(value, bytes | memoryview):
         return bytes(value).decode(errors="replace")
     return None if value is None else str(value)

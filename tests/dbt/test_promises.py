@@ -15,6 +15,8 @@ from pyspark.sql import Row
 from orchestration.clock import literal
 from orchestration.kafka.sent_records import FOUND, RANGES
 from orchestration.operators.promises import PROMISES
+from orchestration.outbox.direct_ids import direct_id_pattern, direct_suffix
+from orchestration.settings import load_settings
 from tests.dbt.harness import Home, Result, report
 
 QUERIES = {promise.name: promise.breaches for promise in PROMISES}
@@ -41,6 +43,7 @@ class Sent:
             "upto": str(self.home.batch + 1),
             "watermark": str(self.home.batch + 1),
             "recorded_until": literal(self.home.now + timedelta(minutes=1)),
+            "direct_ids": direct_id_pattern(load_settings()),
         }
         return {row["subject"]: row["detail"] for row in spark.sql(QUERIES[promise].format_map(bounds)).collect()}
 
@@ -161,3 +164,10 @@ def test_a_record_without_a_result_is_told_unless_it_is_answered_or_of_others(se
     assert sent.breaches("sent_and_recorded") == {unrecorded["delivery_id"]: f"no result for {sent.topic}-billing-retry/0/10"}
     sent.records[-2]["sent_at"] += timedelta(hours=1)
     assert sent.breaches("sent_and_recorded") == {}, "it may be recorded yet"
+
+
+def test_a_row_that_was_sent_directly_without_a_result_is_told(sent: Sent) -> None:
+    direct = f"outbox:shop/7{direct_suffix(load_settings(), 31)}"
+    for offset, delivery in enumerate((direct, "outbox:shop/8#direct.00000000.1f"), 10):
+        sent.records.append({**sent.records[0], "offset": offset, "delivery_id": delivery})
+    assert sent.breaches("sent_and_recorded") == {direct: f"no result for {sent.topic}-billing-retry/0/10"}

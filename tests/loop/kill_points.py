@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+import orchestration.loop.direct_sends
 import orchestration.loop.hand_over
 import orchestration.loop.sending
 from orchestration.loop.commands import Commands
@@ -114,7 +115,7 @@ def _later(death: Death) -> None:
 
 
 def _in_the_middle_of_sending(death: Death) -> None:
-    for owner in (orchestration.loop.sending, orchestration.loop.hand_over):
+    for owner in (orchestration.loop.sending, orchestration.loop.hand_over, orchestration.loop.direct_sends):
         _before_a_commit(owner, death.die)
 
 

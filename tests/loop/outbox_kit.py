@@ -86,11 +86,14 @@ class Shop:
 
 
 @contextmanager
-def with_outboxes(redrive: Redrive, postgres: Postgres, **settings: Any) -> Iterator[Redrive]:
-    """The loop of the tests, with its timed lane, and with outboxes; afterwards without, as it was."""
+def with_outboxes(redrive: Redrive, postgres: Postgres, outboxes: str = OUTBOXES, **settings: Any) -> Iterator[Redrive]:
+    """The loop of the tests, with its timed lane, and with outboxes; afterwards without, as it was.
+
+    outboxes: the seed; two modules must not use one name, as the loop's tables know its rows.
+    """
     seed = redrive.loop.settings.seeds / "outboxes.csv"
     before, was = seed.read_text(encoding="utf-8"), redrive.loop.settings
-    seed.write_text(OUTBOXES, encoding="utf-8")
+    seed.write_text(outboxes, encoding="utf-8")
     redrive.restart(connections={"shop": postgres.address}, look_ahead_seconds=30.0, **settings)
     yield redrive
     redrive.settle()

@@ -249,9 +249,9 @@ def test_a_part_is_read_that_is_bounded_in_rows_and_bytes(shop: Shop) -> None:
         (10, 1_500, 2, False),
         (10, 1, 1, False),
     ):
-        rows, found_all = outbox(shop).read(limit, most_bytes=most_bytes)
+        rows, found_all, _ = outbox(shop).read(limit, most_bytes=most_bytes)
         assert (rows.num_rows, found_all) == (count, is_all), (limit, most_bytes)
-    rows, found_all = outbox(shop).read(2, without={str(ids[0]), str(ids[4])})
+    rows, found_all, _ = outbox(shop).read(2, without={str(ids[0]), str(ids[4])})
     assert rows.column("row_id").to_pylist() == [str(ids[1]), str(ids[2])]
     assert not found_all
 

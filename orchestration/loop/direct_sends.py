@@ -1,0 +1,243 @@
+"""Sends rows of outboxes as they are read, without a decision: what Kafka takes leaves a result in `publish_results`, and nothing else.
+
+A row goes this way if nothing speaks against it. All others are taken into the tables: those that Kafka refuses, that come after one of
+their sequence that is still open, or whose topic had no row of this installation lately. docs/decisions/0067 has the reasons.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orchestration.clock import EPOCH, LoopClock, literal
+from orchestration.logs import event
+from orchestration.loop import steps
+from orchestration.loop.health import SENDS, Health
+from orchestration.loop.leadership import Leadership
+from orchestration.loop.outcomes import Outcomes
+from orchestration.loop.sequences_held import SequencesHeld
+from orchestration.loop.state import LoopState
+from orchestration.loop.steps import BULK, StepReport
+from orchestration.loop.stored import Stored
+from orchestration.outbox.direct_ids import direct_suffix
+from orchestration.rules.topic_patterns import is_source
+from orchestration.tables.rows import collected
+from publisher import DELIVERED, READY, RESULTS, STOPPED, SUPERSEDED_CODE, UNKNOWN, PublisherSettings, Session, publish, refuse_superseded
+
+log = logging.getLogger(__name__)
+
+KNOWN_FOR = timedelta(hours=1)
+"""How long a topic that a row was published to is one that rows are sent to directly. A start reads such topics back."""
+
+
+def topics_published_to(stored: Stored, since: datetime) -> dict[str, datetime]:
+    """The topics that rows of outboxes were published to since a moment, in loop time, each with the last due time of these rows."""
+    found = stored.spark.sql(
+        f"""
+        select topic, max(due_at) as last from {stored.schema}.publish_results
+        where kind = 'publish' and outcome = '{DELIVERED}' and due_at >= {literal(since)}
+        group by topic
+        """
+    )
+    return {row["topic"]: row["last"] for row in collected(found)}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of pending rows. What is in neither stays pending in its outbox.
+
+    left: the rows (TAKEN) that are to be taken into the tables. row_ids: those that were sent, and have results in `batch`. in_doubt:
+    whether others may have been sent.
+    """
+
+    left: pa.Table
+    row_ids: Sequence[str] = ()
+    batch: int = 0
+    in_doubt: bool = False
+
+
+@dataclass
+class DirectSends:
+    """Sends rows of outboxes directly.
+
+    sending: held while rows are sent, until their results are appended. knows_what_was_sent: whether every send has a result; if not,
+    nothing is sent, and no pending row is read: it may have been sent. doubt: notes that sends since a moment may have no result.
+    in_doubt: the outboxes of which rows may have been sent without a result since their states were written back.
+    """
+
+    leadership: Leadership
+    health: Health
+    clock: LoopClock
+    sending: threading.Lock
+    knows_what_was_sent: Callable[[], bool]
+    doubt: Callable[[datetime], None]
+    in_doubt: set[str] = field(default_factory=set)
+    _topics: dict[str, datetime] = field(default_factory=dict)
+    """Where rows were published to within KNOWN_FOR, and until when this is so."""
+    _held: SequencesHeld = field(default_factory=SequencesHeld)
+    _session: Session | None = None
+    _settings: PublisherSettings | None = None
+
+    def send(self, report: StepReport, name: str, rows: pa.Table) -> Sent:
+        """Sends what may be sent directly of pending rows (TAKEN), in their order.
+
+        Raises AppendError, after which `knows_what_was_sent` is false.
+        """
+        if not rows.num_rows or not self._may_send(report):
+            return Sent(self._left(rows))
+        may = self._may_go(report, rows)
+        if not pc.any(may).as_py():
+            return Sent(self._left(rows))
+        began = self.clock.now()
+        ready = self._ready(name, rows.filter(may), began)
+        with self.sending:
+            try:
+                results = self._publish(ready)
+                outcomes = results.column("outcome")
+                if pc.any(pc.equal(outcomes, UNKNOWN)).as_py():
+                    self._in_doubt(name, began)
+                delivered = results.filter(pc.equal(outcomes, DELIVERED))
+                batch = self._record(delivered, began) if delivered.num_rows else 0
+            except BaseException:
+                self._in_doubt(name, began)
+                raise
+        _count(report, delivered)
+        message_ids = delivered.column("message_id")
+        row_ids = pc.utf8_slice_codeunits(message_ids, len(f"outbox:{name}/")).to_pylist()
+        sent = Sent(rows.slice(0, 0), row_ids, batch, name in self.in_doubt)
+        if any(row["error_code"] == SUPERSEDED_CODE for row in results.filter(pc.equal(outcomes, STOPPED)).to_pylist()):
+            report.superseded_by = self.leadership.newest()
+            return replace(sent, in_doubt=True)
+        if sent.in_doubt:
+            event(log, logging.WARNING, "direct_sends_unknown", outbox=name, rows=ready.num_rows - delivered.num_rows)
+            # later rows of a sequence must not go before one that may be sent again
+            return sent
+        return replace(sent, left=self._left(rows.filter(pc.invert(pc.is_in(_message_ids(name, rows), message_ids)))))
+
+    def use_rules(self) -> None:
+        """Has the topics looked up again: by other rules, one of them may be a source."""
+        self._topics = {}
+
+    def end(self) -> None:
+        """Ends the producer."""
+        if self._session is not None:
+            self._session.end()
+
+    # ---------- what may be sent
+
+    def _may_send(self, report: StepReport) -> bool:
+        """Whether rows may be sent directly now. Without transactions no order is kept, and nothing is read back."""
+        if not self.leadership.settings.transactions or not self.leadership.in_charge or SENDS in self.health:
+            return False
+        if self._held.known is None:
+            self._look(report.state)
+        return True
+
+    def _may_go(self, report: StepReport, rows: pa.Table) -> pa.Array:
+        """Which of the rows may be sent directly."""
+        now, window = self.clock.now(), report.state.window
+        named = [topic for topic in rows.column("topic").unique().to_pylist() if topic]
+        if any(self._topics.get(topic, now) <= now for topic in named):
+            self._topics = {topic: last + KNOWN_FOR for topic, last in topics_published_to(self.leadership.stored, now - KNOWN_FOR).items()}
+        seeds = self.leadership.rules.seeds
+        topics = [
+            topic for topic in named if self._topics.get(topic, now) > now and topic not in window.paused and not is_source(seeds, topic)
+        ]
+        begins = pc.equal(pc.fill_null(rows.column("attempts"), 0), 0)
+        waits = pc.fill_null(pc.greater(rows.column("next_retry_at"), pa.scalar(now)), False)
+        is_first = pc.and_(begins, pc.invert(waits))
+        may = pc.and_(is_first, pc.is_in(rows.column("topic"), pa.array(topics, pa.string())))
+        # all of a sequence goes the same way from the first row on that may not be sent directly
+        closed = _sequences(rows.filter(pc.invert(may))) | self._held_among(_sequences(rows.filter(may)), report.state)
+        if not closed:
+            return may
+        return pc.and_(may, pc.invert(pc.is_in(rows.column("sequence"), pa.array(sorted(closed), pa.string()))))
+
+    def _held_among(self, sequences: set[str], state: LoopState) -> set[str]:
+        """The sequences of which rows may be open in the tables. Asks these, if it may make a difference."""
+        held = self._held.among(sequences)
+        if held and time.monotonic() >= self._held.next_look:
+            self._look(state)
+            held = self._held.among(held)
+        return held
+
+    def _look(self, state: LoopState) -> None:
+        self._held.look(self.leadership.stored, state.watermark, state.window.lowest_floor)
+
+    def _left(self, rows: pa.Table) -> pa.Table:
+        """Notes the sequences of rows that are taken into the tables."""
+        self._held.add(_sequences(rows))
+        return rows
+
+    # ---------- sending
+
+    def _ready(self, name: str, rows: pa.Table, now: datetime) -> pa.RecordBatch:
+        """Rows of an outbox (TAKEN) as deliveries that are due now (READY)."""
+        count = rows.num_rows
+        message = _message_ids(name, rows)
+        micros = (now - EPOCH) // timedelta(microseconds=1)
+        given = {
+            "delivery_id": pc.binary_join_element_wise(message, direct_suffix(self.leadership.settings, micros), ""),
+            "due_at": pa.repeat(pa.scalar(micros - micros % 1_000, READY.field("due_at").type), count),
+            "kind": pa.repeat("publish", count),
+            "message_id": message,
+            **{column: rows.column(column) for column in ("topic", "key", "value", "headers", "sequence")},
+            # a failed connection concerns no row: then all go through the tables, where failures are charged
+            "publish_charge": pa.repeat("record", count),
+            "original_timestamp": rows.column("created_at"),
+        }
+        made = pa.table({field.name: given.get(field.name, pa.nulls(count, field.type)) for field in READY})
+        return made.cast(READY).combine_chunks().to_batches()[0]
+
+    def _publish(self, ready: pa.RecordBatch) -> pa.Table:
+        lane = self.leadership.bulk_lane
+        # the slots of the bulk lane, that of the timed lane, and this one
+        slot = lane.slots + 1
+        if self._session is None or self._settings != lane.settings:
+            if self._session is not None:
+                self._session.end()
+            self._settings = lane.settings
+            self._session = Session(lane.settings, slot, refuse_superseded, stays_open=True)
+        return pa.Table.from_batches([*publish([ready], lane.settings, slot, self._now_ms, self._session)], RESULTS)
+
+    def _record(self, delivered: pa.Table, began: datetime) -> int:
+        """Appends results; returns the batch."""
+        stored = self.leadership.stored
+        batch = stored.ledgers.append("publish_results", stored.spark.createDataFrame(delivered).coalesce(1), self.clock.now())
+        until = began + KNOWN_FOR
+        self._topics.update(dict.fromkeys(delivered.column("topic").unique().to_pylist(), until))
+        return batch
+
+    def _in_doubt(self, name: str, began: datetime) -> None:
+        self.in_doubt.add(name)
+        self.doubt(began)
+
+    def _now_ms(self) -> int:
+        return (self.clock.now() - EPOCH) // timedelta(milliseconds=1)
+
+
+def _message_ids(name: str, rows: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(f"outbox:{name}", rows.column("row_id"), "/")
+
+
+def _sequences(rows: pa.Table) -> set[str]:
+    return {name for name in rows.column("sequence").unique().to_pylist() if name is not None}
+
+
+def _count(report: StepReport, delivered: pa.Table) -> None:
+    """Adds what was sent to the counts of the step."""
+    rows = delivered.num_rows
+    if not rows:
+        return
+    for what, count in Outcomes(delivered=rows).counts.items():
+        report.count(what, count)
+    late = pc.subtract(pc.cast(delivered.column("sent_at"), pa.int64()), pc.cast(delivered.column("due_at"), pa.int64()))
+    median, highest = pc.quantile(pc.divide(late, 1_000), [0.5, 0.99]).to_pylist()
+    report.has_sent(BULK, steps.Sent(rows, (round(median), round(highest))))

@@ -1,0 +1,243 @@
+"""Rows of outboxes that need no decision are sent as they are read: each once, and in order, also if it isn't known what was sent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from orchestration.clock import wall_clock
+from orchestration.demo.postgres import Postgres, programs
+from orchestration.loop import direct_sends
+from orchestration.operators import verification
+from orchestration.outbox.database import OutboxTable
+from orchestration.outbox.states import OutboxError
+from orchestration.rules.explain import in_words
+from orchestration.tables.ledgers import AppendError, Ledgers
+from tests.loop.harness import Redrive
+from tests.loop.outbox_kit import DEAD, DONE, TABLE, Shop, with_outboxes
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)"),
+]
+
+BEGAN = wall_clock()
+
+OUTBOX = "outbox,connection,table,profile,columns,topic,write_back\ndirect,shop,orders_outbox,eventferry,last_error=last_error,,\n"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shop(postgres: Postgres) -> Shop:
+    made = Shop(postgres)
+    made.sql(TABLE.format(name="orders_outbox"))
+    return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def outboxes(redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[Redrive]:
+    with with_outboxes(redrive, postgres, OUTBOX) as running:
+        yield running
+
+
+def done(redrive: Redrive, shop: Shop, *ids: int, status: int = DONE) -> None:
+    """Runs ticks until rows have a status."""
+    redrive.until(lambda: all(row["status"] == status for row in shop.rows(ids).values()), f"the rows {ids} are {status}")
+
+
+def known(redrive: Redrive, shop: Shop, domain: str) -> str:
+    """A topic that a row was published to."""
+    redrive.domain(domain)
+    topic = f"{domain}.orders"
+    done(redrive, shop, shop.order(topic, "first", '{"n": 0}'))
+    return topic
+
+
+def numbers(redrive: Redrive, topic: str, key: bytes = b"a") -> list[int]:
+    """The numbers of a key's records in a topic, in their order."""
+    return [json.loads(record.value or b"{}")["n"] for record in redrive.read(topic) if record.key == key]
+
+
+def went_directly(redrive: Redrive, *ids: int) -> list[bool]:
+    """Of rows that were published, which left nothing but a result."""
+    names = [f"outbox:direct/{one}" for one in ids]
+    listed = ", ".join(f"'{name}'" for name in names)
+    found = redrive.sql(f"select message_id, delivery_id from publish_results where outcome = 'delivered' and message_id in ({listed})")
+    decided = {row["message_id"] for row in redrive.sql(f"select message_id from deliveries where message_id in ({listed})")}
+    results = {row["message_id"]: row["delivery_id"] for row in found}
+    assert results.keys() == {*names}
+    assert len(found) == len(names)
+    return ["#direct." in results[name] and name not in decided for name in names]
+
+
+def test_a_row_for_a_topic_that_is_known_is_sent_as_it_is_read_with_the_same_bytes(redrive: Redrive, shop: Shop) -> None:
+    topic = known(redrive, shop, "directfirst")
+    columns = {"headers": '{"tenant": "acme"}', "trace_id": "t-1"}
+    rows = [shop.order(topic, "7", '{"b": 1.10, "a": "x y"}', **columns), shop.order(topic, "8")]
+    redrive.loop.tick()
+    assert [row["status"] for row in shop.rows(rows).values()] == [DONE, DONE]
+    assert went_directly(redrive, *rows) == [True, True]
+    _, first, second = redrive.read(topic)
+    assert (first.key, first.value, second.key) == (b"7", b'{"a":"x y","b":1.10}', b"8")
+    row = shop.rows()[rows[0]]
+    assert dict(first.own_headers) == {
+        "tenant": b"acme",
+        "content-type": b"application/json",
+        "message-id": str(row["message_id"]).encode(),
+        "x-message-id": str(row["message_id"]).encode(),
+        "aggregate-type": b"Order",
+        "aggregate-id": b"7",
+        "trace-id": b"t-1",
+    }
+    assert (first.header("redrive-message-id"), first.header("redrive-original-topic")) == (None, None)
+    assert (row["attempts"], row["next_retry_at"], row["last_error"]) == (0, None, None)
+    history = redrive.sql(f"select * from message_history where message_id = 'outbox:direct/{rows[0]}'")
+    ((_, told),) = in_words([row.asDict() for row in history])
+    assert told.startswith(f"sent to {topic}/{first.partition}/{first.offset}, ")
+    # also after a restart, as the tables know the topic
+    redrive.restart()
+    after = shop.order(topic, "7")
+    done(redrive, shop, after)
+    assert went_directly(redrive, after) == [True]
+    # its owner publishes it once more
+    shop.sql("update orders_outbox set status = 0 where id = %s", after)
+    done(redrive, shop, after)
+    assert len(redrive.read(topic)) == 5
+
+
+def test_a_row_that_kafka_refuses_goes_through_the_tables_and_the_others_don_t(redrive: Redrive, shop: Shop) -> None:
+    topic = "directlarge.orders"
+    redrive.topics(topic, config={"max.message.bytes": "2000"})
+    redrive.topics(f"{topic}.dlq")
+    done(redrive, shop, shop.order(topic, "first"))
+    one, large, three = (shop.order(topic, "a", json.dumps({"n": n, "x": x})) for n, x in ((1, ""), (2, os.urandom(4000).hex()), (3, "")))
+    done(redrive, shop, one, three)
+    done(redrive, shop, large, status=DEAD)
+    assert numbers(redrive, topic) == [1, 3]
+    assert went_directly(redrive, one) == [True]
+    row = shop.rows()[large]
+    assert row["attempts"] == 1
+    assert row["last_error"]
+    (dead,) = redrive.read(f"{topic}.dlq")
+    assert dead.header("x-message-id") == str(row["message_id"])
+
+
+def test_rows_stay_behind_one_of_their_sequence_that_waits_in_the_tables(redrive: Redrive, shop: Shop) -> None:
+    topic = known(redrive, shop, "directorder")
+    # its owner wants it later
+    first = shop.order(topic, "a", '{"n": 1}', next_retry_at=wall_clock(), attempts=1)
+    later = shop.order(topic, "a", '{"n": 2}')
+    other = shop.order(topic, "b", '{"n": 1}')
+    done(redrive, shop, first, later, other)
+    assert went_directly(redrive, first, later, other) == [False, False, True]
+    assert numbers(redrive, topic) == [1, 2]
+
+    def another_goes_directly() -> bool:
+        redrive.settle()
+        sent = len(numbers(redrive, topic))
+        last = shop.order(topic, "a", f'{{"n": {sent + 1}}}')
+        done(redrive, shop, last)
+        return went_directly(redrive, last) == [True]
+
+    # the tables are asked from time to time whether anything of the sequence is still open
+    redrive.until(another_goes_directly, "rows of the sequence are sent directly again")
+    sent = numbers(redrive, topic)
+    assert sent == [*range(1, len(sent) + 1)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_results_that_cannot_be_appended_are_read_back(
+    redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    topic = known(redrive, shop, f"directunrecorded{restarts:d}")
+    append, refused = Ledgers.append, list[int]()
+
+    def refuse(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+        if ledger == "publish_results" and rows.where("delivery_id like '%#direct.%'").count():
+            refused.append(1)
+            raise AppendError("the catalog is locked")
+        return append(self, ledger, rows, *when)
+
+    rows = [shop.order(topic, "a", f'{{"n": {n}}}') for n in range(3)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledgers, "append", refuse)
+        redrive.until(lambda: refused, "results are refused")
+        more = shop.order(topic, "a", '{"n": 3}')
+        for _ in range(3):
+            redrive.loop.tick()
+        # nothing of this outbox is read while what was sent isn't known
+        assert {row["status"] for row in shop.rows([*rows, more]).values()} == {0}
+        if restarts:
+            patch.undo()
+            redrive.restart()
+    done(redrive, shop, *rows, more)
+    assert numbers(redrive, topic) == [0, 1, 2, 3]
+    found = redrive.sql("select message_id, found_by from publish_results where found_by = 'read_back' and topic = '" + topic + "'")
+    assert {row["message_id"] for row in found} == {f"outbox:direct/{one}" for one in rows}
+
+
+def test_a_commit_without_an_answer_is_read_back(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = known(redrive, shop, "directunknown")
+    publish = vars(direct_sends)["publish"]
+
+    def unanswered(*arguments: Any) -> Iterator[Any]:
+        for results in publish(*arguments):
+            lost = [{**row, "outcome": "unknown", "partition": None, "offset": None} for row in results.to_pylist()]
+            yield results.from_pylist(lost, schema=results.schema)
+
+    rows = [shop.order(topic, "a", f'{{"n": {n}}}') for n in range(3)]
+    with monkeypatch.context() as patch:
+        patch.setattr(direct_sends, "publish", unanswered)
+        redrive.loop.tick()
+        assert [row["status"] for row in shop.rows(rows).values()] == [0, 0, 0]
+    done(redrive, shop, *rows)
+    assert numbers(redrive, topic) == [0, 1, 2]
+
+
+def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = known(redrive, shop, "directunmarked")
+
+    def deny(*_: object) -> int:
+        raise OutboxError("permission denied")
+
+    for restarts in (False, True):
+        one = shop.order(topic, "a", f'{{"n": {restarts:d}}}')
+        with monkeypatch.context() as patch:
+            patch.setattr(OutboxTable, "write", deny)
+            redrive.until(lambda: len(numbers(redrive, topic)) > restarts, "the row is sent")  # noqa: B023
+            for _ in range(2):
+                redrive.loop.tick()
+            if restarts:
+                redrive.restart()
+                redrive.loop.tick()
+        done(redrive, shop, one)
+        assert went_directly(redrive, one) == [True]
+    assert numbers(redrive, topic) == [0, 1]
+
+
+def test_another_installation_s_rows_are_not_taken_for_ours(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = known(redrive, shop, "directforeign")
+    row = shop.order(topic, "a", '{"n": 1}', status=2)
+    redrive.write(
+        topic, b"a", b'{"n": 7}', [("redrive-delivery", f"outbox:direct/{row}#direct.00000000.1f".encode()), ("redrive-due", b"1")]
+    )
+    read_back = redrive.loop.steps.publish.read_back
+    read_back.after(BEGAN)
+    redrive.until(lambda: read_back.since is None, "it is read back")
+    assert redrive.sql(f"select 1 from publish_results where message_id = 'outbox:direct/{row}'") == []
+
+
+def test_all_of_it_keeps_the_promises(redrive: Redrive) -> None:
+    redrive.settle()
+    proved = verification.verify(redrive.loop.settings, BEGAN)
+    assert (proved.broken, proved.gone) == (0, ()), proved
