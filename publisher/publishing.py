@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from publisher import sending
-from publisher.contract import CHARGE_ALL, DELIVERED, FAILED, FINAL, READY, RECORDS, RESULTS, STOPPED, UNKNOWN
+from publisher.contract import CHARGE_ALL, DELIVERED, FAILED, FINAL, PUBLICATION, READY, RECORDS, RESULTS, STOPPED, UNKNOWN
 from publisher.destinations import Destination, describe, forget
 from publisher.errors import Concerns, FencedError, SessionLostError, SupersededError, Trouble
 from publisher.fitting import by_batch_size, lightened, misfits, with_partitions
@@ -263,7 +263,7 @@ class Task:
 
     def _fail(self, rows: pa.RecordBatch, trouble: Trouble) -> None:
         """Adds results. Of a sequence, only the first row fails if it is tried again: those after it wait, and are charged nothing."""
-        if trouble.error.kind not in FINAL:
+        if trouble.error.kind not in FINAL or _is_tried_first(rows):
             rows = first_of_sequences(without_sequences(rows, self._interrupted))
             self._interrupted |= sequences_in(rows)
         if rows.num_rows:
@@ -288,6 +288,11 @@ class Task:
             if field.name not in given:
                 given[field.name] = pa.repeat(pa.scalar(same.get(field.name), field.type), 1 if rows is None else rows.num_rows)
         self._results.append(pa.RecordBatch.from_arrays([given[name] for name in RESULTS.names], schema=RESULTS))
+
+
+def _is_tried_first(rows: pa.RecordBatch) -> bool:
+    """Whether these are rows of outboxes whose refusal counts nothing yet: they are sent once more, and nothing may overtake them."""
+    return bool(rows.num_rows and rows.column("kind")[0].as_py() == PUBLICATION and rows.column("publish_charge")[0].as_py() != CHARGE_ALL)
 
 
 def _taken(rows: pa.RecordBatch, positions: Sequence[int]) -> pa.RecordBatch:

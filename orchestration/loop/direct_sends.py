@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from orchestration.clock import EPOCH, LoopClock, literal
 from orchestration.logs import event
 from orchestration.loop import steps
-from orchestration.loop.health import SENDS, Health
+from orchestration.loop.health import SENDS, Health, Reason
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.outcomes import Outcomes
 from orchestration.loop.sequences_held import SequencesHeld
@@ -91,10 +91,10 @@ class DirectSends:
         Raises AppendError, after which `knows_what_was_sent` is false.
         """
         if not rows.num_rows or not self._may_send(report):
-            return Sent(self._left(rows))
-        may = self._may_go(report, rows)
+            return Sent(self._left(name, rows))
+        may = self._may_go(report, name, rows)
         if not pc.any(may).as_py():
-            return Sent(self._left(rows))
+            return Sent(self._left(name, rows))
         began = self.clock.now()
         ready = self._ready(name, rows.filter(may), began)
         with self.sending:
@@ -112,14 +112,18 @@ class DirectSends:
         message_ids = delivered.column("message_id")
         row_ids = pc.utf8_slice_codeunits(message_ids, len(f"outbox:{name}/")).to_pylist()
         sent = Sent(rows.slice(0, 0), row_ids, batch, name in self.in_doubt)
-        if any(row["error_code"] == SUPERSEDED_CODE for row in results.filter(pc.equal(outcomes, STOPPED)).to_pylist()):
-            report.superseded_by = self.leadership.newest()
-            return replace(sent, in_doubt=True)
+        for stop in results.filter(pc.equal(outcomes, STOPPED)).to_pylist():
+            if stop["error_code"] == SUPERSEDED_CODE:
+                report.superseded_by = self.leadership.newest()
+                return replace(sent, in_doubt=True)
+            if stop["topic"] is None:
+                # other outboxes need not wait for Kafka, too
+                report.failed(SENDS, Reason(f"nothing can be sent: {stop['error_message']} ({stop['error_name']})", stop["error_name"]))
         if sent.in_doubt:
             event(log, logging.WARNING, "direct_sends_unknown", outbox=name, rows=ready.num_rows - delivered.num_rows)
             # later rows of a sequence must not go before one that may be sent again
             return sent
-        return replace(sent, left=self._left(rows.filter(pc.invert(pc.is_in(_message_ids(name, rows), message_ids)))))
+        return replace(sent, left=self._left(name, rows.filter(pc.invert(pc.is_in(_message_ids(name, rows), message_ids)))))
 
     def use_rules(self) -> None:
         """Has the topics looked up again: by other rules, one of them may be a source."""
@@ -134,13 +138,15 @@ class DirectSends:
 
     def _may_send(self, report: StepReport) -> bool:
         """Whether rows may be sent directly now. Without transactions no order is kept, and nothing is read back."""
-        if not self.leadership.settings.transactions or not self.leadership.in_charge or SENDS in self.health:
+        if not self.leadership.settings.transactions or not self.leadership.in_charge:
+            return False
+        if SENDS in self.health or report.has_failed(SENDS):
             return False
         if self._held.known is None:
             self._look(report.state)
         return True
 
-    def _may_go(self, report: StepReport, rows: pa.Table) -> pa.Array:
+    def _may_go(self, report: StepReport, name: str, rows: pa.Table) -> pa.Array:
         """Which of the rows may be sent directly."""
         now, window = self.clock.now(), report.state.window
         named = [topic for topic in rows.column("topic").unique().to_pylist() if topic]
@@ -155,10 +161,11 @@ class DirectSends:
         is_first = pc.and_(begins, pc.invert(waits))
         may = pc.and_(is_first, pc.is_in(rows.column("topic"), pa.array(topics, pa.string())))
         # all of a sequence goes the same way from the first row on that may not be sent directly
-        closed = _sequences(rows.filter(pc.invert(may))) | self._held_among(_sequences(rows.filter(may)), report.state)
+        sequences = _sequences(name, rows)
+        closed = _distinct(sequences.filter(pc.invert(may))) | self._held_among(_distinct(sequences.filter(may)), report.state)
         if not closed:
             return may
-        return pc.and_(may, pc.invert(pc.is_in(rows.column("sequence"), pa.array(sorted(closed), pa.string()))))
+        return pc.and_(may, pc.invert(pc.is_in(sequences, pa.array(sorted(closed), pa.string()))))
 
     def _held_among(self, sequences: set[str], state: LoopState) -> set[str]:
         """The sequences of which rows may be open in the tables. Asks these, if it may make a difference."""
@@ -171,9 +178,9 @@ class DirectSends:
     def _look(self, state: LoopState) -> None:
         self._held.look(self.leadership.stored, state.watermark, state.window.lowest_floor)
 
-    def _left(self, rows: pa.Table) -> pa.Table:
+    def _left(self, name: str, rows: pa.Table) -> pa.Table:
         """Notes the sequences of rows that are taken into the tables."""
-        self._held.add(_sequences(rows))
+        self._held.add(_distinct(_sequences(name, rows)))
         return rows
 
     # ---------- sending
@@ -227,8 +234,12 @@ def _message_ids(name: str, rows: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(f"outbox:{name}", rows.column("row_id"), "/")
 
 
-def _sequences(rows: pa.Table) -> set[str]:
-    return {name for name in rows.column("sequence").unique().to_pylist() if name is not None}
+def _sequences(name: str, rows: pa.Table) -> pa.ChunkedArray:
+    return pc.coalesce(rows.column("sequence"), _message_ids(name, rows))
+
+
+def _distinct(sequences: pa.ChunkedArray) -> set[str]:
+    return {*sequences.unique().to_pylist()}
 
 
 def _count(report: StepReport, delivered: pa.Table) -> None:

@@ -51,6 +51,8 @@ class OutboxIntake:
         try:
             for name in self.outboxes.names:
                 self._take(report, name, limit, now)
+                if report.superseded_by is not None or self.direct.in_doubt:
+                    break
         except Exception as error:
             return report.result(error)
         if report.counts:

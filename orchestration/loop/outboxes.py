@@ -9,11 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from orchestration.logs import event
@@ -30,8 +33,6 @@ from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from orchestration.outbox.database import OutboxTable, Page
 
 log = logging.getLogger(__name__)
@@ -56,10 +57,14 @@ class NoAnswerInTimeError(OutboxError):
 
 @dataclass(frozen=True)
 class _Ahead:
-    """A page that is read before it is needed. began: a monotonic time. pages: how many were read before it, each after the one before."""
+    """A page that is read before it is needed.
+
+    began: a monotonic time. pages: how many were read before it, each after the one before. before: the ids of the page before.
+    """
 
     began: float
     pages: int
+    before: pa.ChunkedArray
 
 
 @dataclass
@@ -177,7 +182,7 @@ class Outboxes:
         one.is_behind = sent.left.num_rows > 0 or not self._is_marked(name, one, sent, now)
         if not one.is_behind and not sent.in_doubt:
             one.ahead = ahead
-        if position.adopts and page.is_all:
+        if position.adopts and page.is_all and not sent.in_doubt:
             one.adopted = None
             position = replace(position, adopts=False)
         return sent.left.num_rows, page.is_all, position
@@ -196,10 +201,15 @@ class Outboxes:
             one.most = max(_FEWEST, most // 4)
             raise
         one.most = min(limit, most * 2)
+        if ahead is not None:
+            # it was read while the page before looked pending: where a place can't be compared exactly, it has rows of that page, too
+            page = page._replace(rows=page.rows.filter(pc.invert(pc.is_in(page.rows.column("row_id"), ahead.before))))
         pages = 1 if ahead is None else ahead.pages + 1
-        if page.last is not None and not page.is_all and not without and pages < _PAGES:
-            one.ahead = _Ahead(time.monotonic(), pages)
-            self._answered(partial(one.reader.begin, partial(self._page, one, one.most, without, adopts, page.last)))
+        if page.last is not None and not page.is_all and not without and not adopts and pages < _PAGES:
+            # as long as an earlier page is still being read, which nobody waits for any more, none is read ahead
+            with suppress(NoAnswerError):
+                one.reader.begin(partial(self._page, one, one.most, without, adopts, page.last))
+                one.ahead = _Ahead(time.monotonic(), pages, page.rows.column("row_id"))
         return page
 
     def _page(self, one: _Connected, most: int, without: set[str], adopts: bool, after: Any = None) -> Page:
@@ -209,6 +219,9 @@ class Outboxes:
         """Writes back which rows were sent. Returns whether it succeeded; if not, it is done with what the tables say."""
         if not sent.row_ids:
             return True
+        if sent.in_doubt:
+            # a newer loop may be in charge
+            return False
         try:
             self._write(name, one, [RowState(row_id, "done") for row_id in sent.row_ids], now)
         except OutboxError:
@@ -271,8 +284,8 @@ class Outboxes:
         self.written_back[name] = self.written_back.get(name, 0) + len(states)
 
     def _states(self, name: str, position: OutboxPosition, written: int, decided: int, marked: Sequence[int]) -> list[RowState]:
-        # batches of rows that were sent directly, and marked at once
-        others = f"and batch not in ({', '.join(map(str, marked))})" if marked else ""
+        # rows that were sent directly in these batches are marked already, unless more has become of them since
+        others = f"having max(batch) not in ({', '.join(map(str, marked))})" if marked else ""
         found = self.spark.sql(
             f"""
             select
@@ -282,10 +295,11 @@ class Outboxes:
                 max_by(last_error, struct(batch, place)) filter (where last_error is not null) as last_error
             from {self.schema}.outbox_states
             where outbox = :name and (
-                (place <> 1 and batch > {position.written:d} and batch <= {written:d} {others})
+                (place <> 1 and batch > {position.written:d} and batch <= {written:d})
                 or (place = 1 and batch > {position.decided:d} and batch <= {decided:d})
             )
             group by row_id
+            {others}
             """,
             {"name": name},
         )

@@ -1,5 +1,7 @@
 """Sequences of outboxes of which rows may be open in the tables: later rows of theirs must not be sent past those.
 
+A row without a sequence has its message's id for one: if its owner sets it to pending while it is open, it must not be sent beside that.
+
 Kept as hashes of 60 bits, as there may be a million: two sequences with the same one only hold each other.
 """
 
@@ -50,10 +52,10 @@ class SequencesHeld:
         found = stored.spark.sql(
             f"""
             select distinct {_HASH} as hash from (
-                select sequence from {stored.schema}.events
+                select coalesce(sequence, concat('outbox:', source, '/', detail)) as sequence from {stored.schema}.events
                 where kind = 'row' and batch > {watermark:d}
                 union all
-                select sequence from {stored.schema}.bulk_open
+                select coalesce(sequence, regexp_replace(delivery_id, '#[^#]*$', '')) from {stored.schema}.bulk_open
                 where due_at >= {literal(floor)} and due_hour >= date_trunc('hour', {literal(floor)})
             )
             where sequence is not null

@@ -21,7 +21,7 @@ def direct_suffix(settings: Settings, micros: int) -> str:
 
 def direct_id_pattern(settings: Settings) -> str:
     """A regular expression for the ids of what this installation has sent. Its first group is the id of the message."""
-    return rf"^(outbox:.*){re.escape(_MARK + _installation(settings))}\.[0-9a-f]+$"
+    return rf"(?s)^(outbox:.*){re.escape(_MARK + _installation(settings))}\.[0-9a-f]+$"
 
 
 def _installation(settings: Settings) -> str:

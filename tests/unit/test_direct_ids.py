@@ -10,7 +10,7 @@ from orchestration.outbox.direct_ids import direct_id_pattern, direct_suffix
 from orchestration.settings import load_settings
 
 
-@pytest.mark.parametrize("message", ["outbox:shop/7", "outbox:shop/a#direct.00000000.1f/b", "outbox:shop/"])
+@pytest.mark.parametrize("message", ["outbox:shop/7", "outbox:shop/a#direct.00000000.1f/b", "outbox:shop/", "outbox:shop/a\nb"])
 def test_an_id_names_its_message_and_is_known_by_its_installation_only(message: str) -> None:
     ours, other = load_settings(), load_settings(instance="other")
     delivery = message + direct_suffix(ours, 1_750_000_000_000_000)
