@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -109,8 +110,13 @@ def assembled(
     if state.unrecorded_since is not None:
         read_back.after(state.unrecorded_since, is_fenced=True)
     direct = DirectSends(leadership, health, clock, sending, lambda: publish.knows_what_was_sent, read_back.after)
+
+    def withdraw(ids: Collection[str]) -> None:
+        hand_over.withdraw(ids=ids)
+        direct.look_again()
+
     most = min(settings.intake_max_rows, ISSUED_AT_ONCE)
-    commands = Commands(spark, schema, ledgers, state.commands, most, withdraw=lambda ids: hand_over.withdraw(ids=ids))
+    commands = Commands(spark, schema, ledgers, state.commands, most, withdraw=withdraw)
     consumers = Consumers(spark, schema, cluster, breakers.settle, state.awaited_batch, rules.keeps_order_of, lambda: rules.keeps_sequences)
     consumers.remember(state.awaited)
     open_sequences = OpenSequences(spark, schema, lambda: rules.keeps_sequences, lambda: rules.hash)

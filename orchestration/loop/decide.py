@@ -22,6 +22,10 @@ from orchestration.tables.decide_statements import DecideError, DecideRunner
 
 log = logging.getLogger(__name__)
 
+# How many batches without inputs, such as results of rows that are sent directly, may come after the last decided one: maintenance leaves
+# alone what is not decided.
+_MOST_BEHIND = 1_000
+
 
 @dataclass
 class Decide:
@@ -43,7 +47,9 @@ class Decide:
 
     def run(self, state: LoopState, now: datetime, upto: int | None = None) -> StepResult:
         """Decides all that is undecided; upto: no later batch than this one."""
-        if state.window.undecided == 0 or not self.health.may(DECIDE) or self.health.unsure:
+        if not self.health.may(DECIDE) or self.health.unsure:
+            return StepResult(state)
+        if state.window.undecided == 0 and self.undecided.stored.ledgers.certain - state.watermark < _MOST_BEHIND:
             return StepResult(state)
         return self.decide_up_to(state, self.undecided.stored.ledgers.certain if upto is None else upto)
 

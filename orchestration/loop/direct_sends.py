@@ -18,18 +18,17 @@ import pyarrow.compute as pc
 
 from orchestration.clock import EPOCH, LoopClock, literal
 from orchestration.logs import event
-from orchestration.loop import steps
 from orchestration.loop.health import SENDS, Health, Reason
-from orchestration.loop.leadership import Leadership
-from orchestration.loop.outcomes import Outcomes
+from orchestration.loop.leadership import DIRECT_SENDS, Leadership
+from orchestration.loop.open_slot import OpenSlot
 from orchestration.loop.sequences_held import SequencesHeld
 from orchestration.loop.state import LoopState
-from orchestration.loop.steps import BULK, StepReport
+from orchestration.loop.steps import BULK, Sent, StepReport
 from orchestration.loop.stored import Stored
 from orchestration.outbox.direct_ids import direct_suffix
 from orchestration.rules.topic_patterns import is_source
 from orchestration.tables.rows import collected
-from publisher import DELIVERED, READY, RESULTS, STOPPED, SUPERSEDED_CODE, UNKNOWN, PublisherSettings, Session, publish, refuse_superseded
+from publisher import DELIVERED, READY, RESULTS, STOPPED, SUPERSEDED_CODE, UNKNOWN
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ def topics_published_to(stored: Stored, since: datetime) -> dict[str, datetime]:
 
 
 @dataclass(frozen=True)
-class Sent:
+class PageSent:
     """What became of pending rows. What is in neither stays pending in its outbox.
 
     left: the rows (TAKEN) that are to be taken into the tables. row_ids: those that were sent, and have results in `batch`. in_doubt:
@@ -82,36 +81,37 @@ class DirectSends:
     _topics: dict[str, datetime] = field(default_factory=dict)
     """Where rows were published to within KNOWN_FOR, and until when this is so."""
     _held: SequencesHeld = field(default_factory=SequencesHeld)
-    _session: Session | None = None
-    _settings: PublisherSettings | None = None
 
-    def send(self, report: StepReport, name: str, rows: pa.Table) -> Sent:
+    def __post_init__(self) -> None:
+        self._slot = OpenSlot(self.leadership, self.clock, DIRECT_SENDS)
+
+    def send(self, report: StepReport, name: str, rows: pa.Table) -> PageSent:
         """Sends what may be sent directly of pending rows (TAKEN), in their order.
 
         Raises AppendError, after which `knows_what_was_sent` is false.
         """
         if not rows.num_rows or not self._may_send(report):
-            return Sent(self._left(name, rows))
+            return PageSent(self._left(name, rows))
         may = self._may_go(report, name, rows)
         if not pc.any(may).as_py():
-            return Sent(self._left(name, rows))
+            return PageSent(self._left(name, rows))
         began = self.clock.now()
         ready = self._ready(name, rows.filter(may), began)
         with self.sending:
             try:
-                results = self._publish(ready)
+                results = pa.Table.from_batches(self._slot.publish(ready), RESULTS)
                 outcomes = results.column("outcome")
                 if pc.any(pc.equal(outcomes, UNKNOWN)).as_py():
-                    self._in_doubt(name, began)
+                    self._note_doubt(name, began)
                 delivered = results.filter(pc.equal(outcomes, DELIVERED))
                 batch = self._record(delivered, began) if delivered.num_rows else 0
             except BaseException:
-                self._in_doubt(name, began)
+                self._note_doubt(name, began)
                 raise
         _count(report, delivered)
         message_ids = delivered.column("message_id")
         row_ids = pc.utf8_slice_codeunits(message_ids, len(f"outbox:{name}/")).to_pylist()
-        sent = Sent(rows.slice(0, 0), row_ids, batch, name in self.in_doubt)
+        sent = PageSent(rows.slice(0, 0), row_ids, batch, name in self.in_doubt)
         for stop in results.filter(pc.equal(outcomes, STOPPED)).to_pylist():
             if stop["error_code"] == SUPERSEDED_CODE:
                 report.superseded_by = self.leadership.newest()
@@ -125,14 +125,17 @@ class DirectSends:
             return sent
         return replace(sent, left=self._left(name, rows.filter(pc.invert(pc.is_in(_message_ids(name, rows), message_ids)))))
 
+    def look_again(self) -> None:
+        """Has the tables asked again for open sequences: an operator's order may open one."""
+        self._held.known = None
+
     def use_rules(self) -> None:
         """Has the topics looked up again: by other rules, one of them may be a source."""
         self._topics = {}
 
     def end(self) -> None:
         """Ends the producer."""
-        if self._session is not None:
-            self._session.end()
+        self._slot.end()
 
     # ---------- what may be sent
 
@@ -144,7 +147,7 @@ class DirectSends:
             return False
         if self._held.known is None:
             self._look(report.state)
-        return True
+        return self._held.known is not None
 
     def _may_go(self, report: StepReport, name: str, rows: pa.Table) -> pa.Array:
         """Which of the rows may be sent directly."""
@@ -172,7 +175,8 @@ class DirectSends:
         held = self._held.among(sequences)
         if held and time.monotonic() >= self._held.next_look:
             self._look(state)
-            held = self._held.among(held)
+            # not known: an order is not decided yet
+            held = held if self._held.known is None else self._held.among(held)
         return held
 
     def _look(self, state: LoopState) -> None:
@@ -203,17 +207,6 @@ class DirectSends:
         made = pa.table({field.name: given.get(field.name, pa.nulls(count, field.type)) for field in READY})
         return made.cast(READY).combine_chunks().to_batches()[0]
 
-    def _publish(self, ready: pa.RecordBatch) -> pa.Table:
-        lane = self.leadership.bulk_lane
-        # the slots of the bulk lane, that of the timed lane, and this one
-        slot = lane.slots + 1
-        if self._session is None or self._settings != lane.settings:
-            if self._session is not None:
-                self._session.end()
-            self._settings = lane.settings
-            self._session = Session(lane.settings, slot, refuse_superseded, stays_open=True)
-        return pa.Table.from_batches([*publish([ready], lane.settings, slot, self._now_ms, self._session)], RESULTS)
-
     def _record(self, delivered: pa.Table, began: datetime) -> int:
         """Appends results; returns the batch."""
         stored = self.leadership.stored
@@ -222,12 +215,9 @@ class DirectSends:
         self._topics.update(dict.fromkeys(delivered.column("topic").unique().to_pylist(), until))
         return batch
 
-    def _in_doubt(self, name: str, began: datetime) -> None:
+    def _note_doubt(self, name: str, began: datetime) -> None:
         self.in_doubt.add(name)
         self.doubt(began)
-
-    def _now_ms(self) -> int:
-        return (self.clock.now() - EPOCH) // timedelta(milliseconds=1)
 
 
 def _message_ids(name: str, rows: pa.Table) -> pa.ChunkedArray:
@@ -247,8 +237,7 @@ def _count(report: StepReport, delivered: pa.Table) -> None:
     rows = delivered.num_rows
     if not rows:
         return
-    for what, count in Outcomes(delivered=rows).counts.items():
-        report.count(what, count)
+    report.count("delivered", rows)
     late = pc.subtract(pc.cast(delivered.column("sent_at"), pa.int64()), pc.cast(delivered.column("due_at"), pa.int64()))
     median, highest = pc.quantile(pc.divide(late, 1_000), [0.5, 0.99]).to_pylist()
-    report.has_sent(BULK, steps.Sent(rows, (round(median), round(highest))))
+    report.has_sent(BULK, Sent(rows, (round(median), round(highest))))

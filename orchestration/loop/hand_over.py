@@ -18,12 +18,12 @@ from orchestration.loop.due import AT_A_RATE, Due, Seen, Waiting
 from orchestration.loop.lane import HANDED, TimedLane
 from orchestration.loop.lane_rows import without
 from orchestration.loop.lane_schedule import IS_PACED
-from orchestration.loop.leadership import Leadership
+from orchestration.loop.leadership import TIMED_LANE, Leadership
+from orchestration.loop.open_slot import OpenSlot
 from orchestration.loop.sending import HORIZON
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport
 from orchestration.tables.rows import ids_frame
-from publisher import PublisherSettings, Session, publish, refuse_superseded
 
 # What the lane may hold: with commands that issue 3,000 orders a second, all that is due within `look_ahead`.
 MOST_ROWS = 100_000
@@ -59,13 +59,12 @@ class HandOver:
     _backlog: int | None = None
     """While the bulk lane sends a backlog: the last batch that is part of it."""
     _left_out: frozenset[str] = frozenset()
-    _session: Session | None = None
-    _settings: PublisherSettings | None = None
     lane: TimedLane = field(init=False)
 
     def __post_init__(self, transactions: bool) -> None:
         unrecorded = _UNRECORDED if transactions else _UNRECORDED_AND_SENT_AGAIN
-        self.lane = TimedLane(self._send, self._record, self._now_ms, MOST_ROWS, MOST_BYTES, unrecorded)
+        self._slot = OpenSlot(self.leadership, self.clock, TIMED_LANE)
+        self.lane = TimedLane(self._slot.publish, self._record, self._now_ms, MOST_ROWS, MOST_BYTES, unrecorded)
 
     # ---------- handing over
 
@@ -181,20 +180,9 @@ class HandOver:
         try:
             self.lane.end()
         finally:
-            if self._session is not None:
-                self._session.end()
+            self._slot.end()
 
-    # ---------- called by the lane, in its threads
-
-    def _send(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        bulk_lane = self.leadership.bulk_lane
-        if self._session is None or self._settings != bulk_lane.settings:
-            if self._session is not None:
-                self._session.end()
-            self._settings = bulk_lane.settings
-            # the slot after those of the bulk lane
-            self._session = Session(bulk_lane.settings, bulk_lane.slots, refuse_superseded, stays_open=True)
-        return list(publish([rows], bulk_lane.settings, bulk_lane.slots, self._now_ms, self._session))
+    # ---------- called by the lane, in its thread that records
 
     def _record(self, results: pa.Table, tried: list[int]) -> None:
         ledgers, spark = self.leadership.stored.ledgers, self.leadership.stored.spark

@@ -19,6 +19,9 @@ from publisher import PublisherSettings, SessionLostError, SupersededError, erro
 
 log = logging.getLogger(__name__)
 
+# The slots beside those of the bulk lane, by their place after these.
+TIMED_LANE, DIRECT_SENDS, _BESIDE = 0, 1, 2
+
 # The timeout of the check for a newer generation at the beginning of a tick, in milliseconds. It may be short, as each send checks again.
 _GLANCE_MS = 1_000
 
@@ -165,7 +168,7 @@ class Leadership:
 
 def slots_of(settings: Settings) -> int:
     """How many slots a loop has, each with its transactional id: those of the bulk lane, of the timed lane, and of direct sends."""
-    return settings.slots + 2
+    return settings.slots + _BESIDE
 
 
 def _cannot_send(error: ClusterError | SessionLostError) -> Reason:

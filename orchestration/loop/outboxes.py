@@ -9,31 +9,30 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from orchestration.logs import event
 from orchestration.loop import event_rows
-from orchestration.loop.direct_sends import Sent
+from orchestration.loop.direct_sends import PageSent
 from orchestration.loop.outbox_positions import OutboxPosition
 from orchestration.loop.state import LoopState
 from orchestration.outbox.patience import NoAnswerError, Patience
 from orchestration.outbox.profiles import Outbox
-from orchestration.outbox.states import Lag, OutboxError, RowState
+from orchestration.outbox.read_ahead import ReadAhead
+from orchestration.outbox.states import Lag, OutboxError, Page, Place, RowState
 from orchestration.rules.seeds import Row
 from orchestration.settings import Settings
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.rows import collected
 
 if TYPE_CHECKING:
-    from orchestration.outbox.database import OutboxTable, Page
+    from orchestration.outbox.database import OutboxTable
 
 log = logging.getLogger(__name__)
 
@@ -41,30 +40,12 @@ log = logging.getLogger(__name__)
 # ended.
 _PATIENCE = 5.0
 
-# How long a page may have been read before it is used, in seconds: its owner may have changed the rows.
-_FRESH = 10.0
-
-# How many pages are read one after another, before what was committed late is looked for among the first again.
-_PAGES = 20
-
 # How many rows are read at once at least, while the database is slow.
 _FEWEST = 100
 
 
 class NoAnswerInTimeError(OutboxError):
     """The database gave no answer in time."""
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """A page that is read before it is needed.
-
-    began: a monotonic time. pages: how many were read before it, each after the one before. before: the ids of the page before.
-    """
-
-    began: float
-    pages: int
-    before: pa.ChunkedArray
 
 
 @dataclass
@@ -75,7 +56,7 @@ class _Connected:
     another relay are; None: the tables were not asked yet. kept: of a table without a status, ids of rows that were taken and are not
     deleted: they look pending for as long as they are there; None: the tables were not asked yet. most: how many rows are read at once:
     fewer after the database gave no answer in time. marked: batches of results whose rows were marked when they were sent. ahead: the
-    page that `reader` reads, if any.
+    page after the last one.
     """
 
     table: OutboxTable
@@ -87,8 +68,7 @@ class _Connected:
     kept: set[str] | None = None
     most: int | None = None
     marked: list[int] = field(default_factory=list)
-    reader: Patience = field(default_factory=lambda: Patience(_PATIENCE))
-    ahead: _Ahead | None = None
+    ahead: ReadAhead = field(default_factory=lambda: ReadAhead(Patience(_PATIENCE)))
 
 
 class Outboxes:
@@ -128,6 +108,8 @@ class Outboxes:
         """How far the rows of an outbox are written back. Asks the tables, once, whether rows were taken since, or ever."""
         one, position = self._connected[name], state.outboxes.get(name)
         if one.is_behind is None:
+            # what was read before may have been sent since, or come after rows that were neither sent nor taken
+            one.ahead.forget()
             (taken,) = self.spark.sql(
                 f"""
                 select min(batch) as first from (
@@ -149,7 +131,7 @@ class Outboxes:
     def look_again(self, name: str) -> None:
         """Has the tables asked whether rows were taken, or sent, that are not written back."""
         if name in self._connected:
-            self._connected[name].is_behind = self._connected[name].ahead = None
+            self._connected[name].is_behind = None
 
     @property
     def lags(self) -> dict[str, Lag]:
@@ -159,7 +141,7 @@ class Outboxes:
     # ---------- intake
 
     def take(
-        self, name: str, position: OutboxPosition, limit: int, now: datetime, send: Callable[[pa.Table], Sent]
+        self, name: str, position: OutboxPosition, limit: int, now: datetime, send: Callable[[pa.Table], PageSent]
     ) -> tuple[int, bool, OutboxPosition]:
         """Sends pending rows, or appends them to `events`; returns how many were appended, whether this is all, and the position after it.
 
@@ -170,7 +152,7 @@ class Outboxes:
         without = adopted if self._ask(one, lambda: one.table.has_status) else adopted | self._kept(name, one, position)
         page = self._read(one, limit, without, position.adopts)
         # until it is written back, what is sent or taken looks pending: if something fails, the tables say what it was
-        one.is_behind, ahead, one.ahead = None, one.ahead, None
+        one.is_behind = None
         sent = send(page.rows)
         if sent.left.num_rows:
             kept, one.kept = one.kept, None
@@ -180,8 +162,8 @@ class Outboxes:
                 one.kept = kept.union(ids)
             adopted.update(ids)
         one.is_behind = sent.left.num_rows > 0 or not self._is_marked(name, one, sent, now)
-        if not one.is_behind and not sent.in_doubt:
-            one.ahead = ahead
+        if one.is_behind or sent.in_doubt:
+            one.ahead.forget()
         if position.adopts and page.is_all and not sent.in_doubt:
             one.adopted = None
             position = replace(position, adopts=False)
@@ -190,32 +172,21 @@ class Outboxes:
     def _read(self, one: _Connected, limit: int, without: set[str], adopts: bool) -> Page:
         """Pending rows. As many as the database can give in time: the rest waits. The page after them is read meanwhile."""
         most = min(limit, one.most or limit)
-        ahead, one.ahead = one.ahead, None
+
+        def read(after: Place | None = None) -> Page:
+            return one.table.read(most, without, adopts=adopts, most_bytes=self.settings.intake_max_bytes, after=after)
+
         try:
-            page: Page = (
-                self._ask(one, partial(self._page, one, most, without, adopts))
-                if ahead is None or time.monotonic() - ahead.began > _FRESH
-                else self._answered(one.reader.result)
-            )
+            page: Page = self._answered(one.ahead.take) or self._ask(one, read)
         except NoAnswerInTimeError:
             one.most = max(_FEWEST, most // 4)
             raise
-        one.most = min(limit, most * 2)
-        if ahead is not None:
-            # it was read while the page before looked pending: where a place can't be compared exactly, it has rows of that page, too
-            page = page._replace(rows=page.rows.filter(pc.invert(pc.is_in(page.rows.column("row_id"), ahead.before))))
-        pages = 1 if ahead is None else ahead.pages + 1
-        if page.last is not None and not page.is_all and not without and not adopts and pages < _PAGES:
-            # as long as an earlier page is still being read, which nobody waits for any more, none is read ahead
-            with suppress(NoAnswerError):
-                one.reader.begin(partial(self._page, one, one.most, without, adopts, page.last))
-                one.ahead = _Ahead(time.monotonic(), pages, page.rows.column("row_id"))
+        one.most = most = min(limit, most * 2)
+        if not without and not adopts:
+            one.ahead.begin(page, read)
         return page
 
-    def _page(self, one: _Connected, most: int, without: set[str], adopts: bool, after: Any = None) -> Page:
-        return one.table.read(most, without, adopts=adopts, most_bytes=self.settings.intake_max_bytes, after=after)
-
-    def _is_marked(self, name: str, one: _Connected, sent: Sent, now: datetime) -> bool:
+    def _is_marked(self, name: str, one: _Connected, sent: PageSent, now: datetime) -> bool:
         """Writes back which rows were sent. Returns whether it succeeded; if not, it is done with what the tables say."""
         if not sent.row_ids:
             return True

@@ -47,21 +47,24 @@ class SequencesHeld:
         return {name for name, is_held in zip(listed, held.tolist(), strict=True) if is_held}
 
     def look(self, stored: Stored, watermark: int, floor: datetime) -> None:
-        """Asks the tables. watermark: the batch up to which everything is decided. floor: nothing that is open was due before."""
+        """Asks the tables; leaves it unknown while an operator's order is not decided: it may open any of them again.
+
+        watermark: the batch up to which everything is decided. floor: nothing that is open was due before.
+        """
         began = time.monotonic()
-        found = stored.spark.sql(
+        hashes = stored.spark.sql(
             f"""
             select distinct {_HASH} as hash from (
-                select coalesce(sequence, concat('outbox:', source, '/', detail)) as sequence from {stored.schema}.events
-                where kind = 'row' and batch > {watermark:d}
+                select if(kind = 'row', coalesce(sequence, concat('outbox:', source, '/', detail)), null) as sequence
+                from {stored.schema}.events
+                where batch > {watermark:d} and (kind = 'row' or (command is not null and delivery_id is not null))
                 union all
                 select coalesce(sequence, regexp_replace(delivery_id, '#[^#]*$', '')) from {stored.schema}.bulk_open
                 where due_at >= {literal(floor)} and due_hour >= date_trunc('hour', {literal(floor)})
             )
-            where sequence is not null
             """
-        ).toArrow()
-        self.known = np.sort(found.column("hash").to_numpy().astype(np.int64))
+        ).toArrow()["hash"]
+        self.known = None if hashes.null_count else np.sort(hashes.to_numpy().astype(np.int64))
         ended = time.monotonic()
         self.next_look = ended + _RARELY * (ended - began)
 

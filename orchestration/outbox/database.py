@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from orchestration.outbox.engine import engine_of
 from orchestration.outbox.profiles import STATUSES, Outbox
-from orchestration.outbox.states import Lag, OutboxError, RowState
+from orchestration.outbox.states import Lag, OutboxError, Page, Place, RowState
 from orchestration.outbox.taken_rows import TAKEN, sizes_of, taken_rows
 from orchestration.outbox.values import id_value, in_words, moment_of
 
@@ -36,18 +36,6 @@ _NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
 # How many rows of a result the driver fetches at once.
 _FETCHED = 1_000
-
-
-Place: TypeAlias = tuple[Any, ...]
-"""The values by which rows are in order."""
-
-
-class Page(NamedTuple):
-    """Pending rows (TAKEN), whether these are all, and the place of the last; None: there is none."""
-
-    rows: pa.Table
-    is_all: bool
-    last: Place | None
 
 
 class OutboxTable:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 
 class OutboxError(Exception):
@@ -27,3 +30,15 @@ class Lag:
 
     pending: int
     oldest_seconds: float | None
+
+
+Place: TypeAlias = tuple[Any, ...]
+"""The values by which rows are in order."""
+
+
+class Page(NamedTuple):
+    """Pending rows (TAKEN), whether these are all, and the place of the last; None: there is none."""
+
+    rows: pa.Table
+    is_all: bool
+    last: Place | None

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from orchestration.demo.broker import Broker, BrokerSettings
+from orchestration.demo.postgres import Postgres
 from tests.loop.harness import Redrive
 
 
@@ -21,6 +22,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         "allow.everyone.if.no.acl.found": "true",
     }
     with Broker(BrokerSettings(tmp_path_factory.mktemp("broker"), properties=authorizer)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A running database for a module, which is marked with `needs_postgres`."""
+    with Postgres() as running:
         yield running
 
 

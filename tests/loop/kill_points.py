@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-import orchestration.loop.direct_sends
-import orchestration.loop.hand_over
+import orchestration.loop.open_slot
 import orchestration.loop.sending
 from orchestration.loop.commands import Commands
 from orchestration.loop.intake import Intake
@@ -115,7 +114,7 @@ def _later(death: Death) -> None:
 
 
 def _in_the_middle_of_sending(death: Death) -> None:
-    for owner in (orchestration.loop.sending, orchestration.loop.hand_over, orchestration.loop.direct_sends):
+    for owner in (orchestration.loop.sending, orchestration.loop.open_slot):
         _before_a_commit(owner, death.die)
 
 
@@ -133,7 +132,7 @@ def _while_both_lanes_send(death: Death) -> None:
 
     bulk, timed = death.settings.home / "bulk-sends", death.settings.home / "lane-sends"
     _before_a_commit(orchestration.loop.sending, partial(die_if_met, bulk, timed))
-    _before_a_commit(orchestration.loop.hand_over, partial(die_if_met, timed, bulk))
+    _before_a_commit(orchestration.loop.open_slot, partial(die_if_met, timed, bulk))
 
 
 def _before_a_commit(owner: object, act: Callable[[], None]) -> None:

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.rows import dict_row
 
-from orchestration.demo.postgres import Postgres
+from orchestration.demo.postgres import Postgres, programs
 from tests.loop.harness import Redrive
 
 # The table of the relay whose pages the behaviour is taken from: docs/outbox.md
@@ -41,6 +42,8 @@ create table {name} (
     id uuid primary key, aggregatetype text, aggregateid text, type text, payload text, created_at timestamptz default now()
 )
 """
+
+needs_postgres = pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)")
 
 PENDING, PROCESSING, DONE, FAILED, DEAD = range(5)
 
@@ -99,3 +102,8 @@ def with_outboxes(redrive: Redrive, postgres: Postgres, outboxes: str = OUTBOXES
     redrive.settle()
     seed.write_text(before, encoding="utf-8")
     redrive.restart(**{name: getattr(was, name) for name in ("connections", "look_ahead_seconds", *settings)})
+
+
+def done(redrive: Redrive, shop: Shop, *ids: int, status: int = DONE) -> None:
+    """Runs ticks until rows have a status."""
+    redrive.until(lambda: all(row["status"] == status for row in shop.rows(ids).values()), f"the rows {ids} are {status}")

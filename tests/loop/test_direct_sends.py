@@ -5,36 +5,33 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
 from orchestration.clock import wall_clock
-from orchestration.demo.postgres import Postgres, programs
-from orchestration.loop import direct_sends
+from orchestration.demo.postgres import Postgres
+from orchestration.loop import decide
 from orchestration.operators import verification
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.states import OutboxError
 from orchestration.rules.explain import in_words
 from orchestration.tables.ledgers import AppendError, Ledgers
+from publisher import RESULTS
 from tests.loop.harness import Redrive
-from tests.loop.outbox_kit import DEAD, DONE, TABLE, Shop, with_outboxes
+from tests.loop.outbox_kit import DEAD, DONE, PROCESSING, TABLE, Shop, done, needs_postgres, with_outboxes
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)"),
+    needs_postgres,
 ]
 
 BEGAN = wall_clock()
 
 OUTBOX = "outbox,connection,table,profile,columns,topic,write_back\ndirect,shop,orders_outbox,eventferry,last_error=last_error,,\n"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +45,6 @@ def shop(postgres: Postgres) -> Shop:
 def outboxes(redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[Redrive]:
     with with_outboxes(redrive, postgres, OUTBOX) as running:
         yield running
-
-
-def done(redrive: Redrive, shop: Shop, *ids: int, status: int = DONE) -> None:
-    """Runs ticks until rows have a status."""
-    redrive.until(lambda: all(row["status"] == status for row in shop.rows(ids).values()), f"the rows {ids} are {status}")
 
 
 def known(redrive: Redrive, shop: Shop, domain: str) -> str:
@@ -190,16 +182,16 @@ def test_results_that_cannot_be_appended_are_read_back(
 
 def test_a_commit_without_an_answer_is_read_back(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = known(redrive, shop, "directunknown")
-    publish = vars(direct_sends)["publish"]
+    slot = redrive.loop.steps.take_rows.direct._slot
+    publish = slot.publish
 
-    def unanswered(*arguments: Any) -> Iterator[Any]:
-        for results in publish(*arguments):
-            lost = [{**row, "outcome": "unknown", "partition": None, "offset": None} for row in results.to_pylist()]
-            yield results.from_pylist(lost, schema=results.schema)
+    def unanswered(ready: pa.RecordBatch) -> list[pa.RecordBatch]:
+        lost = [{**row, "outcome": "unknown", "partition": None, "offset": None} for some in publish(ready) for row in some.to_pylist()]
+        return [pa.RecordBatch.from_pylist(lost, schema=RESULTS)]
 
     rows = [shop.order(topic, "a", f'{{"n": {n}}}') for n in range(3)]
     with monkeypatch.context() as patch:
-        patch.setattr(direct_sends, "publish", unanswered)
+        patch.setattr(slot, "publish", unanswered)
         redrive.loop.tick()
         assert [row["status"] for row in shop.rows(rows).values()] == [0, 0, 0]
     done(redrive, shop, *rows)
@@ -225,6 +217,32 @@ def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop
         done(redrive, shop, one)
         assert went_directly(redrive, one) == [True]
     assert numbers(redrive, topic) == [0, 1]
+
+
+def test_a_row_that_is_open_in_the_tables_and_pending_again_is_not_sent_beside_its_retry(redrive: Redrive, shop: Shop) -> None:
+    topic = known(redrive, shop, "directpending")
+    shop.sql("alter table orders_outbox alter column aggregate_id drop not null")
+    row = shop.order(topic, "a", '{"n": 1}', key="a", attempts=1, next_retry_at=wall_clock() + timedelta(hours=3))
+    shop.sql("update orders_outbox set aggregate_id = null where id = %s", row)
+    done(redrive, shop, row, status=PROCESSING)
+    shop.sql("update orders_outbox set status = 0, attempts = 0, next_retry_at = null where id = %s", row)
+    message = f"message_id = 'outbox:direct/{row}'"
+    redrive.until(lambda: redrive.sql(f"select 1 from decisions where {message} and decision = 'duplicate'"), "it is decided about again")
+    assert numbers(redrive, topic) == []
+    assert redrive.sql(f"select 1 from publish_results where {message}") == []
+
+
+def test_the_watermark_goes_on_while_nothing_is_to_be_decided(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maintenance leaves alone what comes after it."""
+    monkeypatch.setattr(decide, "_MOST_BEHIND", 5)
+    topic = known(redrive, shop, "directmaintained")
+    began = redrive.loop.state.watermark
+    for number in range(5):
+        row = shop.order(topic, "a", f'{{"n": {number}}}')
+        done(redrive, shop, row)
+        assert went_directly(redrive, row) == [True]
+    assert redrive.loop.state.watermark > began
+    assert numbers(redrive, topic) == [*range(5)]
 
 
 def test_another_installation_s_rows_are_not_taken_for_ours(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

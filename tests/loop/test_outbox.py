@@ -14,27 +14,21 @@ import psycopg
 import pytest
 
 from orchestration.clock import wall_clock
-from orchestration.demo.postgres import Postgres, programs
+from orchestration.demo.postgres import Postgres
 from orchestration.loop.health import Part
 from orchestration.operators import verification
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.states import OutboxError
 from tests.loop.harness import Redrive
-from tests.loop.outbox_kit import DEAD, DONE, FAILED, PENDING, PROCESSING, TABLE, UUIDS, Shop, with_outboxes
+from tests.loop.outbox_kit import DEAD, DONE, FAILED, PENDING, PROCESSING, TABLE, UUIDS, Shop, done, needs_postgres, with_outboxes
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)"),
+    needs_postgres,
 ]
 
 
 BEGAN = wall_clock()
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +48,6 @@ def outboxes(redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[Redri
     redrive.domain("outboxadopted")
     with with_outboxes(redrive, postgres, intake_max_rows=5000) as running:
         yield running
-
-
-def done(redrive: Redrive, shop: Shop, *ids: int, status: int = DONE) -> None:
-    """Runs ticks until rows have a status."""
-    redrive.until(lambda: all(row["status"] == status for row in shop.rows(ids).values()), f"the rows {ids} are {status}")
 
 
 def test_without_a_status_a_row_that_is_not_published_is_taken_once(redrive: Redrive, shop: Shop) -> None:

@@ -10,21 +10,15 @@ from typing import Any
 
 import pytest
 
-from orchestration.demo.postgres import Postgres, programs
+from orchestration.demo.postgres import Postgres
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.profiles import PROFILES, Outbox, objection_to_columns
 from orchestration.outbox.states import OutboxError, RowState
-from tests.loop.outbox_kit import DEAD, DONE, FAILED, PROCESSING, TABLE, UUIDS, Shop
+from tests.loop.outbox_kit import DEAD, DONE, FAILED, PROCESSING, TABLE, UUIDS, Shop, needs_postgres
 
-pytestmark = pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)")
+pytestmark = needs_postgres
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as running:
-        yield running
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ import psycopg
 import pytest
 
 from orchestration.demo.broker import Broker
-from orchestration.demo.postgres import Postgres, programs
-from tests.loop.outbox_kit import DONE, TABLE, Shop
+from orchestration.demo.postgres import Postgres
+from tests.loop.outbox_kit import DONE, TABLE, Shop, needs_postgres
 from tests.loop.processes import Processes, running_processes, until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed (Debian: apt-get install postgresql)"),
+    needs_postgres,
 ]
 
 KILLS = (
@@ -89,12 +89,6 @@ def _has_ended(process: subprocess.Popen[str]) -> bool:
 @pytest.fixture
 def processes(broker: Broker, tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Processes]:
     with running_processes({"bootstrap.servers": broker.bootstrap_servers}, tmp_path, pytestconfig.rootpath, "outboxkills") as running:
-        yield running
-
-
-@pytest.fixture
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as running:
         yield running
 
 
