@@ -85,10 +85,10 @@ class DirectSends:
     def __post_init__(self) -> None:
         self._slot = OpenSlot(self.leadership, self.clock, DIRECT_SENDS)
 
-    def send(self, report: StepReport, name: str, rows: pa.Table) -> PageSent:
+    def send(self, report: StepReport, name: str, rows: pa.Table, meanwhile: Callable[[], None]) -> PageSent:
         """Sends what may be sent directly of pending rows (TAKEN), in their order.
 
-        Raises AppendError, after which `knows_what_was_sent` is false.
+        meanwhile: begins what may go on while the results are appended. Raises AppendError, after which `knows_what_was_sent` is false.
         """
         if not rows.num_rows or not self._may_send(report):
             return PageSent(self._left(name, rows))
@@ -100,6 +100,7 @@ class DirectSends:
         with self.sending:
             try:
                 results = pa.Table.from_batches(self._slot.publish(ready), RESULTS)
+                meanwhile()
                 outcomes = results.column("outcome")
                 if pc.any(pc.equal(outcomes, UNKNOWN)).as_py():
                     self._note_doubt(name, began)

@@ -78,7 +78,6 @@ class OutboxIntake:
             report.failed(outbox(name), Reason(f"its rows wait: {error}"))
             return
         report.recovered(outbox(name))
-        report.count("written_back", self.outboxes.written_back.get(name, 0))
         if position != positions.get(name):
             # kept in `ticks`, so that the next start doesn't read all events of this outbox
             report.change(outboxes={**positions, name: position})
@@ -122,6 +121,8 @@ class OutboxWriteBack:
             if report.superseded_by is not None:
                 return report.result()
             for name, position in behind.items():
+                if self.outboxes.is_being_marked(name):
+                    continue
                 try:
                     rows, reached = self.outboxes.write_back(name, position, written, decided, now)
                 except OutboxError as error:
@@ -129,10 +130,11 @@ class OutboxWriteBack:
                     continue
                 if rows:
                     report.recovered(outbox(name))
-                report.count("written_back", rows)
                 report.change(outboxes={**report.state.outboxes, name: reached})
         except Exception as error:
             return report.result(error)
+        # what was marked meanwhile, too
+        report.count("written_back", sum(self.outboxes.written_back.values()))
         if report.counts.get("written_back"):
             report.took("write_back", began)
         return report.result()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -48,15 +48,22 @@ class NoAnswerInTimeError(OutboxError):
     """The database gave no answer in time."""
 
 
+class _Marking(NamedTuple):
+    """Rows that were sent, which are being marked, and the batch of their results."""
+
+    rows: int
+    batch: int
+
+
 @dataclass
 class _Connected:
     """One outbox. is_behind: rows were taken whose states are not written back yet; None: the tables were not asked yet.
 
     counts_at: when the pending rows are counted next, a monotonic time in seconds. adopted: ids of rows that were taken while rows of
-    another relay are; None: the tables were not asked yet. kept: of a table without a status, ids of rows that were taken and are not
-    deleted: they look pending for as long as they are there; None: the tables were not asked yet. most: how many rows are read at once:
-    fewer after the database gave no answer in time. marked: batches of results whose rows were marked when they were sent. ahead: the
-    page after the last one.
+    another relay are; None: the tables were not asked yet. adopted_to: the place up to which they are. kept: of a table without a status,
+    ids of rows that were taken and are not deleted: they look pending for as long as they are there; None: the tables were not asked yet.
+    most: how many rows are read at once: fewer after the database gave no answer in time. marked: batches of results whose rows were marked
+    when they were sent. marking: what `marker` marks meanwhile. ahead: the page after the last one.
     """
 
     table: OutboxTable
@@ -65,9 +72,12 @@ class _Connected:
     lag: Lag | None = None
     counts_at: float = 0.0
     adopted: set[str] | None = None
+    adopted_to: Place | None = None
     kept: set[str] | None = None
     most: int | None = None
     marked: list[int] = field(default_factory=list)
+    marking: _Marking | None = None
+    marker: Patience = field(default_factory=lambda: Patience(_PATIENCE))
     ahead: ReadAhead = field(default_factory=lambda: ReadAhead(Patience(_PATIENCE)))
 
 
@@ -96,7 +106,7 @@ class Outboxes:
             if before is not None and before.table.outbox == one:
                 found[one.name] = before
             else:
-                found[one.name] = _Connected(OutboxTable(one), is_behind=before.is_behind if before else None)
+                found[one.name] = _Connected(OutboxTable(one), is_behind=before.is_behind if before and not before.marking else None)
         self._connected = found
 
     @property
@@ -141,19 +151,19 @@ class Outboxes:
     # ---------- intake
 
     def take(
-        self, name: str, position: OutboxPosition, limit: int, now: datetime, send: Callable[[pa.Table], PageSent]
+        self, name: str, position: OutboxPosition, limit: int, now: datetime, send: Callable[[pa.Table, Callable[[], None]], PageSent]
     ) -> tuple[int, bool, OutboxPosition]:
         """Sends pending rows, or appends them to `events`; returns how many were appended, whether this is all, and the position after it.
 
-        Raises OutboxError, AppendError.
+        What was sent is marked meanwhile, also while the next page is sent. Raises OutboxError, AppendError.
         """
         one = self._connected[name]
         adopted = self._adopted(name, one) if position.adopts else set[str]()
         without = adopted if self._ask(one, lambda: one.table.has_status) else adopted | self._kept(name, one, position)
-        page = self._read(one, limit, without, position.adopts)
+        page, read_ahead = self._read(one, limit, without, position.adopts)
         # until it is written back, what is sent or taken looks pending: if something fails, the tables say what it was
         one.is_behind = None
-        sent = send(page.rows)
+        sent = send(page.rows, read_ahead)
         if sent.left.num_rows:
             kept, one.kept = one.kept, None
             self.ledgers.append("events", event_rows.of_outbox(self.spark, name, sent.left, self.ledgers.next_batch), now)
@@ -161,43 +171,63 @@ class Outboxes:
             if kept is not None:
                 one.kept = kept.union(ids)
             adopted.update(ids)
-        one.is_behind = sent.left.num_rows > 0 or not self._is_marked(name, one, sent, now)
+        is_marked = self.end_marking(name)
+        one.is_behind = sent.left.num_rows > 0 or not is_marked or not self._begins_marking(one, sent, now)
         if one.is_behind or sent.in_doubt:
             one.ahead.forget()
-        if position.adopts and page.is_all and not sent.in_doubt:
-            one.adopted = None
-            position = replace(position, adopts=False)
+        if position.adopts and not sent.in_doubt:
+            one.adopted_to = page.last
+            if page.is_all:
+                one.adopted = one.adopted_to = None
+                position = replace(position, adopts=False)
         return sent.left.num_rows, page.is_all, position
 
-    def _read(self, one: _Connected, limit: int, without: set[str], adopts: bool) -> Page:
-        """Pending rows. As many as the database can give in time: the rest waits. The page after them is read meanwhile."""
+    def _read(self, one: _Connected, limit: int, without: set[str], adopts: bool) -> tuple[Page, Callable[[], None]]:
+        """Pending rows, as many as the database can give in time, and a function that begins to read the page after them."""
         most = min(limit, one.most or limit)
 
         def read(after: Place | None = None) -> Page:
             return one.table.read(most, without, adopts=adopts, most_bytes=self.settings.intake_max_bytes, after=after)
 
         try:
-            page: Page = self._answered(one.ahead.take) or self._ask(one, read)
+            page: Page | None = self._answered(one.ahead.take)
+            if page is None:
+                # what is being marked would be among the first pending rows
+                if not self.end_marking(one.table.outbox.name):
+                    raise OutboxError("rows that were sent could not be marked")
+                page = self._ask(one, partial(read, one.adopted_to))
         except NoAnswerInTimeError:
             one.most = max(_FEWEST, most // 4)
             raise
         one.most = most = min(limit, most * 2)
-        if not without and not adopts:
-            one.ahead.begin(page, read)
-        return page
+        return page, (lambda: None) if without or adopts else (lambda: one.ahead.begin(page, read))
 
-    def _is_marked(self, name: str, one: _Connected, sent: PageSent, now: datetime) -> bool:
-        """Writes back which rows were sent. Returns whether it succeeded; if not, it is done with what the tables say."""
+    def _begins_marking(self, one: _Connected, sent: PageSent, now: datetime) -> bool:
+        """Begins to write back which rows were sent. If it returns False, that is done with what the tables say."""
         if not sent.row_ids:
             return True
         if sent.in_doubt:
             # a newer loop may be in charge
             return False
         try:
-            self._write(name, one, [RowState(row_id, "done") for row_id in sent.row_ids], now)
-        except OutboxError:
+            one.marker.begin(lambda: one.table.mark(sent.row_ids, now))
+        except NoAnswerError:
             return False
-        one.marked.append(sent.batch)
+        one.marking = _Marking(len(sent.row_ids), sent.batch)
+        return True
+
+    def end_marking(self, name: str) -> bool:
+        """Waits until what was sent is marked. If it returns False, that is done with what the tables say, which are asked."""
+        one = self._connected[name]
+        marking, one.marking = one.marking, None
+        if marking is None:
+            return True
+        try:
+            self._has_written(name, marking.rows, one.marker.result())
+        except (OutboxError, NoAnswerError):
+            one.is_behind = None
+            return False
+        one.marked.append(marking.batch)
         return True
 
     def _adopted(self, name: str, one: _Connected) -> set[str]:
@@ -227,10 +257,18 @@ class Outboxes:
             one.lag = self._ask(one, one.table.lag)
 
     def is_written_back(self, name: str) -> bool:
-        """Whether the states of all rows that were taken are written back: as long as they are not, the rows look pending."""
+        """Whether the states of all rows that were taken are written back, or are being: as long as they are not, the rows look pending."""
         return not self._connected[name].is_behind
 
     # ---------- writing back
+
+    def is_being_marked(self, name: str) -> bool:
+        """Whether sent rows are being marked, and the next page is to be sent: then nothing else is written back. Else waits for it."""
+        one = self._connected[name]
+        if one.marking is not None and not one.marker.has_result and one.ahead.has_begun:
+            return True
+        self.end_marking(name)
+        return False
 
     def write_back(self, name: str, position: OutboxPosition, written: int, decided: int, now: datetime) -> tuple[int, OutboxPosition]:
         """Writes back what became of rows: by events and results up to the batch `written`, by decisions up to `decided`.
@@ -238,7 +276,7 @@ class Outboxes:
         Returns how many, and the position after it. Raises OutboxError.
         """
         one = self._connected[name]
-        states = self._states(name, position, written, decided, one.marked)
+        states = [] if self._is_all_marked(position, decided) else self._states(name, position, written, decided, one.marked)
         if states:
             self._write(name, one, states, now)
         one.is_behind = False
@@ -247,12 +285,22 @@ class Outboxes:
             one.kept -= {state.row_id for state in states if state.status == "done"}
         return len(states), replace(position, written=written, decided=decided)
 
+    def _is_all_marked(self, position: OutboxPosition, decided: int) -> bool:
+        """Whether nothing has happened since but sends whose rows are marked: then the tables need not be asked."""
+        sent = self.ledgers.batches_after("publish_results", position.written)
+        if sent is None or decided > position.decided or self.ledgers.end_of("events") > position.written:
+            return False
+        return {batch for one in self._connected.values() for batch in one.marked}.issuperset(sent)
+
     def _write(self, name: str, one: _Connected, states: list[RowState], now: datetime) -> None:
         # each part with its own time limit, so that many states are not written in vain
         missing = sum(self._ask(one, partial(one.table.write, part, now)) for part in one.table.parts(states))
+        self._has_written(name, len(states), missing)
+
+    def _has_written(self, name: str, rows: int, missing: int) -> None:
         if missing:
             event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
-        self.written_back[name] = self.written_back.get(name, 0) + len(states)
+        self.written_back[name] = self.written_back.get(name, 0) + rows
 
     def _states(self, name: str, position: OutboxPosition, written: int, decided: int, marked: Sequence[int]) -> list[RowState]:
         # rows that were sent directly in these batches are marked already, unless more has become of them since

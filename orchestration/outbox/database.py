@@ -7,11 +7,12 @@ Longer than other modules, as all statements for such a table are here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,18 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import SQLAlchemyError
 
+from orchestration.logs import event
+from orchestration.outbox.arrow_reader import ArrowReader, ArrowReadError
 from orchestration.outbox.engine import engine_of
 from orchestration.outbox.profiles import STATUSES, Outbox
+from orchestration.outbox.source_columns import FIELDS_READ, columns_of_batch, columns_of_rows, plain_columns, source_type
 from orchestration.outbox.states import Lag, OutboxError, Page, Place, RowState
 from orchestration.outbox.taken_rows import TAKEN, sizes_of, taken_rows
-from orchestration.outbox.values import id_value, in_words, moment_of
+from orchestration.outbox.values import id_values, in_words, moment_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # How many ids one statement names.
 _IDS_AT_ONCE = 1_000
@@ -57,39 +65,81 @@ class OutboxTable:
     ) -> Page:
         """The first pending rows, in the order of their ids (of their creation, where ids are no numbers), as TAKEN.
 
-        without: ids of rows that were taken already. adopts: rows that another relay left as failed are read, too. most_bytes: ends after
-        the row with which values and headers are larger. after: only rows whose place comes after this one. Raises OutboxError.
+        without: ids of rows that were taken already. adopts: rows that another relay left as failed are read, too; then those of `without`
+        count: of millions of them, each page skips as many as it has. most_bytes: ends after the row with which values and headers are
+        larger. after: only rows whose place comes after this one. Raises OutboxError.
         """
         columns = self._columns
-        chosen = {**{f"field {name}": self._read(column) for name, column in columns.items()}, **self._extra}
-        wanted = sa.select(*(column.label(name) for name, column in chosen.items()))
-        wanted = wanted.where(*self._is_pending(adopts)).order_by(*self._order).limit(limit + len(without))
+        chosen = {**{f"field {name}": self._read(columns[name]) for name in FIELDS_READ if name in columns}, **self._extra}
+        types = {name: source_type(name, is_json=self._is_json and name == "field value") for name in chosen}
+        limits = (limit, limit if adopts else limit + len(without), most_bytes)
+        wanted = sa.select().where(*self._is_pending(adopts)).order_by(*self._order).limit(limits[1])
         if after is not None:
             wanted = wanted.where(sa.tuple_(*self._order) > sa.tuple_(*after) if len(after) > 1 else self._order[0] > after[0])
-        names = [*chosen]
-        taken: list[pa.RecordBatch] = []
-        places = [names.index(f"field {name}") for name in self._order_fields]
-        last: Place | None = None
-        rows = size = 0
+        if self._arrow is not None and (plain := plain_columns(chosen)) is not None:
+            try:
+                with self._arrow.batches(wanted.add_columns(*plain)) as batches:
+                    return self._page((self._taken_of_batch(types, batch) for batch in batches), without, *limits)
+            except ArrowReadError as error:
+                # the driver tells what is wrong, and with which row
+                event(log, logging.DEBUG, "outbox_not_read_as_arrow", outbox=self.outbox.name, reason=str(error))
         with self._connected() as connection:
-            for part in connection.execute(wanted, execution_options={"yield_per": _FETCHED}).partitions():
-                new = [row for row in part if str(row[names.index("field id")]) not in without] if without else part
-                if new and (rows == limit or (most_bytes is not None and size > most_bytes)):
-                    break
-                if not new:
-                    continue
-                batch = taken_rows(self.outbox, columns, names, new[: limit - rows])
-                sizes = np.cumsum(sizes_of(batch))
-                fits = batch.num_rows
-                if most_bytes is not None:
-                    fits = min(fits, int(np.searchsorted(sizes, most_bytes - size, "right")) + 1)
-                taken.append(batch.slice(0, fits))
-                rows, size, last = rows + fits, size + int(sizes[fits - 1]), tuple(new[fits - 1][place] for place in places)
-                if fits < len(new):
-                    break
-            else:
-                return Page(pa.Table.from_batches(taken, TAKEN), rows < limit, last)
-        return Page(pa.Table.from_batches(taken, TAKEN), False, last)
+            rows = connection.execute(
+                wanted.add_columns(*(column.label(name) for name, column in chosen.items())), execution_options={"yield_per": _FETCHED}
+            )
+            return self._page((self._taken_of_rows(types, part) for part in rows.partitions()), without, *limits)
+
+    def _page(self, parts: Iterable[pa.RecordBatch], without: Collection[str], limit: int, asked: int, most_bytes: int | None) -> Page:
+        """As many of the rows (TAKEN) as a page may have. asked: how many were asked for."""
+        taken: list[pa.RecordBatch] = []
+        last: pa.RecordBatch | None = None
+        rows = size = read = 0
+        for part in parts:
+            # not by Arrow, which would hash all of `without` for each part
+            new = part.filter(pa.array([one not in without for one in part.column("row_id").to_pylist()])) if without else part
+            read += part.num_rows
+            if not new.num_rows:
+                last = part
+                continue
+            if rows == limit or (most_bytes is not None and size > most_bytes):
+                break
+            sizes = np.cumsum(sizes_of(new))
+            fits = min(new.num_rows, limit - rows)
+            if most_bytes is not None:
+                fits = min(fits, int(np.searchsorted(sizes, most_bytes - size, "right")) + 1)
+            taken.append(new.slice(0, fits))
+            rows, size = rows + fits, size + int(sizes[fits - 1])
+            if fits < new.num_rows:
+                last = taken[-1]
+                break
+            last = part
+        else:
+            return Page(pa.Table.from_batches(taken, TAKEN), read < asked, self._place(last))
+        return Page(pa.Table.from_batches(taken, TAKEN), False, self._place(last))
+
+    def _taken_of_batch(self, types: Mapping[str, pa.DataType], batch: pa.RecordBatch) -> pa.RecordBatch:
+        return taken_rows(self.outbox, columns_of_batch(types, batch), is_json=self._is_json)
+
+    def _taken_of_rows(self, types: Mapping[str, pa.DataType], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        """Rows that the driver has read. Raises OutboxError, which names the row and quotes no value of it."""
+        try:
+            return taken_rows(self.outbox, columns_of_rows(types, rows), is_json=self._is_json)
+        except Exception as error:
+            if len(rows) == 1:
+                row = rows[0][[*types].index("field id")]
+                raise OutboxError(f"the row {row} can't be read: {type(error).__name__}") from error
+        return pa.Table.from_batches([self._taken_of_rows(types, [row]) for row in rows]).combine_chunks().to_batches()[0]
+
+    def _place(self, rows: pa.RecordBatch | None) -> Place | None:
+        """The values by which the last of rows (TAKEN) is in order."""
+        if rows is None:
+            return None
+        (row,) = rows.slice(rows.num_rows - 1).to_pylist()
+        created = self._columns.get("created_at")
+        values = {"id": id_values(self._columns["id"], [row["row_id"]])[0], "created_at": row["created_at"]}
+        if created is not None and values["created_at"] is not None and not getattr(created.type, "timezone", False):
+            values["created_at"] = values["created_at"].replace(tzinfo=None)
+        return tuple(values[name] for name in self._order_fields)
 
     def _is_pending(self, adopts: bool = False) -> Iterator[sa.ColumnElement[bool]]:
         """The conditions of pending rows; adopts: and of those that another relay left as failed."""
@@ -166,13 +216,7 @@ class OutboxTable:
                     found += self._execute(connection, self._update(marked).where(self._is_one_of(ids)))
             else:
                 found += len(by_status["processing"])
-            done = (
-                sa.delete(self._table)
-                if self.outbox.write_back == "delete"
-                else self._update({"status": statuses.get("done"), "processed_at": now})
-            )
-            for ids in _chunks(by_status["done"]):
-                found += self._execute(connection, done.where(self._is_one_of(ids)))
+            found += self._write_done(connection, [state.row_id for state in by_status["done"]], now)
             failed = [*by_status["failed"], *by_status["dead"]]
             if "status" in columns:
                 found += self._write_failed(connection, failed)
@@ -180,12 +224,27 @@ class OutboxTable:
                 found += len(failed)
         return len(states) - found
 
+    def mark(self, ids: Sequence[str], now: datetime) -> int:
+        """Writes back that rows are done, in several transactions; returns how many are gone. May be repeated. Raises OutboxError."""
+        found = 0
+        for part in _slices(ids, _STATES_AT_ONCE):
+            with self._connected() as connection, connection.begin():
+                found += self._write_done(connection, part, now)
+        return len(ids) - found
+
+    def _write_done(self, connection: sa.Connection, ids: Sequence[str], now: datetime) -> int:
+        """Returns how many of these rows there are."""
+        done = self._update({"status": self._statuses.get("done"), "processed_at": now})
+        statement = sa.delete(self._table) if self.outbox.write_back == "delete" else done
+        return sum(self._execute(connection, statement.where(self._is_one_of(part))) for part in _slices(ids, _IDS_AT_ONCE))
+
     def _write_failed(self, connection: sa.Connection, states: Sequence[RowState]) -> int:
         """Writes states that differ from row to row; returns how many of these rows there are."""
         by_columns: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-        for state in states:
+        ids = id_values(self._columns["id"], (state.row_id for state in states))
+        for row_id, state in zip(ids, states, strict=True):
             values = self._values(state)
-            row = {f"new_{name}": value for name, value in values.items()} | {"row": id_value(self._columns["id"], state.row_id)}
+            row = {f"new_{name}": value for name, value in values.items()} | {"row": row_id}
             by_columns.setdefault((*values,), []).append(row)
         for names, rows in by_columns.items():
             update = self._update({name: sa.bindparam(f"new_{name}") for name in names}).where(self._columns["id"] == sa.bindparam("row"))
@@ -230,7 +289,7 @@ class OutboxTable:
 
     def _is_one_of(self, ids: Sequence[str]) -> sa.ColumnElement[bool]:
         column = self._columns["id"]
-        values = [id_value(column, text) for text in ids]
+        values = id_values(column, ids)
         if self._engine.dialect.name == "postgresql" and not isinstance(column.type, sa.types.NullType):
             return column == sa.any_(sa.bindparam(None, values, type_=ARRAY(column.type)))  # one parameter, not a thousand
         return column.in_(values)
@@ -244,6 +303,10 @@ class OutboxTable:
     @cached_property
     def _engine(self) -> sa.Engine:
         return engine_of(self.outbox)
+
+    @cached_property
+    def _arrow(self) -> ArrowReader | None:
+        return ArrowReader.of(self._engine)
 
     @cached_property
     def _table(self) -> sa.Table:
@@ -294,7 +357,7 @@ class OutboxTable:
             return found
         for name, value in self.outbox.profile.statuses.items():
             try:
-                found[name] = id_value(column, value) if isinstance(value, str) else value
+                found[name] = id_values(column, [value])[0] if isinstance(value, str) else value
             except (TypeError, ValueError):
                 raise OutboxError(
                     f"the status {value!r} ({name}) is no value of the column {column.name}, which is {column.type}: "
@@ -310,6 +373,10 @@ class OutboxTable:
             f"header {name}": table.columns[column] for name, column in self.outbox.profile.headers.items() if column in table.columns
         }
         return {**headers, **{f"topic {name}": table.columns[name] for name in self.outbox.columns_of_topic}}
+
+    @property
+    def _is_json(self) -> bool:
+        return isinstance(self._columns["value"].type, sa.JSON)
 
     @property
     def _order(self) -> tuple[sa.ColumnElement[Any], ...]:
@@ -360,5 +427,5 @@ def _chunks(states: Sequence[RowState]) -> Iterator[list[str]]:
     return ([state.row_id for state in some] for some in _slices(states, _IDS_AT_ONCE))
 
 
-def _slices(states: Sequence[RowState], most: int) -> Iterator[Sequence[RowState]]:
-    return (states[start : start + most] for start in range(0, len(states), most))
+def _slices(given: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    return (given[start : start + most] for start in range(0, len(given), most))

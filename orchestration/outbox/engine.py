@@ -20,7 +20,9 @@ from orchestration.outbox.values import in_words
 _CONNECT_SECONDS = 5
 
 # How libpq finds out that a server is gone, in seconds and milliseconds: by default, the system does after a quarter of an hour or more.
-_GONE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+LIBPQ_SETTINGS: Final = {
+    "connect_timeout": _CONNECT_SECONDS, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000,
+}  # fmt: skip
 
 # The driver for an address that names only the database.
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -41,7 +43,7 @@ def engine_of(outbox: Outbox) -> sa.Engine:
     kind = _DRIVERS.get(kind, kind)
     settings = {"connect_timeout": _CONNECT_SECONDS} if kind.startswith(("postgresql", "mysql", "mariadb")) else {}
     if kind.startswith("postgresql+psycopg"):
-        settings |= _GONE
+        settings |= LIBPQ_SETTINGS
     try:
         # hide_parameters: an error would quote the values of rows
         engine = sa.create_engine(

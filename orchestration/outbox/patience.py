@@ -14,9 +14,9 @@ class NoAnswerError(Exception):
 
 
 class Patience:
-    """Runs one call after another in threads that end with the process. seconds: how long to wait for an answer."""
+    """Runs one call after another in threads that end with the process. seconds: how long to wait for an answer; None: until it comes."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._busy: threading.Event | None = None
         self._outcome: dict[str, Any] = {}
@@ -44,6 +44,11 @@ class Patience:
                 ended.set()
 
         threading.Thread(target=run, name="outbox", daemon=True).start()
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the call that began last has ended."""
+        return self._busy is not None and self._busy.is_set()
 
     def result(self) -> Any:
         """The result of the call that began last, or its error. Raises NoAnswerError if it takes too long from now on."""

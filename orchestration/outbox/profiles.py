@@ -18,7 +18,7 @@ FIELDS: Final = (
 
 STATUSES: Final = ("pending", "processing", "done", "failed", "dead")
 
-_IN_TOPIC = re.compile(r"\{([^{}]+)\}")
+IN_TOPIC = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Outbox:
     @property
     def columns_of_topic(self) -> list[str]:
         """The columns whose values are in the topic."""
-        return _IN_TOPIC.findall(self.topic_template)
+        return IN_TOPIC.findall(self.topic_template)
 
 
 def objection_to_columns(text: str) -> str | None:

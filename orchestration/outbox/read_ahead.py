@@ -49,6 +49,11 @@ class ReadAhead:
             self._begun = _Begun(time.monotonic(), page.rows.column("row_id"))
             self._pages += 1
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a page to take, or it is being read."""
+        return self._begun is not None
+
     def take(self) -> Page | None:
         """The page that was begun; None if none was, or it is too old. Raises NoAnswerError, and what reading raised."""
         begun, self._begun = self._begun, None

@@ -13,8 +13,7 @@ class OutboxError(Exception):
     """The database could not be asked, or the table is not as the seed says."""
 
 
-@dataclass(frozen=True)
-class RowState:
+class RowState(NamedTuple):
     """What became of a row: see `outbox_states`. attempts and last_error are None where they have not changed."""
 
     row_id: str

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from itertools import chain
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlalchemy as sa
 
-from orchestration.outbox.profiles import Outbox
-from orchestration.outbox.states import OutboxError
-from orchestration.outbox.values import bytes_of, compact, headers_of, moment_of, text_of
-
-Columns = Mapping[str, sa.Column[Any]]
-
-# As many attempts as a report may state.
-_MOST_ATTEMPTS = 1_000
+from orchestration.outbox.profiles import IN_TOPIC, Outbox
+from orchestration.outbox.values import headers_of
 
 TAKEN: Final = pa.schema(
     [
@@ -35,19 +29,35 @@ TAKEN: Final = pa.schema(
 
 _HEADER: Final = TAKEN.field("headers").type.value_type
 
+# Strings of JSON, which are kept, and blanks between them, which are not.
+_BLANKS: Final = r'("(?:[^"\\]|\\.)*")|\s+'
 
-def taken_rows(outbox: Outbox, columns: Columns, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows of the table as TAKEN. names: of their values. Raises OutboxError, which names the row and quotes no value of it.
 
-    Column by column, which takes a third of the time that it takes row by row.
+def taken_rows(outbox: Outbox, columns: Mapping[str, pa.Array], *, is_json: bool) -> pa.RecordBatch:
+    """Rows of the table as TAKEN. columns: with the types that `source_columns` gives. is_json: whether values are JSON.
+
+    A value of JSON has no blanks between its strings; its numbers stay as they are written.
     """
-    try:
-        return _taken(outbox, columns, dict(zip(names, zip(*rows, strict=True), strict=True)), len(rows))
-    except Exception as error:
-        if len(rows) == 1:
-            row = rows[0][names.index("field id")]
-            raise OutboxError(f"the row {row} can't be read: {type(error).__name__}") from error
-    return pa.Table.from_batches([taken_rows(outbox, columns, names, [row]) for row in rows]).combine_chunks().to_batches()[0]
+    count = len(columns["field id"])
+    texts = {name: columns.get(f"field {name}", pa.nulls(count, pa.string())) for name in ("id", "key", "aggregate")}
+    topics = _topics(outbox, columns)
+    key = texts["key"].cast(pa.binary())
+    if outbox.profile.key_of_aggregate:
+        key = pc.coalesce(key, texts["aggregate"].cast(pa.binary()))
+    value = columns["field value"]
+    if is_json:
+        value = pc.replace_substring_regex(value, _BLANKS, r"\1")
+    made = {
+        "row_id": texts["id"],
+        "topic": topics,
+        "key": key,
+        "value": value.cast(pa.binary()),
+        "headers": _headers(outbox, columns, count),
+        "sequence": pc.binary_join_element_wise(f"{outbox.name}/", topics, "/", texts["aggregate"], ""),
+        **{name: columns.get(f"field {name}") for name in ("created_at", "attempts", "next_retry_at")},
+    }
+    arrays = [pa.nulls(count, field.type) if made[field.name] is None else made[field.name] for field in TAKEN]
+    return pa.RecordBatch.from_arrays(arrays, schema=TAKEN)
 
 
 def sizes_of(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -62,57 +72,35 @@ def sizes_of(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return sizes
 
 
-def _taken(outbox: Outbox, columns: Columns, values: Mapping[str, Sequence[Any]], count: int) -> pa.RecordBatch:
-    nothing: list[Any] = [None] * count
-    topics = _topics(outbox, values, count)
-    aggregates = [text_of(value) for value in values.get("field aggregate", nothing)]
-    keys = values.get("field key", nothing)
-    if outbox.profile.key_of_aggregate:
-        keys = [aggregate if key is None else key for key, aggregate in zip(keys, aggregates, strict=True)]
-    given = values["field value"]
-    if isinstance(columns["value"].type, sa.JSON):
-        given = [compact(value) if isinstance(value, str) else value for value in given]
-    prefix = f"{outbox.name}/"
-    made = {
-        "row_id": [str(value) for value in values["field id"]],
-        "topic": topics,
-        "key": [bytes_of(value) for value in keys],
-        "value": [bytes_of(value) for value in given],
-        "created_at": [moment_of(value) for value in values.get("field created_at", nothing)],
-        "sequence": [None if one is None else f"{prefix}{topic}/{one}" for one, topic in zip(aggregates, topics, strict=True)],
-        "attempts": [None if value is None else max(0, min(int(value), _MOST_ATTEMPTS)) for value in values.get("field attempts", nothing)],
-        "next_retry_at": [moment_of(value) for value in values.get("field next_retry_at", nothing)],
-    }
-    arrays = {name: pa.array(found, TAKEN.field(name).type) for name, found in made.items()}
-    arrays["headers"] = _headers(outbox, columns, values, count)
-    return pa.RecordBatch.from_arrays([arrays[name] for name in TAKEN.names], schema=TAKEN)
-
-
-def _topics(outbox: Outbox, values: Mapping[str, Sequence[Any]], count: int) -> list[str | None]:
+def _topics(outbox: Outbox, columns: Mapping[str, pa.Array]) -> pa.Array:
     if not outbox.topic_template:
-        return [text_of(value) for value in values["field topic"]]
-    topics = [outbox.topic_template] * count
-    for name in outbox.columns_of_topic:
-        parts = values[f"topic {name}"]
-        topics = [topic.replace(f"{{{name}}}", text_of(part) or "") for topic, part in zip(topics, parts, strict=True)]
-    return [*topics]
+        return columns["field topic"]
+    # between the names of columns, texts
+    pieces = IN_TOPIC.split(outbox.topic_template)
+    parts = [pc.fill_null(columns[f"topic {piece}"], "") if place % 2 else piece for place, piece in enumerate(pieces)]
+    if len(parts) == 1:
+        return pa.repeat(parts[0], len(columns["field id"]))
+    return pc.binary_join_element_wise(*parts, "")
 
 
-def _headers(outbox: Outbox, columns: Columns, values: Mapping[str, Sequence[Any]], count: int) -> pa.ListArray:
+def _headers(outbox: Outbox, columns: Mapping[str, pa.Array], count: int) -> pa.ListArray:
     """The headers of each row: those in its own column, the type of the content, and those in other columns, which win."""
-    own: Sequence[Any] = values.get("field headers", [None] * count)
-    added: dict[str, Sequence[bytes | None]] = {}
+    added: dict[str, pa.Array] = {}
     if outbox.profile.content_type:
-        added["content-type"] = [outbox.profile.content_type.encode()] * count
-    for name in outbox.profile.headers:
-        if f"header {name}" in values:
-            added[name] = [None if value is None else (text_of(value) or "").encode() for value in values[f"header {name}"]]
-    keys, contents, ends = list[str](), list[bytes | None](), [0]
-    for given, others in zip(own, zip(*added.values(), strict=True) if added else [()] * count, strict=True):
-        found = {} if given is None or given == "{}" else headers_of(given, columns["headers"].name)
-        found.update((name, value) for name, value in zip(added, others, strict=True) if value is not None)
-        keys += found
-        contents += found.values()
-        ends.append(len(keys))
-    flat = pa.StructArray.from_arrays([pa.array(keys, pa.string()), pa.array(contents, pa.binary())], fields=[*_HEADER])
+        added["content-type"] = pa.repeat(outbox.profile.content_type.encode(), count)
+    added |= {name: columns[f"header {name}"].cast(pa.binary()) for name in outbox.profile.headers if f"header {name}" in columns}
+    has = {name: values.is_valid().to_numpy(zero_copy_only=False) for name, values in added.items()}
+    column = outbox.profile.columns.get("headers", "")
+    own = columns.get("field headers", pa.nulls(count, pa.string()))
+    given = np.flatnonzero(pc.fill_null(pc.not_equal(own, "{}"), False).to_numpy(zero_copy_only=False))
+    found = [
+        {name: value for name, value in headers_of(text, column).items() if name not in has or not has[name][row]}
+        for row, text in zip(given, own.take(pa.array(given)).to_pylist(), strict=True)
+    ]
+    rows = np.concatenate([np.repeat(given, [len(one) for one in found]), *(np.flatnonzero(there) for there in has.values())])
+    order = pa.array(np.argsort(rows, kind="stable"))
+    keys = [pa.array(chain.from_iterable(found), pa.string()), *(pa.repeat(name, int(there.sum())) for name, there in has.items())]
+    values = [pa.array(chain.from_iterable(one.values() for one in found), pa.binary()), *(one.drop_null() for one in added.values())]
+    flat = pa.StructArray.from_arrays([pa.concat_arrays(keys).take(order), pa.concat_arrays(values).take(order)], fields=[*_HEADER])
+    ends = np.concatenate([[0], np.cumsum(np.bincount(rows.astype(np.int64), minlength=count))])
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat)

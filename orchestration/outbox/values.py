@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-
-# Strings of JSON, and what lies between blanks. Possessive, as an expression that may go back keeps a hundred bytes for each character.
-_WORDS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s"]++')
-
-
-def compact(text: str) -> str:
-    """JSON without the blanks between its strings. Numbers stay as they are written."""
-    return "".join(_WORDS.findall(text))
 
 
 def in_words(error: Exception) -> str:
@@ -24,14 +16,14 @@ def in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else 'no answer'}"
 
 
-def id_value(column: sa.Column[Any], text: str) -> Any:
-    """An id as its column has it."""
+def id_values(column: sa.Column[Any], texts: Iterable[str]) -> list[Any]:
+    """Ids as their column has them."""
     try:
         kind = column.type.python_type
     except NotImplementedError:
-        return text
+        kind = str
     # object: a type that SQLAlchemy has no class of Python for, such as a domain; the database converts the text itself
-    return text if kind in (str, object) else kind(text)
+    return [*texts] if kind in (str, object) else [kind(text) for text in texts]
 
 
 def text_of(value: Any) -> str | None:

@@ -50,6 +50,10 @@ class TakenOverError(AppendError):
         self.by = by
 
 
+# Of how many appends to a ledger the batches are known.
+_BATCHES_KNOWN = 1_000
+
+
 @dataclass(frozen=True)
 class _End:
     """The known end of a ledger: its last batch, and a snapshot that has it (None: the ledger is empty)."""
@@ -69,6 +73,8 @@ class Ledgers:
         self._spark = spark
         self._schema = schema
         self._ends: dict[str, _End] = {}
+        self._batches: dict[str, list[int]] = {}
+        """By ledger, a batch and all that come after it."""
         self._in_doubt: dict[str, int] = {}
         self.generation = generation
         self.batch = 0
@@ -112,6 +118,11 @@ class Ledgers:
     def end_of(self, ledger: str) -> int:
         """The last batch of a ledger, as far as it was read, or appended here; 0: none."""
         return self._ends[ledger].batch
+
+    def batches_after(self, ledger: str, batch: int) -> list[int] | None:
+        """The batches of a ledger that come after one; None: it isn't known of all."""
+        known = self._batches[ledger]
+        return None if batch < known[0] else [one for one in known if one > batch]
 
     def superseded_by(self) -> int | None:
         """The generation that has taken over from this one, if any."""
@@ -178,6 +189,7 @@ class Ledgers:
             raise AppendError(f"batch {batch} could not be appended to {ledger}: {in_short(error)}") from error
         # committed: whatever happens from here on, no other append may take its number
         self._ends[ledger] = _End(end.snapshot, batch)
+        self._batches[ledger] = [*self._batches[ledger][-_BATCHES_KNOWN:], batch]
         self._in_doubt.pop(ledger, None)
         self.batch = batch
         with contextlib.suppress(Exception):  # the snapshot before works, too: an older one only makes validation slower
@@ -219,14 +231,17 @@ class Ledgers:
             raise TakenOverError(by, message) from error
 
     def _read_end_of(self, ledger: str) -> None:
+        self._ends[ledger] = self._end_of_table(ledger)
+        self._batches[ledger] = [self._ends[ledger].batch]
+
+    def _end_of_table(self, ledger: str) -> _End:
         # the batch is read in this snapshot: rows appended between two separate reads would be neither known nor a conflict
         current = self._table(ledger).currentSnapshot()
         if current is None:
-            self._ends[ledger] = _End(None, 0)
-            return
+            return _End(None, 0)
         snapshot = int(current.snapshotId())
         row = self._spark.sql(f"select max(batch) as batch from {self.name(ledger)} version as of {snapshot}").collect()[0]
-        self._ends[ledger] = _End(snapshot, int(row["batch"] or 0))
+        return _End(snapshot, int(row["batch"] or 0))
 
     def _snapshot_of(self, ledger: str, token: str) -> int | None:
         """The snapshot of an append of ours: another commit, of maintenance for instance, may have come after it.

@@ -226,6 +226,8 @@ _ARRANGED: dict[str, Callable[[Death], None]] = {
     "after the rows' append": _after(Outboxes, "take", lambda taken, *_: taken[0] > 0),
     "before the write-back": _before(OutboxTable, "write"),
     "after the write-back": _after(OutboxTable, "write"),
+    "before rows are marked": _before(OutboxTable, "mark"),
+    "after rows are marked": _after(OutboxTable, "mark"),
     # some time after the beginning
     "during a decide run": _during(DecideRunner, "run"),
     "during maintenance": _during_maintenance,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from datetime import timedelta
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
+from sqlalchemy import Connection
 
 from orchestration.clock import wall_clock
 from orchestration.demo.postgres import Postgres
 from orchestration.loop import decide
 from orchestration.operators import verification
+from orchestration.outbox import read_ahead
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.states import OutboxError
 from orchestration.rules.explain import in_words
@@ -208,6 +211,7 @@ def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop
         one = shop.order(topic, "a", f'{{"n": {restarts:d}}}')
         with monkeypatch.context() as patch:
             patch.setattr(OutboxTable, "write", deny)
+            patch.setattr(OutboxTable, "mark", deny)
             redrive.until(lambda: len(numbers(redrive, topic)) > restarts, "the row is sent")  # noqa: B023
             for _ in range(2):
                 redrive.loop.tick()
@@ -217,6 +221,38 @@ def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop
         done(redrive, shop, one)
         assert went_directly(redrive, one) == [True]
     assert numbers(redrive, topic) == [0, 1]
+
+
+@pytest.mark.parametrize("pages", [20, 1])
+def test_a_page_that_can_t_be_marked_while_the_next_one_is_sent_is_not_sent_again(
+    redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch, pages: int
+) -> None:
+    """pages: how many are read ahead; after them, the first pending rows are read, among which are those that are not marked."""
+    topic = known(redrive, shop, f"directpages{pages}")
+    read, write = OutboxTable.read, OutboxTable._write_done
+    written: list[str] = []
+
+    def write_slowly(self: OutboxTable, connection: Connection, ids: Sequence[str], now: datetime) -> int:
+        time.sleep(0.5)
+        written.extend(ids)
+        if denied in ids:
+            raise OutboxError("permission denied")
+        return write(self, connection, ids, now)
+
+    expected = list[int]()
+    for page in (0, 2):
+        rows = [shop.order(topic, "a", f'{{"n": {len(expected) + number}}}') for number in range(7)]
+        expected += range(len(expected), len(expected) + len(rows))
+        denied = str(rows[2 * page])
+        with monkeypatch.context() as patch:
+            patch.setattr(read_ahead, "_PAGES", pages)
+            patch.setattr(OutboxTable, "read", lambda self, limit, *given, **named: read(self, min(limit, 2), *given, **named))
+            patch.setattr(OutboxTable, "_write_done", write_slowly)
+            redrive.until(lambda: denied in written, "it is marked in vain")  # noqa: B023
+            redrive.loop.tick()
+        done(redrive, shop, *rows)
+        assert all(went_directly(redrive, *rows))
+        assert numbers(redrive, topic) == expected
 
 
 def test_a_row_that_is_open_in_the_tables_and_pending_again_is_not_sent_beside_its_retry(redrive: Redrive, shop: Shop) -> None:

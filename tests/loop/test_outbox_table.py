@@ -122,6 +122,19 @@ def test_what_another_relay_left_as_failed_is_read_when_it_is_adopted(shop: Shop
     assert (row["row_id"], row["attempts"], row["next_retry_at"]) == (str(left), 2, NOW)
 
 
+def test_what_was_adopted_is_passed_over_page_by_page(shop: Shop) -> None:
+    ids = [str(shop.order("orders", status=FAILED, attempts=2, next_retry_at=NOW)) for _ in range(7)]
+    table, adopted = outbox(shop), {*ids[:5]}
+    found: list[tuple[list[str], bool]] = []
+    after = None
+    for _ in range(4):
+        page = table.read(2, adopted, adopts=True, after=after)
+        found.append((page.rows.column("row_id").to_pylist(), page.is_all))
+        after = page.last
+    assert found == [([], False), ([], False), ([ids[5]], False), ([ids[6]], True)]
+    assert table.read(2, {*ids}, adopts=True, after=after)[1:] == (True, None)
+
+
 def test_states_are_written_back_and_may_be_repeated(shop: Shop) -> None:
     ids = [shop.order("orders") for _ in range(5)]
     later = NOW + timedelta(seconds=4)

@@ -32,6 +32,8 @@ KILLS = (
     "before the results' append",
     "before the write-back",
     "after the write-back",
+    "before rows are marked",
+    "after rows are marked",
     "before the ticks row",
 )
 ROWS = 100_000
