@@ -165,12 +165,14 @@ class Outboxes:
         one.is_behind = None
         sent = send(page.rows, read_ahead)
         if sent.left.num_rows:
-            kept, one.kept = one.kept, None
+            # if it isn't known whether they are appended, the tables are asked
+            kept, one.kept, one.adopted = one.kept, None, None
             self.ledgers.append("events", event_rows.of_outbox(self.spark, name, sent.left, self.ledgers.next_batch), now)
             ids = sent.left.column("row_id").to_pylist()
             if kept is not None:
                 one.kept = kept.union(ids)
             adopted.update(ids)
+            one.adopted = adopted if position.adopts else None
         is_marked = self.end_marking(name)
         one.is_behind = sent.left.num_rows > 0 or not is_marked or not self._begins_marking(one, sent, now)
         if one.is_behind or sent.in_doubt:

@@ -11,6 +11,8 @@ from orchestration.tables.analysed_views import AnalysedViews
 from orchestration.tables.rows import collected
 from tests.dbt.harness import Home
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def asked(home: Home) -> Iterator[AnalysedViews]:

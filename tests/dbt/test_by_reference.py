@@ -15,6 +15,8 @@ from orchestration.operators.selections import named
 from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, Report, Result, decided, order, pairs, pointer, report
 
+pytestmark = pytest.mark.long
+
 SOURCE = "apart"
 
 

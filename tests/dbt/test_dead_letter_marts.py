@@ -20,6 +20,8 @@ from orchestration.operators.sending import records
 from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, Report, Result, order, report
 
+pytestmark = pytest.mark.long
+
 NULL_POINTER = "java.lang.NullPointerException"
 
 

@@ -12,6 +12,8 @@ from tests.dbt.decide_cases.case import ADOPTED, KNOWN_ALREADY, ORPHAN, REDRIVEN
 from tests.dbt.decisions_after import decisions_after
 from tests.dbt.harness import Home, Report, Result, failed_again, order, pointer, report
 
+pytestmark = pytest.mark.long
+
 
 def test_what_a_later_batch_says_of_a_message_is_decided_after_what_an_earlier_one_said(home: Home) -> None:
     """Each pair of batches is there before either is decided."""

@@ -15,6 +15,8 @@ from orchestration.tables.spark import start_session
 from tests.dbt.decisions_after import decisions_after
 from tests.dbt.harness import PROJECT, Home, copy_of_the_project, report
 
+pytestmark = pytest.mark.long
+
 
 def test_a_decide_run_has_its_own_settings_whatever_others_were_used_in_the_process(home: Home) -> None:
     # these name no protected topic

@@ -14,6 +14,8 @@ from orchestration.settings import Settings, load_settings
 from orchestration.tables.dbt import DbtError
 from tests.dbt.harness import PROJECT, Home, Report, Result, failed_again, report
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def settings(home: Home) -> Settings:

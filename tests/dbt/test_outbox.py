@@ -14,6 +14,8 @@ from orchestration.loop import event_rows
 from orchestration.outbox.taken_rows import TAKEN
 from tests.dbt.harness import Home, Result, decided, failed_again, order, pointer
 
+pytestmark = pytest.mark.long
+
 
 def append_rows(home: Home, *rows: Mapping[str, Any]) -> list[str]:
     """Appends rows of the outbox `orders` to `events`, in one batch; what isn't given is null. Returns their input ids."""

@@ -7,8 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.dbt.harness import Home, decided, order, pairs, report
 from tests.dbt.sequence_kit import again, delivered, follows, orders, processed, ready, said, sequence, state
+
+pytestmark = pytest.mark.long
 
 
 def test_followers_wait_uncharged_and_are_sent_in_their_order_when_the_message_before_them_is_processed(home: Home) -> None:

@@ -17,6 +17,8 @@ from orchestration.answers.asking import Asking
 from orchestration.cli.main import app
 from tests.loop.harness import Record, Redrive
 
+pytestmark = pytest.mark.long
+
 _LONG = "select sum(hash(id)) from range(0, 100000000000, 1, 100000)"
 """Hours of tasks of some milliseconds."""
 

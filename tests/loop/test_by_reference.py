@@ -13,6 +13,8 @@ from confluent_kafka.admin import AdminClient
 from tests.loop.harness import Headers, Record, Redrive, deliveries
 from tests.unit.test_packed_keys import message
 
+pytestmark = pytest.mark.long
+
 DOMAIN = "apart"
 SOURCE = f'apart,{DOMAIN}.references,redrive,,"^{DOMAIN}[.]",earliest,true,,reference\n'
 PACKED = f'packed,{DOMAIN}.packed,uforwarder,billing,"^{DOMAIN}[.]",earliest,false,,\n'

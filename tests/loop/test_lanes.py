@@ -21,6 +21,8 @@ from orchestration.operators.sending import send
 from orchestration.tables.ledgers import AppendError
 from tests.loop.harness import Record, Redrive, deliveries
 
+pytestmark = pytest.mark.long
+
 COMMANDS = "redrive.commands"
 BLOCKING = "acme.BlockingError"
 

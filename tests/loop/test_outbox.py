@@ -7,11 +7,13 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from pyspark.sql import DataFrame
 
 from orchestration.clock import wall_clock
 from orchestration.demo.postgres import Postgres
@@ -19,6 +21,7 @@ from orchestration.loop.health import Part
 from orchestration.operators import verification
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.states import OutboxError
+from orchestration.tables.ledgers import AppendError, Ledgers
 from tests.loop.harness import Redrive
 from tests.loop.outbox_kit import DEAD, DONE, FAILED, PENDING, PROCESSING, TABLE, UUIDS, Shop, done, needs_postgres, with_outboxes
 
@@ -249,6 +252,36 @@ def test_without_a_status_what_is_published_and_not_deleted_yet_is_published_onc
     for _ in range(3):
         redrive.loop.tick()
     assert len(redrive.read(topic)) == 1
+
+
+def test_rows_of_another_relay_are_adopted_once_page_by_page_also_if_an_append_has_no_answer(
+    redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redrive.domain("outboxpages")
+    later = wall_clock() + timedelta(hours=3)
+    rows = [str(shop.order("outboxpages.orders", f"{n}", status=FAILED, attempts=1, next_retry_at=later)) for n in range(5)]
+    redrive.settle()
+    state = redrive.loop.state
+    redrive.loop.state = replace(state, outboxes={**state.outboxes, "orders": replace(state.outboxes["orders"], adopts=True)})
+    read, append, unanswered = OutboxTable.read, Ledgers.append, list[int]()
+
+    def no_answer(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
+        batch = append(self, ledger, rows, *when)
+        if ledger == "events" and not unanswered:
+            unanswered.append(batch)
+            raise AppendError("no answer")
+        return batch
+
+    def adopted() -> dict[str, int]:
+        found = redrive.sql("select detail, count(*) as events from events where kind = 'row' and source = 'orders' group by detail")
+        return {row["detail"]: row["events"] for row in found if row["detail"] in rows}
+
+    monkeypatch.setattr(OutboxTable, "read", lambda self, limit, *given, **named: read(self, min(limit, 2), *given, **named))
+    monkeypatch.setattr(Ledgers, "append", no_answer)
+    redrive.until(lambda: len(adopted()) == len(rows), "all are adopted")
+    redrive.until(lambda: not redrive.loop.state.outboxes["orders"].adopts, "nothing is left to adopt")
+    assert unanswered
+    assert adopted() == dict.fromkeys(rows, 1)
 
 
 def test_a_database_that_is_frozen_stops_nothing_else(redrive: Redrive, shop: Shop) -> None:

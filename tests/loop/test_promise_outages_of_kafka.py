@@ -19,6 +19,8 @@ from orchestration.loop.sending import BulkLane
 from tests.log_events import logged
 from tests.loop.harness import Redrive, deliveries
 
+pytestmark = pytest.mark.long
+
 GONE = {
     "error-class": b"TimeoutError",
     "original-topic": b"gone.orders",

@@ -22,6 +22,8 @@ from orchestration.tables.decide_statements import DecideError, DecideRunner
 from orchestration.tables.ledgers import AppendError, Ledgers
 from tests.loop.harness import Redrive, deliveries
 
+pytestmark = pytest.mark.long
+
 
 def lock_catalog(state: Path) -> Callable[[], None]:
     """Another process that keeps the catalog's database to itself; returns how to end that."""

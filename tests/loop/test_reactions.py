@@ -11,6 +11,8 @@ from confluent_kafka import KafkaException, Producer
 
 from tests.loop.harness import Record, Redrive
 
+pytestmark = pytest.mark.long
+
 
 def _attempts(records: list[Record]) -> list[str | None]:
     return [record.header("redrive-attempt") for record in records]

@@ -19,6 +19,8 @@ from orchestration.cli.main import app
 from reporter import ReportingConsumer, Topics
 from tests.loop.harness import Redrive
 
+pytestmark = pytest.mark.long
+
 SEQUENCES, COMMANDS = "redrive.sequences", "redrive.commands"
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.loop.harness import Headers, Record, Redrive
+
+pytestmark = pytest.mark.long
 
 
 def recovered(record: Record, cause: bytes | None, timestamp: bytes = b"\x00\x00\x01\x8b\xcf\xe5\x68\x00") -> Headers:

@@ -15,6 +15,8 @@ from orchestration.tables.query import Tables
 from orchestration.tables.spark import iceberg_table
 from tests.loop.harness import Redrive
 
+pytestmark = pytest.mark.long
+
 SOURCES = """quarantine,table:quarantine.orders,redrive,,"^tables[a-z]*[.]orders$",earliest,true,
 letters,table:quarantine.letters,auto,,"^tables[a-z]*[.]orders$",latest,true,dead
 """
