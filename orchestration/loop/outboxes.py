@@ -158,21 +158,29 @@ class Outboxes:
         What was sent is marked meanwhile, also while the next page is sent. Raises OutboxError, AppendError.
         """
         one = self._connected[name]
+        if one.marking is None and one.marker.is_busy:
+            raise NoAnswerInTimeError("rows that were sent are still being marked")
         adopted = self._adopted(name, one) if position.adopts else set[str]()
         without = adopted if self._ask(one, lambda: one.table.has_status) else adopted | self._kept(name, one, position)
         page, read_ahead = self._read(one, limit, without, position.adopts)
         # until it is written back, what is sent or taken looks pending: if something fails, the tables say what it was
         one.is_behind = None
-        sent = send(page.rows, read_ahead)
-        if sent.left.num_rows:
+        try:
+            sent = send(page.rows, read_ahead)
             # if it isn't known whether they are appended, the tables are asked
             kept, one.kept, one.adopted = one.kept, None, None
-            self.ledgers.append("events", event_rows.of_outbox(self.spark, name, sent.left, self.ledgers.next_batch), now)
+            if sent.left.num_rows:
+                self.ledgers.append("events", event_rows.of_outbox(self.spark, name, sent.left, self.ledgers.next_batch), now)
+        except BaseException:
+            # rows of this page may have to go first
+            one.ahead.forget()
+            raise
+        one.kept, one.adopted = kept, adopted if position.adopts else None
+        if sent.left.num_rows:
             ids = sent.left.column("row_id").to_pylist()
             if kept is not None:
                 one.kept = kept.union(ids)
             adopted.update(ids)
-            one.adopted = adopted if position.adopts else None
         is_marked = self.end_marking(name)
         one.is_behind = sent.left.num_rows > 0 or not is_marked or not self._begins_marking(one, sent, now)
         if one.is_behind or sent.in_doubt:
@@ -267,10 +275,11 @@ class Outboxes:
     def is_being_marked(self, name: str) -> bool:
         """Whether sent rows are being marked, and the next page is to be sent: then nothing else is written back. Else waits for it."""
         one = self._connected[name]
-        if one.marking is not None and not one.marker.has_result and one.ahead.has_begun:
+        if one.marking is not None and one.marker.is_busy and one.ahead.has_begun:
             return True
         self.end_marking(name)
-        return False
+        # what did not answer in time may still be written, over what is written now
+        return one.marker.is_busy
 
     def write_back(self, name: str, position: OutboxPosition, written: int, decided: int, now: datetime) -> tuple[int, OutboxPosition]:
         """Writes back what became of rows: by events and results up to the batch `written`, by decisions up to `decided`.

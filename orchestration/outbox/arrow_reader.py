@@ -44,7 +44,8 @@ class ArrowReader:
         # of the driver, not of the address
         given.pop("context", None)
         try:
-            return cls(make_conninfo(**{**LIBPQ_SETTINGS, **given}))
+            # Arrow takes all bytes for UTF-8, whatever the database has
+            return cls(make_conninfo(**{**LIBPQ_SETTINGS, **given, "client_encoding": "UTF8"}))
         except psycopg.ProgrammingError:
             return None
 
@@ -63,7 +64,10 @@ class ArrowReader:
                 left = _Left(cursor.fetch_record_batch())
                 yield left
             is_read = left.is_empty
-        except (dbapi.Error, pa.ArrowException) as error:
+        except ArrowReadError:
+            raise
+        except Exception as error:
+            # Arrow raises what happens after the first rows as it likes: an OSError, for one
             raise ArrowReadError(" ".join(filter(None, (type(error).__name__, getattr(error, "sqlstate", None))))) from None
         finally:
             if connection is not None:

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from orchestration.logs import event
 from orchestration.outbox.arrow_reader import ArrowReader, ArrowReadError
-from orchestration.outbox.engine import engine_of
+from orchestration.outbox.engine import FIRST_MOMENT, LAST_MOMENT, engine_of
 from orchestration.outbox.profiles import STATUSES, Outbox
 from orchestration.outbox.source_columns import FIELDS_READ, columns_of_batch, columns_of_rows, plain_columns, source_type
 from orchestration.outbox.states import Lag, OutboxError, Page, Place, RowState
@@ -65,14 +65,14 @@ class OutboxTable:
     ) -> Page:
         """The first pending rows, in the order of their ids (of their creation, where ids are no numbers), as TAKEN.
 
-        without: ids of rows that were taken already. adopts: rows that another relay left as failed are read, too; then those of `without`
-        count: of millions of them, each page skips as many as it has. most_bytes: ends after the row with which values and headers are
-        larger. after: only rows whose place comes after this one. Raises OutboxError.
+        without: ids of rows that were taken already. adopts: rows that another relay left as failed are read, too. most_bytes: ends after
+        the row with which values and headers are larger. after: only rows whose place comes after this one; then those of `without` count
+        as rows of the page, so that of millions of them each page skips some. Raises OutboxError.
         """
         columns = self._columns
         chosen = {**{f"field {name}": self._read(columns[name]) for name in FIELDS_READ if name in columns}, **self._extra}
         types = {name: source_type(name, is_json=self._is_json and name == "field value") for name in chosen}
-        limits = (limit, limit if adopts else limit + len(without), most_bytes)
+        limits = (limit, limit + len(without) if after is None else limit, most_bytes)
         wanted = sa.select().where(*self._is_pending(adopts)).order_by(*self._order).limit(limits[1])
         if after is not None:
             wanted = wanted.where(sa.tuple_(*self._order) > sa.tuple_(*after) if len(after) > 1 else self._order[0] > after[0])
@@ -131,15 +131,32 @@ class OutboxTable:
         return pa.Table.from_batches([self._taken_of_rows(types, [row]) for row in rows]).combine_chunks().to_batches()[0]
 
     def _place(self, rows: pa.RecordBatch | None) -> Place | None:
-        """The values by which the last of rows (TAKEN) is in order."""
-        if rows is None:
+        """The values by which the last of rows (TAKEN) is in order; None: there is none, or it isn't certain which rows come after it."""
+        if rows is None or not self._places_are_exact:
             return None
         (row,) = rows.slice(rows.num_rows - 1).to_pylist()
-        created = self._columns.get("created_at")
-        values = {"id": id_values(self._columns["id"], [row["row_id"]])[0], "created_at": row["created_at"]}
-        if created is not None and values["created_at"] is not None and not getattr(created.type, "timezone", False):
-            values["created_at"] = values["created_at"].replace(tzinfo=None)
-        return tuple(values[name] for name in self._order_fields)
+        (row_id,) = id_values(self._columns["id"], [row["row_id"]])
+        created = row["created_at"]
+        if self._order_fields == ("id",):
+            return (row_id,)
+        if created in (FIRST_MOMENT, LAST_MOMENT):
+            # earlier or later ones are read as these
+            return None
+        return (created if getattr(self._columns["created_at"].type, "timezone", False) else created.replace(tzinfo=None), row_id)
+
+    @property
+    def _places_are_exact(self) -> bool:
+        """Whether the place of a row, as it is read, compares with others as the database orders them."""
+        if not isinstance(self._columns["id"].type, sa.Integer | sa.Uuid | sa.String):
+            return False
+        if self._order_fields == ("id",):
+            return True
+        created = self._columns["created_at"]
+        return (
+            isinstance(created.type, sa.DateTime)
+            and not created.nullable
+            and self._engine.dialect.name in ("postgresql", "mysql", "mariadb")
+        )
 
     def _is_pending(self, adopts: bool = False) -> Iterator[sa.ColumnElement[bool]]:
         """The conditions of pending rows; adopts: and of those that another relay left as failed."""

@@ -27,8 +27,9 @@ LIBPQ_SETTINGS: Final = {
 # The driver for an address that names only the database.
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
-_FIRST: Final = datetime.min.replace(tzinfo=UTC)
-_LAST: Final = datetime.max.replace(tzinfo=UTC)
+FIRST_MOMENT: Final = datetime.min.replace(tzinfo=UTC)
+LAST_MOMENT: Final = datetime.max.replace(tzinfo=UTC)
+"""What earlier and later times are read as."""
 
 
 def engine_of(outbox: Outbox) -> sa.Engine:
@@ -88,6 +89,6 @@ def _bounded(connection: psycopg.Connection[Any], name: str, zone: tzinfo | None
             except psycopg.DataError:
                 text = bytes(data)
                 is_past = text.startswith(b"-") or text.endswith(b"BC")
-                return (_FIRST if is_past else _LAST).replace(tzinfo=zone)
+                return (FIRST_MOMENT if is_past else LAST_MOMENT).replace(tzinfo=zone)
 
     return Bounded

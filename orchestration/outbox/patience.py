@@ -29,7 +29,7 @@ class Patience:
 
     def begin(self, function: Callable[[], Any]) -> None:
         """Begins a call, whose result `result` has. Raises NoAnswerError as long as a call before has not ended."""
-        if self._busy is not None and not self._busy.is_set():
+        if self.is_busy:
             raise NoAnswerError
         ended = self._busy = threading.Event()
         outcome: dict[str, Any] = {}
@@ -46,9 +46,9 @@ class Patience:
         threading.Thread(target=run, name="outbox", daemon=True).start()
 
     @property
-    def has_result(self) -> bool:
-        """Whether the call that began last has ended."""
-        return self._busy is not None and self._busy.is_set()
+    def is_busy(self) -> bool:
+        """Whether the call that began last has not ended."""
+        return self._busy is not None and not self._busy.is_set()
 
     def result(self) -> Any:
         """The result of the call that began last, or its error. Raises NoAnswerError if it takes too long from now on."""

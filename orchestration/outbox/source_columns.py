@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from orchestration.outbox.values import bytes_of, moment_of, text_of
 
-_BYTES: Final = ("field key", "field value")
+_BYTES: Final = ("field key", "field value", "field headers")
 _MOMENTS: Final = ("field created_at", "field next_retry_at")
 _ATTEMPTS: Final = "field attempts"
 
@@ -66,9 +66,10 @@ def columns_of_batch(types: Mapping[str, pa.DataType], rows: pa.RecordBatch) -> 
 
 def _plain(name: str, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any] | None:
     kind = column.type
-    if isinstance(kind, sa.DateTime) and name in _MOMENTS:
+    if name in _MOMENTS:
         # as the driver reads them, too: beyond these, Python has no times
-        return sa.case((column > _LAST, _LAST), (column < _FIRST, _FIRST), else_=column)
+        is_time = isinstance(kind, sa.DateTime)
+        return sa.case((column > _LAST, _LAST), (column < _FIRST, _FIRST), else_=column) if is_time else None
     if isinstance(kind, sa.Integer | sa.LargeBinary | sa.CHAR):
         # not as text: a value of type character would lose blanks at its end
         return column

@@ -91,8 +91,8 @@ def _headers(outbox: Outbox, columns: Mapping[str, pa.Array], count: int) -> pa.
     added |= {name: columns[f"header {name}"].cast(pa.binary()) for name in outbox.profile.headers if f"header {name}" in columns}
     has = {name: values.is_valid().to_numpy(zero_copy_only=False) for name, values in added.items()}
     column = outbox.profile.columns.get("headers", "")
-    own = columns.get("field headers", pa.nulls(count, pa.string()))
-    given = np.flatnonzero(pc.fill_null(pc.not_equal(own, "{}"), False).to_numpy(zero_copy_only=False))
+    own = columns.get("field headers", pa.nulls(count, pa.binary()))
+    given = np.flatnonzero(pc.fill_null(pc.not_equal(own, b"{}"), False).to_numpy(zero_copy_only=False))
     found = [
         {name: value for name, value in headers_of(text, column).items() if name not in has or not has[name][row]}
         for row, text in zip(given, own.take(pa.array(given)).to_pylist(), strict=True)

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
+import pyarrow as pa
 import pytest
 from adbc_driver_postgresql import dbapi
 
@@ -52,6 +54,7 @@ ROWS: dict[str, list[tuple[Any, ...]]] = {
     "bytes": [
         (1, b"orders", b"\x00\xff", b"\xff", b'{"a": "b"}', "2026-03-01 12:00:00.5+00", b"7", 99_999_999_999),
         (2, b"orders", None, None, None, "0044-03-15 BC", None, None),
+        (3, b"orders", None, None, b"\xff{}", None, None, None),
     ],
     "numbers": [(3, "orders", 1, -2, None, "0001-01-01", 2**60, 3), (-4, "bills", None, None, "", "9999-12-31 23:59:59.999999", None, -3)],
     "times": [(1, "orders", None, "v", None, None, "2026-03-01 12:00:00.5+00", 1)],
@@ -120,6 +123,31 @@ def test_rows_are_the_same_as_those_of_the_driver(
     after = of_driver.read(10, after=last).rows.to_pylist()
     monkeypatch.undo()
     assert outbox(shop, **one).read(10, after=last).rows.to_pylist() == after
+
+
+def test_a_read_that_breaks_off_is_done_by_the_driver(shop: Shop, monkeypatch: pytest.MonkeyPatch, reads: list[bool]) -> None:
+    shop.sql(TABLE.format(name="orders_outbox"))
+    ids = [str(shop.order("orders", f"{n}")) for n in range(3)]
+
+    def breaks(self: arrow_reader._Left) -> Iterator[pa.RecordBatch]:
+        yield from self._reader
+        raise OSError("canceling statement due to statement timeout")
+
+    monkeypatch.setattr(arrow_reader._Left, "__iter__", breaks)
+    assert outbox(shop, profile="eventferry").read(10).rows.column("row_id").to_pylist() == ids
+    assert reads == [False]
+
+
+def test_texts_of_a_database_that_is_not_utf_8_are_the_same(shop: Shop) -> None:
+    shop.sql("drop database if exists latin")
+    shop.sql("create database latin encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
+    address = shop.postgres.address.rsplit("/", 1)[0] + "/latin"
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("create table t (id text, topic text, value text, headers text, status text)")
+        connection.execute("insert into t values ('grün', 'o', 'ü', '{\"a\": \"ß\"}', 'pending')")
+    given = {"outbox": "o", "connection": "c", "table": "t", "profile": "plain", "columns": "", "topic": "", "write_back": "mark"}
+    (row,) = OutboxTable(Outbox.of(given, {"c": address})).read(10).rows.to_pylist()
+    assert (row["row_id"], row["value"], row["headers"][0]["value"]) == ("grün", "ü".encode(), "ß".encode())
 
 
 def test_bytes_that_are_no_text_are_read_by_the_driver(shop: Shop, reads: list[bool]) -> None:

@@ -123,16 +123,36 @@ def test_what_another_relay_left_as_failed_is_read_when_it_is_adopted(shop: Shop
 
 
 def test_what_was_adopted_is_passed_over_page_by_page(shop: Shop) -> None:
-    ids = [str(shop.order("orders", status=FAILED, attempts=2, next_retry_at=NOW)) for _ in range(7)]
-    table, adopted = outbox(shop), {*ids[:5]}
+    ids = [str(shop.order("orders", status=FAILED, attempts=2, next_retry_at=NOW)) for _ in range(12)]
+    table, adopted = outbox(shop), {*ids[3:9]}
     found: list[tuple[list[str], bool]] = []
     after = None
-    for _ in range(4):
+    for _ in range(7):
         page = table.read(2, adopted, adopts=True, after=after)
         found.append((page.rows.column("row_id").to_pylist(), page.is_all))
         after = page.last
-    assert found == [([], False), ([], False), ([ids[5]], False), ([ids[6]], True)]
-    assert table.read(2, {*ids}, adopts=True, after=after)[1:] == (True, None)
+    assert found == [(ids[:2], False), (ids[2:3], False), ([], False), ([], False), (ids[9:10], False), (ids[10:], False), ([], True)]
+
+
+@pytest.mark.parametrize(
+    "column", ["created_at timestamptz", "created_at date not null default now()", "created_at bigint not null default 7"]
+)
+def test_where_places_are_not_certain_nothing_is_passed_over(shop: Shop, column: str) -> None:
+    shop.sql(f"create table plain (id uuid primary key, topic text, value text, status text default 'pending', {column})")
+    for _ in range(5):
+        shop.sql("insert into plain (id, topic, value) values (gen_random_uuid(), 'orders', 'v')")
+    page = outbox(shop, table="plain", profile="plain").read(2)
+    assert (page.rows.num_rows, page.is_all, page.last) == (2, False, None)
+
+
+def test_after_a_row_whose_time_is_bounded_nothing_is_passed_over(shop: Shop) -> None:
+    shop.sql(UUIDS.format(name="events").replace("created_at timestamptz", "created_at timestamptz not null"))
+    for moment in ("infinity", "infinity", str(NOW)):
+        shop.sql(
+            "insert into events (id, aggregatetype, aggregateid, payload, created_at) values (gen_random_uuid(), 'o', 'a', 'x', %s)", moment
+        )
+    table = outbox(shop, table="events", profile="debezium", columns="created_at=created_at", write_back="delete")
+    assert [table.read(limit).last is None for limit in (1, 2)] == [False, True]
 
 
 def test_states_are_written_back_and_may_be_repeated(shop: Shop) -> None:
