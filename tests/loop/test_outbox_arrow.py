@@ -1,4 +1,4 @@
-"""Rows of outboxes in PostgreSQL are read as Arrow, and are the same as those that its driver reads."""
+"""Rows of outboxes in PostgreSQL are read as Arrow, and are the same as those that its driver reads; and by place, where places compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestration.outbox import arrow_reader
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.profiles import Outbox
 from orchestration.outbox.states import OutboxError
-from tests.loop.outbox_kit import TABLE, Shop, needs_postgres
+from tests.loop.outbox_kit import TABLE, UUIDS, Shop, needs_postgres
 
 pytestmark = needs_postgres
 
@@ -190,3 +190,24 @@ def test_an_error_quotes_no_value_and_no_address(shop: Shop, caplog: pytest.LogC
     (record,) = [record for record in caplog.records if "outbox_not_read_as_arrow" in record.getMessage()]
     assert "42703" in record.getMessage()
     assert shop.postgres.address not in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    "column", ["created_at timestamptz", "created_at date not null default now()", "created_at bigint not null default 7"]
+)
+def test_where_places_are_not_certain_nothing_is_passed_over(shop: Shop, column: str) -> None:
+    shop.sql(f"create table plain (id uuid primary key, topic text, value text, status text default 'pending', {column})")
+    for _ in range(5):
+        shop.sql("insert into plain (id, topic, value) values (gen_random_uuid(), 'orders', 'v')")
+    page = outbox(shop, table="plain", profile="plain").read(2)
+    assert (page.rows.num_rows, page.is_all, page.last) == (2, False, None)
+
+
+def test_after_a_row_whose_time_is_bounded_nothing_is_passed_over(shop: Shop) -> None:
+    shop.sql(UUIDS.format(name="events").replace("created_at timestamptz", "created_at timestamptz not null"))
+    for moment in ("infinity", "infinity", "2026-03-01 12:00:00+00"):
+        shop.sql(
+            "insert into events (id, aggregatetype, aggregateid, payload, created_at) values (gen_random_uuid(), 'o', 'a', 'x', %s)", moment
+        )
+    table = outbox(shop, table="events", profile="debezium", columns="created_at=created_at", write_back="delete")
+    assert [table.read(limit).last is None for limit in (1, 2)] == [False, True]

@@ -134,27 +134,6 @@ def test_what_was_adopted_is_passed_over_page_by_page(shop: Shop) -> None:
     assert found == [(ids[:2], False), (ids[2:3], False), ([], False), ([], False), (ids[9:10], False), (ids[10:], False), ([], True)]
 
 
-@pytest.mark.parametrize(
-    "column", ["created_at timestamptz", "created_at date not null default now()", "created_at bigint not null default 7"]
-)
-def test_where_places_are_not_certain_nothing_is_passed_over(shop: Shop, column: str) -> None:
-    shop.sql(f"create table plain (id uuid primary key, topic text, value text, status text default 'pending', {column})")
-    for _ in range(5):
-        shop.sql("insert into plain (id, topic, value) values (gen_random_uuid(), 'orders', 'v')")
-    page = outbox(shop, table="plain", profile="plain").read(2)
-    assert (page.rows.num_rows, page.is_all, page.last) == (2, False, None)
-
-
-def test_after_a_row_whose_time_is_bounded_nothing_is_passed_over(shop: Shop) -> None:
-    shop.sql(UUIDS.format(name="events").replace("created_at timestamptz", "created_at timestamptz not null"))
-    for moment in ("infinity", "infinity", str(NOW)):
-        shop.sql(
-            "insert into events (id, aggregatetype, aggregateid, payload, created_at) values (gen_random_uuid(), 'o', 'a', 'x', %s)", moment
-        )
-    table = outbox(shop, table="events", profile="debezium", columns="created_at=created_at", write_back="delete")
-    assert [table.read(limit).last is None for limit in (1, 2)] == [False, True]
-
-
 def test_states_are_written_back_and_may_be_repeated(shop: Shop) -> None:
     ids = [shop.order("orders") for _ in range(5)]
     later = NOW + timedelta(seconds=4)
