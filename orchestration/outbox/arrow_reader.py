@@ -51,7 +51,7 @@ class ArrowReader:
 
     @contextmanager
     def batches(self, wanted: sa.Select[Any]) -> Iterator[Iterable[pa.RecordBatch]]:
-        """The rows of a query, in batches. Raises ArrowReadError, also for what the caller finds wrong with the values' types."""
+        """The rows of a query, in batches. Raises ArrowReadError, also for what the caller raises meanwhile."""
         with self._lock:
             connection, self._idle = self._idle, None
         is_read = False

@@ -136,9 +136,9 @@ class OutboxTable:
             return None
         (row,) = rows.slice(rows.num_rows - 1).to_pylist()
         (row_id,) = id_values(self._columns["id"], [row["row_id"]])
-        created = row["created_at"]
         if self._order_fields == ("id",):
             return (row_id,)
+        created = row["created_at"]
         if created in (FIRST_MOMENT, LAST_MOMENT):
             # earlier or later ones are read as these
             return None

@@ -14,9 +14,9 @@ class NoAnswerError(Exception):
 
 
 class Patience:
-    """Runs one call after another in threads that end with the process. seconds: how long to wait for an answer; None: until it comes."""
+    """Runs one call after another in threads that end with the process. seconds: how long to wait for an answer."""
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._busy: threading.Event | None = None
         self._outcome: dict[str, Any] = {}
