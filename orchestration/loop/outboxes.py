@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -21,6 +21,7 @@ from orchestration.logs import event
 from orchestration.loop import event_rows
 from orchestration.loop.direct_sends import PageSent
 from orchestration.loop.outbox_positions import OutboxPosition
+from orchestration.loop.row_states import RowStates
 from orchestration.loop.state import LoopState
 from orchestration.outbox.patience import NoAnswerError, Patience
 from orchestration.outbox.profiles import Outbox
@@ -29,7 +30,6 @@ from orchestration.outbox.states import Lag, OutboxError, Page, Place, RowState
 from orchestration.rules.seeds import Row
 from orchestration.settings import Settings
 from orchestration.tables.ledgers import Ledgers
-from orchestration.tables.rows import collected
 
 if TYPE_CHECKING:
     from orchestration.outbox.database import OutboxTable
@@ -86,7 +86,7 @@ class Outboxes:
 
     def __init__(self, spark: SparkSession, schema: str, settings: Settings, ledgers: Ledgers, rows: Iterable[Row]) -> None:
         self.spark = spark
-        self.schema = schema
+        self.row_states = RowStates(spark, schema)
         self.settings = settings
         self.ledgers = ledgers
         self._connected: dict[str, _Connected] = {}
@@ -120,22 +120,11 @@ class Outboxes:
         if one.is_behind is None:
             # what was read before may have been sent since, or come after rows that were neither sent nor taken
             one.ahead.forget()
-            (taken,) = self.spark.sql(
-                f"""
-                select min(batch) as first from (
-                    select batch from {self.schema}.events where kind = 'row' and source = :name
-                    union all
-                    select batch from {self.schema}.publish_results
-                    where kind = 'publish' and outcome = 'delivered' and startswith(message_id, :messages)
-                )
-                where batch > {position.written if position else 0:d}
-                """,
-                {"name": name, "messages": f"outbox:{name}/"},
-            ).collect()
-            one.is_behind = taken["first"] is not None
-            if position is None and one.is_behind:
+            first = self.row_states.first_batch(name, position.written if position else 0)
+            one.is_behind = first is not None
+            if position is None and first is not None:
                 # the first loop that read this outbox was killed in its first tick
-                return OutboxPosition(taken["first"] - 1, taken["first"] - 1, adopts=True)
+                return OutboxPosition(first - 1, first - 1, adopts=True)
         return position or OutboxPosition(self.ledgers.batch, state.watermark, adopts=True)
 
     def look_again(self, name: str) -> None:
@@ -243,28 +232,22 @@ class Outboxes:
     def _adopted(self, name: str, one: _Connected) -> set[str]:
         """The ids of rows that were taken so far: what is `failed` of them is redrive's. Asks the tables once."""
         if one.adopted is None:
-            one.adopted = self._ids(name, "true")
+            one.adopted = self.row_states.ids(name)
         return one.adopted
 
     def _kept(self, name: str, one: _Connected, position: OutboxPosition) -> set[str]:
         """The ids of rows that were taken and are not deleted. Asks the tables once."""
         if one.kept is None:
             # published rows whose deletion is not certain, too: after a crash they may still be there
-            one.kept = self._ids(name, f"max_by(status, struct(batch, place)) <> 'done' or max(batch) > {position.written:d}")
+            one.kept = self.row_states.ids(name, f"max_by(status, struct(batch, place)) <> 'done' or max(batch) > {position.written:d}")
         return one.kept
-
-    def _ids(self, name: str, condition: str) -> set[str]:
-        found = self.spark.sql(
-            f"select row_id from {self.schema}.outbox_states where outbox = :name group by row_id having {condition}", {"name": name}
-        ).collect()
-        return {row["row_id"] for row in found}
 
     def count(self, name: str) -> None:
         """Counts the pending rows for the metrics, if it is time. Raises OutboxError."""
         one = self._connected[name]
         if self.settings.metrics_port and time.monotonic() >= one.counts_at:
             one.counts_at = time.monotonic() + self.settings.metrics_waiting_seconds
-            one.lag = self._ask(one, one.table.lag)
+            one.lag = self._ask(one, partial(one.table.lag, one.kept or ()))
 
     def is_written_back(self, name: str) -> bool:
         """Whether the states of all rows that were taken are written back, or are being: as long as they are not, the rows look pending."""
@@ -287,7 +270,7 @@ class Outboxes:
         Returns how many, and the position after it. Raises OutboxError.
         """
         one = self._connected[name]
-        states = [] if self._is_all_marked(position, decided) else self._states(name, position, written, decided, one.marked)
+        states = [] if self._is_all_marked(position, decided) else self.row_states.since(name, position, written, decided, one.marked)
         if states:
             self._write(name, one, states, now)
         one.is_behind = False
@@ -312,31 +295,6 @@ class Outboxes:
         if missing:
             event(log, logging.INFO, "outbox_rows_gone", outbox=name, rows=missing)
         self.written_back[name] = self.written_back.get(name, 0) + rows
-
-    def _states(self, name: str, position: OutboxPosition, written: int, decided: int, marked: Sequence[int]) -> list[RowState]:
-        # rows that were sent directly in these batches are marked already, unless more has become of them since
-        others = f"having max(batch) not in ({', '.join(map(str, marked))})" if marked else ""
-        found = self.spark.sql(
-            f"""
-            select
-                row_id,
-                max_by(struct(status, next_retry_at), struct(batch, place)) as last,
-                max_by(attempts, struct(batch, place)) filter (where attempts is not null) as attempts,
-                max_by(last_error, struct(batch, place)) filter (where last_error is not null) as last_error
-            from {self.schema}.outbox_states
-            where outbox = :name and (
-                (place <> 1 and batch > {position.written:d} and batch <= {written:d})
-                or (place = 1 and batch > {position.decided:d} and batch <= {decided:d})
-            )
-            group by row_id
-            {others}
-            """,
-            {"name": name},
-        )
-        return [
-            RowState(row["row_id"], row["last"]["status"], row["attempts"], row["last"]["next_retry_at"], row["last_error"])
-            for row in collected(found)
-        ]
 
     @classmethod
     def _ask(cls, one: _Connected, function: Any) -> Any:

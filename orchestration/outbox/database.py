@@ -172,14 +172,16 @@ class OutboxTable:
         """Whether the table has a status: without it, a row is pending as long as it is there. Raises OutboxError."""
         return "status" in self._columns
 
-    def lag(self) -> Lag:
-        """How far behind the outbox is. Raises OutboxError."""
+    def lag(self, without: Collection[str] = ()) -> Lag:
+        """How far behind the outbox is. without: ids of rows that only look pending. Raises OutboxError."""
         columns = self._columns
         created = columns.get("created_at")
         asked = [sa.func.count().label("pending")]
         if created is not None:
             asked.append(sa.func.min(created).label("oldest"))
         wanted = sa.select(*asked).select_from(self._table).where(*self._is_pending())
+        if without:
+            wanted = wanted.where(sa.not_(self._is_one_of([*without])))
         with self._connected() as connection:
             row = connection.execute(wanted).mappings().one()
         oldest = moment_of(row.get("oldest"))
@@ -265,6 +267,8 @@ class OutboxTable:
             by_columns.setdefault((*values,), []).append(row)
         for names, rows in by_columns.items():
             update = self._update({name: sa.bindparam(f"new_{name}") for name in names}).where(self._columns["id"] == sa.bindparam("row"))
+            # redriven and published before Kafka took its dead letter
+            update = update.where(self._columns["status"] != self._statuses["done"])
             connection.execute(update, rows)
         # not by the updates: not every driver counts the rows of many statements
         there = (sa.select(sa.func.count()).select_from(self._table).where(self._is_one_of(ids)) for ids in _chunks(states))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -61,13 +61,13 @@ class MaintenanceError(Exception):
 
 @dataclass(frozen=True)
 class Settled:
-    """What the loop has finished with, by its last row in `ticks`.
-
-    batch: all batches up to it are decided. hour: everything due before this whole hour is closed, or waits for a paused destination.
+    """What the loop has finished with, by its last row in `ticks`: all batches up to `batch` are decided; written: by outbox, the last
+    that is written back. hour: everything due before this whole hour is closed, or waits for a paused destination.
     """
 
     batch: int
     hour: datetime
+    written: Mapping[str, int]
 
     @property
     def is_past(self) -> str:
@@ -229,14 +229,15 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
             select
                 watermark,
                 -- deliveries due before the floor that are still open wait for a paused destination; maintenance doesn't change their rows
-                date_trunc('hour', floor) as hour
+                date_trunc('hour', floor) as hour,
+                transform_values(outboxes, (name, position) -> least(position.written, position.decided)) as written
             from {schema}.ticks
             order by batch desc
             limit 1
             """
         )
     )
-    return Settled(int(last[0]["watermark"]), last[0]["hour"]) if last else None
+    return Settled(int(last[0]["watermark"]), last[0]["hour"], last[0]["written"] or {}) if last else None
 
 
 def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int | None]:
@@ -288,7 +289,7 @@ def _remove_old(
     def attempt(table: str, step: Callable[[], int]) -> int | None:
         return _unless_overtaken(step, "rows", left[table])
 
-    retention = Retention(spark, schema, settled.batch, attempt)
+    retention = Retention(spark, schema, settled.batch, settled.written, attempt)
     removed = retention.trim_ticks(now - timedelta(days=settings.ticks_days))
     if settings.retention_days:
         removed |= retention.remove_finished(min(now - timedelta(days=settings.retention_days), settled.hour))

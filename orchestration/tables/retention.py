@@ -1,7 +1,8 @@
 """Removes what is finished and old: messages, with all their rows; and rows of `ticks` that nothing reads any more.
 
 A message is finished if it was processed, sent, cancelled or dropped by its policy, and nothing has happened to it since. What waits
-stays, and so do dead, discarded and refused messages, whatever their age.
+stays, and so do dead, discarded and refused messages, whatever their age. Of rows of outboxes, what is not written back stays, and those
+that were not published: in a table without a status they look pending, and would be published if their rows were removed here.
 
 `deliveries` comes first; a result or an event is removed because its delivery or decision is gone. So a run that was interrupted is
 completed by the next, and no delivery is ever open again because its result went first.
@@ -9,7 +10,7 @@ completed by the next, and no delivery is ever open again because its result wen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -22,17 +23,22 @@ from orchestration.tables.procedures import Table
 # States of `messages` after which nothing more is done about a message.
 _FINISHED: Final = ("recovered", "sent", "cancelled", "dropped")
 
+# Those of them in which a row of an outbox is still in its table.
+_NOT_PUBLISHED: Final = ("cancelled", "dropped")
+
 
 @dataclass(frozen=True)
 class Retention:
     """Removes rows recorded before a time, of batches up to `batch`: these are decided.
 
+    written: by outbox, the last batch that is written back.
     attempt: removes rows of the table that it is given, or leaves them for the next run if other commits come first.
     """
 
     spark: SparkSession
     schema: str
     batch: int
+    written: Mapping[str, int]
     attempt: Callable[[str, Callable[[], int]], int | None]
 
     def remove_finished(self, before: datetime) -> dict[str, int | None]:
@@ -40,9 +46,12 @@ class Retention:
         old = f"recorded_at < {literal(before)} and batch <= {self.batch:d}"
         self.spark.sql(self._finished(before)).localCheckpoint().createOrReplaceTempView("finished_messages")
         conditions = {
-            "deliveries": f"due_at < {literal(before)} and {old} and message_id in (select message_id from finished_messages)",
+            "deliveries": f"""
+                due_at < {literal(before)} and {old} and {self._is_written("message_id")}
+                and message_id in (select message_id from finished_messages)
+            """,
             "publish_results": f"""
-                due_at < {literal(before)} and {old} and delivery_id is not null
+                due_at < {literal(before)} and {old} and delivery_id is not null and {self._is_written("message_id")}
                 and not exists (
                     select 1 from {self.schema}.deliveries as kept
                     where kept.delivery_id = publish_results.delivery_id and kept.due_at = publish_results.due_at
@@ -50,6 +59,7 @@ class Retention:
             """,
             "events": f"""
                 {old} and kind not in ('start', 'gap', 'command')
+                and (kind <> 'row' or {self._is_written("concat('outbox:', source, '/')")})
                 and not exists (
                     select 1 from {self.schema}.deliveries as kept
                     where kept.input_id = concat_ws('/', events.topic_id, events.partition, events.offset, events.index)
@@ -78,8 +88,13 @@ class Retention:
                 select message_id from {self.schema}.deliveries
                 where due_at >= {literal(before)} or recorded_at >= {literal(before)} or batch > {self.batch:d}
             ) as recent on messages.message_id = recent.message_id
-            where messages.state in {_FINISHED}
+            where messages.state in {_FINISHED} and not (messages.message_id like 'outbox:%' and messages.state in {_NOT_PUBLISHED})
         """
+
+    def _is_written(self, message_id: str) -> str:
+        """The condition that what became of a row of an outbox is written back, or that it is no such row."""
+        waits = (f"(startswith({message_id}, 'outbox:{name}/') and batch > {batch:d})" for name, batch in self.written.items())
+        return f"not ({' or '.join([*waits, 'false'])})"
 
     def _remove(self, table: str, where: str) -> int | None:
         return self.attempt(table, lambda: Table(self.spark, f"{self.schema}.{table}").remove(where))

@@ -182,6 +182,7 @@ def test_check_warns_of_a_catalog_that_is_called_like_the_schema(home: Home, mon
 # ---------- other readers
 
 
+@pytest.mark.long
 def test_what_the_page_about_tables_shows_works(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.append_reports(report("read-by-others", error="KeyError"))
     home.decide()

@@ -66,6 +66,7 @@ def test_a_stack_that_just_fits_is_whole(home: Home) -> None:
     assert cut["error_stack"] == "x" * (8192 - len(CUT)) + CUT.decode()
 
 
+@pytest.mark.long
 def test_a_message_without_a_dead_letter_topic_is_parked_found_and_redriven(home: Home) -> None:
     (parked,) = decided(home, report("parked-orders", error="KeyError"))
     assert (parked["decision"], parked["reason"], parked["kind"], parked["topic"]) == ("parked", "fatal", None, None)
@@ -177,6 +178,7 @@ def to_send(home: Home, *letters: Row) -> dict[str, dict[str, Any]]:
     return {row["delivery_id"]: row for row in due.to_pylist() if row["delivery_id"] in ids}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("profile", "stack"), [("dlq", True), ("safi", False)])
 def test_a_dead_letter_that_is_refused_again_and_again_keeps_one_payload_and_goes_with_it(home: Home, profile: str, stack: bool) -> None:
     topic = topic_of(profile, stack)
@@ -197,6 +199,7 @@ def test_a_dead_letter_that_is_refused_again_and_again_keeps_one_payload_and_goe
     assert 0 < again[0]["payload_bytes"] <= first["payload_bytes"]
 
 
+@pytest.mark.long
 def test_only_the_hours_are_read_in_which_payloads_of_what_is_written_again_lie(home: Home) -> None:
     (first,) = decided(home, failed("letter-dlq", 84, key=b"k84"))
     (last,) = refused_again(home, first, 1)

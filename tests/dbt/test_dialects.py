@@ -90,6 +90,7 @@ def test_the_message_goes_on_as_it_was_before_its_report(home: Home) -> None:
         assert row["original_topic"] == TOPIC, told.name
 
 
+@pytest.mark.long
 def test_dead_letters_of_others_are_adopted_and_redriven_to_where_they_came_from(home: Home) -> None:
     for dialect in ("connect", "streams", "share-group", "smallrye"):
         told = next(told for told in TOLD if told.dialect == dialect)
@@ -127,6 +128,7 @@ def retried(attempts: bytes, due: int, place: int, kind: str = "trusted") -> Rep
     return Report(headers, source=f"{kind}-spring-retry")
 
 
+@pytest.mark.long
 def test_a_count_goes_on_and_a_stated_due_time_holds_where_the_source_is_trusted(home: Home) -> None:
     due = millis(home.now + timedelta(minutes=5))
     trusted, other = decided(home, retried(b4(4), due, 1_001), retried(b4(4), due, 1_002, "in"))

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from orchestration.loop import event_rows
-from orchestration.outbox.taken_rows import TAKEN
+from orchestration.loop.outbox_positions import OutboxPosition
+from orchestration.loop.row_states import RowStates
 from tests.dbt.harness import Home, Result, decided, failed_again, order, pointer
+from tests.dbt.outbox_rows import append_rows
 
 pytestmark = pytest.mark.long
-
-
-def append_rows(home: Home, *rows: Mapping[str, Any]) -> list[str]:
-    """Appends rows of the outbox `orders` to `events`, in one batch; what isn't given is null. Returns their input ids."""
-    taken = pa.Table.from_pylist([{"created_at": home.now, "value": b"value", **row} for row in rows], schema=TAKEN)
-    batch = home.append("events", event_rows.of_outbox(home.spark, "orders", taken, home.batch + 1))
-    return [f"outbox:orders/0/{batch}/{place}" for place in range(len(rows))]
 
 
 def published(home: Home, row_id: str, topic: str = "outbox-orders", **row: Any) -> Row:
@@ -186,6 +178,33 @@ def test_a_dead_row_that_is_redriven_goes_to_its_topic_again(home: Home) -> None
     assert (bytes(again["value"]), again["outbox_row"]) == (b"value", "redriven")
     assert states(home, "redriven", dead["batch"])[0] == "processing"
     assert refused(home, again, "retriable")["attempt"] == 1
+
+
+def test_a_dead_letter_that_kafka_takes_late_says_nothing_about_a_row_that_was_redriven(home: Home) -> None:
+    """Results are written back in one step with what was decided before, or in a later one."""
+    row_states = RowStates(home.spark, home.schema)
+
+    def written_back(row_id: str, since: int) -> str | None:
+        found = row_states.since("orders", OutboxPosition(since, since), home.batch, home.batch, [])
+        return next((state.status for state in found if state.row_id == row_id), None)
+
+    began = home.batch
+    dead = refused(home, published(home, "late"), "poison")
+    assert written_back("late", began) == "failed"
+    decided_upto = home.batch
+    home.append_results(Result(dead, offset=1))
+    assert (written_back("late", began), written_back("late", decided_upto)) == ("dead", "dead")
+
+    began = home.batch
+    dead = refused(home, published(home, "later"), "poison")
+    (name,) = home.append_reports(order("redrive", dead))
+    home.decide()
+    redriven_at = home.batch - 1
+    home.append_results(Result(dead, offset=2))
+    assert (written_back("later", began), written_back("later", redriven_at)) == ("processing", "processing")
+    home.append_results(Result(home.decisions()[name], offset=3))
+    home.append_results(Result(dead, offset=4))
+    assert (written_back("later", began), written_back("later", redriven_at)) == ("done", "done")
 
 
 def test_a_dbt_run_by_hand_decides_rows_too(home: Home) -> None:

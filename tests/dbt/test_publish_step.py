@@ -25,6 +25,7 @@ def weight(record: dict[str, Any]) -> int:
     return sum(len(part) for part in parts if part is not None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("listed", [200, 1], ids=["each batch is named", "too many batches to be named"])
 def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: pytest.MonkeyPatch, listed: int) -> None:
     monkeypatch.setattr("orchestration.loop.due._LISTED", listed)
@@ -52,6 +53,7 @@ def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: 
     assert [named in scan for scan in scans] == [True, True]
 
 
+@pytest.mark.long
 def test_a_step_for_some_destinations_reads_each_in_its_own_time(home: Home) -> None:
     home.later(hours=24)
     made = []
@@ -95,6 +97,7 @@ def test_a_step_with_nothing_due_reads_nothing(home: Home) -> None:
     assert publish.due(Due(home.now, home.now, home.now), nothing).collect() == []
 
 
+@pytest.mark.long
 def test_what_is_added_to_a_message_counts_in_a_step(home: Home) -> None:
     home.later(hours=24)
     stack = ("redrive-error-stack", b"at a line of code\n" * 1000)
@@ -119,6 +122,7 @@ def test_what_is_added_to_a_message_counts_in_a_step(home: Home) -> None:
         assert row["payload_bytes"] < weight(record) <= waiting.largest == waiting.size < weight(record) + 2_000
 
 
+@pytest.mark.long
 def test_a_step_is_cut_where_what_is_added_would_be_too_much(home: Home) -> None:
     home.later(hours=24)
     due = []

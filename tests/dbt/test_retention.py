@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from pyspark.sql import Row
 
 from orchestration.operators.promises import INPUTS_BY_BATCH
 from orchestration.settings import Settings, load_settings
 from orchestration.tables.maintenance import MaintenanceReport, maintain
 from orchestration.tables.retention import Retention
 from tests.dbt.harness import PROJECT, Home, Result, order, report
+from tests.dbt.outbox_rows import append_rows
 
 pytestmark = pytest.mark.long
 
@@ -183,6 +185,43 @@ def test_what_tells_of_consumers_progress_stays_so_that_what_is_recovered_stays_
     settings = old.settings.model_copy(update={"retention_days": 0})
     assert {table.table: table.rows_removed for table in maintain(settings, home.spark, home.now).tables}["ticks"] >= 1
     assert message() == before
+
+
+def test_of_rows_of_outboxes_what_is_not_written_back_or_was_not_published_stays(old: Old) -> None:
+    home, outbox = old.home, f"{old.topic}-outbox"
+    topic = f"{outbox}.orders"
+
+    def sent_directly(row_id: str) -> Result:
+        message_id = f"outbox:{outbox}/{row_id}"
+        given = {"delivery_id": f"{message_id}#direct", "due_at": home.now, "kind": "publish", "message_id": message_id, "topic": topic}
+        return Result(Row(**given, original_topic=None, original_partition=None, original_offset=None), offset=7)
+
+    def published(row_id: str) -> Result:
+        (name,) = append_rows(home, {"row_id": row_id, "topic": topic}, outbox=outbox)
+        home.decide()
+        return Result(home.decisions()[name], offset=1)
+
+    home.append_results(published("written"), sent_directly("written directly"))
+    home.append_reports(order("cancel", published("cancelled").delivery))
+    home.decide()
+    written = home.batch
+    home.append_results(published("not written"), sent_directly("not written directly"))
+    home.later(days=40)
+    home.append_tick(home.batch, written={outbox: written})
+    old.maintain()
+
+    def left(table: str, column: str, where: str) -> set[str]:
+        return {row["left"] for row in home.spark.sql(f"select {column} as left from {home.schema}.{table} where {where}").collect()}
+
+    # a cancelled row may still be in a table that has no status
+    assert left("events", "detail", f"source = '{outbox}'") == {"cancelled", "not written"}
+    assert left("deliveries", "outbox_row", f"source = '{outbox}' and decision = 'publish'") == {"cancelled", "not written"}
+    sent = left("publish_results", "message_id", f"topic = '{topic}'")
+    assert sent == {f"outbox:{outbox}/not written", f"outbox:{outbox}/not written directly"}
+    home.append_tick(home.batch, written={outbox: home.batch})
+    old.maintain()
+    assert left("events", "detail", f"source = '{outbox}'") == {"cancelled"}
+    assert left("publish_results", "message_id", f"topic = '{topic}'") == set()
 
 
 def test_without_a_retention_nothing_is_removed(old: Old) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import Row
 
 from orchestration.loop.command_orders import Orders
@@ -12,6 +13,8 @@ from orchestration.operators.sequences import SequenceSelection, left_out, liste
 from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, decided, order, report
 from tests.dbt.sequence_kit import again, delivered, follows, orders, processed, said, sequence
+
+pytestmark = pytest.mark.long
 
 
 def of(home: Home, target: Target) -> Row:

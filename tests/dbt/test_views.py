@@ -28,6 +28,7 @@ def _described(home: Home, name: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_marts_are_what_dbt_makes(home: Home) -> None:
     # Spark lists temporary views, too, and other modules leave theirs in the session
     marts = [row["viewName"] for row in home.spark.sql(f"show views in {home.schema}").collect() if not row["isTemporary"]]

@@ -179,6 +179,7 @@ def test_what_is_on_its_way_is_not_sent_twice_and_what_died_again_begins_another
     assert [row["life_cycle"] for row in cycles] == [1, 2, 2, 3]
 
 
+@pytest.mark.long
 def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(executing: Redrive) -> None:
     executing.domain("broken")
     _die(executing, "broken", 3)

@@ -37,6 +37,7 @@ def test_one_noisy_source_does_not_starve_another(redrive: Redrive) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_topic_that_was_created_again_is_read_from_its_beginning(redrive: Redrive) -> None:
     redrive.domain("renewed")
     admin = AdminClient({**redrive.kafka})
@@ -78,6 +79,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(redrive: Redriv
     assert {(row["report_partition"], row["report_offset"]) for row in redrive.decided("wider", 2)} == {(0, 0), (1, 0)}
 
 
+@pytest.mark.long
 def test_what_retention_removed_unread_is_a_gap_that_can_be_seen(redrive: Redrive, caplog: pytest.LogCaptureFixture) -> None:
     redrive.domain("short")
     redrive.fails("short.orders", b"read", b"v")
@@ -95,6 +97,7 @@ def test_what_retention_removed_unread_is_a_gap_that_can_be_seen(redrive: Redriv
     assert (said["topic"], said["partition"], said["first_offset"], said["last_offset"]) == ("short.reports", 0, 1, 3)
 
 
+@pytest.mark.long
 def test_a_partition_that_was_cut_short_is_a_gap_and_what_is_written_there_anew_is_read(
     redrive: Redrive, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -201,6 +201,7 @@ def test_a_test_of_nothing_that_is_an_asset_is_named(home: Path) -> None:
         dbt_tests({"nodes": {"x": manifest["nodes"]["test.redrive.assert_every_event_has_one_decision"]}}, [dg.AssetKey("another")])
 
 
+@pytest.mark.long
 def test_the_owners_of_routes_own_what_has_died(home: Path, tmp_path: Path) -> None:
     seeds = shutil.copytree(PROJECT / "dbt_project" / "seeds", tmp_path / "seeds")
     (seeds / "routes.csv").write_text(

@@ -24,11 +24,11 @@ def test_before_the_first_loop_nothing_is_rewritten() -> None:
     [(0, 0), (998, 0), (999, 1000), (1000, 1000), (1998, 1000), (1999, 2000)],
 )
 def test_events_are_rewritten_a_complete_thousand_of_batches_at_a_time(watermark: int, events_below: int) -> None:
-    assert rewrites(Settled(watermark, NOON))["events"] == (Rewrite(f"batch < {events_below}"),)
+    assert rewrites(Settled(watermark, NOON, {}))["events"] == (Rewrite(f"batch < {events_below}"),)
 
 
 def test_only_hours_that_are_past_and_batches_that_are_decided_are_rewritten() -> None:
-    found = rewrites(Settled(17, NOON))
+    found = rewrites(Settled(17, NOON, {}))
     past = "due_at < timestamp '2026-03-01 12:00:00'"
     assert found["ticks"] == (Rewrite("batch <= 17"),)
     order = "kind, original_topic, original_partition, original_offset"
