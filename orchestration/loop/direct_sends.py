@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import pyarrow as pa
@@ -85,46 +85,38 @@ class DirectSends:
     def __post_init__(self) -> None:
         self._slot = OpenSlot(self.leadership, self.clock, DIRECT_SENDS)
 
-    def send(self, report: StepReport, name: str, rows: pa.Table, meanwhile: Callable[[], None]) -> PageSent:
-        """Sends what may be sent directly of pending rows (TAKEN), in their order.
+    def send(self, report: StepReport, name: str, pages: Iterable[pa.Table]) -> PageSent:
+        """Sends what may be sent directly of pages of pending rows (TAKEN), in their order. The results of all pages are appended at once.
 
-        meanwhile: begins what may go on while the results are appended. Raises AppendError, after which `knows_what_was_sent` is false.
+        pages: at least one. The next is asked for if all of the one before was sent. Raises AppendError, after which `knows_what_was_sent`
+        is false.
         """
-        if not rows.num_rows or not self._may_send(report):
-            return PageSent(self._left(name, rows))
-        may = self._may_go(report, name, rows)
-        if not pc.any(may).as_py():
-            return PageSent(self._left(name, rows))
-        began = self.clock.now()
-        ready = self._ready(name, rows.filter(may), began)
+        delivered: list[pa.Table] = []
+        began: datetime | None = None
+        is_certain = True
         with self.sending:
             try:
-                results = pa.Table.from_batches(self._slot.publish(ready), RESULTS)
-                meanwhile()
-                outcomes = results.column("outcome")
-                if pc.any(pc.equal(outcomes, UNKNOWN)).as_py():
-                    self._note_doubt(name, began)
-                delivered = results.filter(pc.equal(outcomes, DELIVERED))
-                batch = self._record(delivered, began) if delivered.num_rows else 0
+                for rows in pages:
+                    ready = rows.filter(self._may_go(report, name, rows))
+                    sent = None
+                    if ready.num_rows:
+                        now = self.clock.now()
+                        began = began or now
+                        sent = self._publish(report, name, ready, now)
+                        delivered.append(sent)
+                    is_certain = name not in self.in_doubt and report.superseded_by is None
+                    # later rows of a sequence must not go before one that may be sent again
+                    left = self._left(name, _others(name, rows, sent)) if is_certain else rows.slice(0, 0)
+                    if left.num_rows or not is_certain:
+                        break
+                batch = self._record(delivered, began) if began is not None else 0
             except BaseException:
-                self._note_doubt(name, began)
+                if began is not None:
+                    self._note_doubt(name, began)
                 raise
         _count(report, delivered)
-        message_ids = delivered.column("message_id")
-        row_ids = pc.utf8_slice_codeunits(message_ids, len(f"outbox:{name}/")).to_pylist()
-        sent = PageSent(rows.slice(0, 0), row_ids, batch, name in self.in_doubt)
-        for stop in results.filter(pc.equal(outcomes, STOPPED)).to_pylist():
-            if stop["error_code"] == SUPERSEDED_CODE:
-                report.superseded_by = self.leadership.newest()
-                return replace(sent, in_doubt=True)
-            if stop["topic"] is None:
-                # other outboxes need not wait for Kafka, too
-                report.failed(SENDS, Reason(f"nothing can be sent: {stop['error_message']} ({stop['error_name']})", stop["error_name"]))
-        if sent.in_doubt:
-            event(log, logging.WARNING, "direct_sends_unknown", outbox=name, rows=ready.num_rows - delivered.num_rows)
-            # later rows of a sequence must not go before one that may be sent again
-            return sent
-        return replace(sent, left=self._left(name, rows.filter(pc.invert(pc.is_in(_message_ids(name, rows), message_ids)))))
+        row_ids = [row_id for sent in delivered for row_id in _row_ids(name, sent)]
+        return PageSent(left, row_ids, batch, not is_certain)
 
     def look_again(self) -> None:
         """Has the tables asked again for open sequences: an operator's order may open one."""
@@ -152,6 +144,8 @@ class DirectSends:
 
     def _may_go(self, report: StepReport, name: str, rows: pa.Table) -> pa.Array:
         """Which of the rows may be sent directly."""
+        if not rows.num_rows or not self._may_send(report):
+            return pa.repeat(False, rows.num_rows)
         now, window = self.clock.now(), report.state.window
         named = [topic for topic in rows.column("topic").unique().to_pylist() if topic]
         if any(self._topics.get(topic, now) <= now for topic in named):
@@ -190,6 +184,22 @@ class DirectSends:
 
     # ---------- sending
 
+    def _publish(self, report: StepReport, name: str, rows: pa.Table, now: datetime) -> pa.Table:
+        """Sends rows (TAKEN); returns the results (RESULTS) of those that Kafka has."""
+        results = pa.Table.from_batches(self._slot.publish(self._ready(name, rows, now)), RESULTS)
+        outcomes = results.column("outcome")
+        unknown = pc.sum(pc.equal(outcomes, UNKNOWN)).as_py()
+        if unknown:
+            self._note_doubt(name, now)
+            event(log, logging.WARNING, "direct_sends_unknown", outbox=name, rows=unknown)
+        for stop in results.filter(pc.equal(outcomes, STOPPED)).to_pylist():
+            if stop["error_code"] == SUPERSEDED_CODE:
+                report.superseded_by = self.leadership.newest()
+            elif stop["topic"] is None:
+                # other outboxes need not wait for Kafka, too
+                report.failed(SENDS, Reason(f"nothing can be sent: {stop['error_message']} ({stop['error_name']})", stop["error_name"]))
+        return results.filter(pc.equal(outcomes, DELIVERED))
+
     def _ready(self, name: str, rows: pa.Table, now: datetime) -> pa.RecordBatch:
         """Rows of an outbox (TAKEN) as deliveries that are due now (READY)."""
         count = rows.num_rows
@@ -208,12 +218,14 @@ class DirectSends:
         made = pa.table({field.name: given.get(field.name, pa.nulls(count, field.type)) for field in READY})
         return made.cast(READY).combine_chunks().to_batches()[0]
 
-    def _record(self, delivered: pa.Table, began: datetime) -> int:
-        """Appends results; returns the batch."""
-        stored = self.leadership.stored
-        batch = stored.ledgers.append("publish_results", stored.spark.createDataFrame(delivered).coalesce(1), self.clock.now())
+    def _record(self, delivered: Sequence[pa.Table], began: datetime) -> int:
+        """Appends results, if there are any; returns the batch."""
+        stored, results = self.leadership.stored, pa.concat_tables(delivered)
+        if not results.num_rows:
+            return 0
+        batch = stored.ledgers.append("publish_results", stored.spark.createDataFrame(results).coalesce(1), self.clock.now())
         until = began + KNOWN_FOR
-        self._topics.update(dict.fromkeys(delivered.column("topic").unique().to_pylist(), until))
+        self._topics.update(dict.fromkeys(results.column("topic").unique().to_pylist(), until))
         return batch
 
     def _note_doubt(self, name: str, began: datetime) -> None:
@@ -233,12 +245,24 @@ def _distinct(sequences: pa.ChunkedArray) -> set[str]:
     return {*sequences.unique().to_pylist()}
 
 
-def _count(report: StepReport, delivered: pa.Table) -> None:
-    """Adds what was sent to the counts of the step."""
-    rows = delivered.num_rows
+def _row_ids(name: str, sent: pa.Table) -> Sequence[str]:
+    """The ids of rows that Kafka has (RESULTS)."""
+    found: Sequence[str] = pc.utf8_slice_codeunits(sent.column("message_id"), len(f"outbox:{name}/")).to_pylist()
+    return found
+
+
+def _others(name: str, rows: pa.Table, sent: pa.Table | None) -> pa.Table:
+    """Those of the rows (TAKEN) that Kafka has not. sent: RESULTS."""
+    return rows if sent is None else rows.filter(pc.invert(pc.is_in(_message_ids(name, rows), sent.column("message_id"))))
+
+
+def _count(report: StepReport, delivered: Sequence[pa.Table]) -> None:
+    """Adds what was sent (RESULTS) to the counts of the step."""
+    rows = sum(sent.num_rows for sent in delivered)
     if not rows:
         return
     report.count("delivered", rows)
-    late = pc.subtract(pc.cast(delivered.column("sent_at"), pa.int64()), pc.cast(delivered.column("due_at"), pa.int64()))
+    sent = pa.concat_tables(delivered)
+    late = pc.subtract(pc.cast(sent.column("sent_at"), pa.int64()), pc.cast(sent.column("due_at"), pa.int64()))
     median, highest = pc.quantile(pc.divide(late, 1_000), [0.5, 0.99]).to_pylist()
     report.has_sent(BULK, Sent(rows, (round(median), round(highest))))

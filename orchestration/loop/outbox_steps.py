@@ -71,9 +71,9 @@ class OutboxIntake:
             self.outboxes.count(name)
             send = partial(self.direct.send, report, name)
             until = time.monotonic() + _PAGES_FOR
-            taken, is_all, position = self.outboxes.take(name, position, limit, now, send)
+            taken, is_all, position = self.outboxes.take(name, position, limit, until, now, send)
             while not (taken or is_all) and self._goes_on(report, name) and time.monotonic() < until:
-                taken, is_all, position = self.outboxes.take(name, position, limit, now, send)
+                taken, is_all, position = self.outboxes.take(name, position, limit, until, now, send)
         except OutboxError as error:
             report.failed(outbox(name), Reason(f"its rows wait: {error}"))
             return

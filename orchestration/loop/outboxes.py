@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -81,6 +81,30 @@ class _Connected:
     ahead: ReadAhead = field(default_factory=lambda: ReadAhead(Patience(_PATIENCE)))
 
 
+class _Pages:
+    """Pages of pending rows. last: the last one that was read.
+
+    following: begins to read the page after one, and returns a function that waits for it. That raises OutboxError.
+    """
+
+    def __init__(self, first: Page, following: Callable[[Page], Callable[[], Page | None]]) -> None:
+        self.last = first
+        self._following = following
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        while True:
+            waits = self._following(self.last)
+            yield self.last.rows
+            try:
+                page = waits()
+            except OutboxError:
+                # the next look meets it, too; what was sent is recorded first
+                return
+            if page is None:
+                return
+            self.last = page
+
+
 class Outboxes:
     """The outboxes of the seed, each with its table."""
 
@@ -140,28 +164,29 @@ class Outboxes:
     # ---------- intake
 
     def take(
-        self, name: str, position: OutboxPosition, limit: int, now: datetime, send: Callable[[pa.Table, Callable[[], None]], PageSent]
+        self, name: str, position: OutboxPosition, limit: int, until: float, now: datetime, send: Callable[[Iterable[pa.Table]], PageSent]
     ) -> tuple[int, bool, OutboxPosition]:
         """Sends pending rows, or appends them to `events`; returns how many were appended, whether this is all, and the position after it.
 
-        What was sent is marked meanwhile, also while the next page is sent. Raises OutboxError, AppendError.
+        until: a monotonic time in seconds, after which no further page is sent. What was sent is marked meanwhile, also while the next
+        pages are sent. Raises OutboxError, AppendError.
         """
         one = self._connected[name]
         if one.marking is None and one.marker.is_busy:
             raise NoAnswerInTimeError("rows that were sent are still being marked")
         adopted = self._adopted(name, one) if position.adopts else set[str]()
         without = adopted if self._ask(one, lambda: one.table.has_status) else adopted | self._kept(name, one, position)
-        page, read_ahead = self._read(one, limit, without, position.adopts)
+        pages = self._pages(one, limit, until, without, adopts=position.adopts)
         # until it is written back, what is sent or taken looks pending: if something fails, the tables say what it was
         one.is_behind = None
         try:
-            sent = send(page.rows, read_ahead)
+            sent = send(pages)
             # if it isn't known whether they are appended, the tables are asked
             kept, one.kept, one.adopted = one.kept, None, None
             if sent.left.num_rows:
                 self.ledgers.append("events", event_rows.of_outbox(self.spark, name, sent.left, self.ledgers.next_batch), now)
         except BaseException:
-            # rows of this page may have to go first
+            # rows of these pages may have to go first
             one.ahead.forget()
             raise
         one.kept, one.adopted = kept, adopted if position.adopts else None
@@ -175,31 +200,37 @@ class Outboxes:
         if one.is_behind or sent.in_doubt:
             one.ahead.forget()
         if position.adopts and not sent.in_doubt:
-            one.adopted_to = page.last
-            if page.is_all:
+            one.adopted_to = pages.last.last
+            if pages.last.is_all:
                 one.adopted = one.adopted_to = None
                 position = replace(position, adopts=False)
-        return sent.left.num_rows, page.is_all, position
+        return sent.left.num_rows, pages.last.is_all, position
 
-    def _read(self, one: _Connected, limit: int, without: set[str], adopts: bool) -> tuple[Page, Callable[[], None]]:
-        """Pending rows, as many as the database can give in time, and a function that begins to read the page after them."""
+    def _pages(self, one: _Connected, limit: int, until: float, without: set[str], *, adopts: bool) -> _Pages:
+        """Pages of pending rows, of which the first is read: as many rows as the database can give in time."""
         most = min(limit, one.most or limit)
 
         def read(after: Place | None = None) -> Page:
             return one.table.read(most, without, adopts=adopts, most_bytes=self.settings.intake_max_bytes, after=after)
 
+        def following(page: Page) -> Callable[[], Page | None]:
+            # what is adopted is not marked meanwhile
+            if not adopts:
+                one.ahead.begin(page, read)
+            return lambda: self._answered(one.ahead.take) if time.monotonic() < until else None
+
         try:
-            page: Page | None = self._answered(one.ahead.take)
-            if page is None:
+            first: Page | None = self._answered(one.ahead.take)
+            if first is None:
                 # what is being marked would be among the first pending rows
                 if not self.end_marking(one.table.outbox.name):
                     raise OutboxError("rows that were sent could not be marked")
-                page = self._ask(one, partial(read, one.adopted_to))
+                first = self._ask(one, partial(read, one.adopted_to))
         except NoAnswerInTimeError:
             one.most = max(_FEWEST, most // 4)
             raise
         one.most = most = min(limit, most * 2)
-        return page, (lambda: None) if without or adopts else (lambda: one.ahead.begin(page, read))
+        return _Pages(first, following)
 
     def _begins_marking(self, one: _Connected, sent: PageSent, now: datetime) -> bool:
         """Begins to write back which rows were sent. If it returns False, that is done with what the tables say."""

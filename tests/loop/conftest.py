@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -11,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from orchestration.demo.broker import Broker, BrokerSettings
 from orchestration.demo.postgres import Postgres
+from orchestration.kafka.cluster import Cluster, ClusterError
 from tests.loop.harness import Redrive
 
 
@@ -44,6 +46,16 @@ def topic_prefix() -> str:
     return f"t{uuid.uuid4().hex[:8]}-"
 
 
+def _answers(kafka: dict[str, str], topic: str, partitions: int) -> bool:
+    """Whether all partitions of a topic tell their offsets."""
+    cluster = Cluster(kafka)
+    try:
+        (described,) = cluster.describe([topic]).values()
+        return len(cluster.ends(described.all_partitions)) == partitions
+    except (ClusterError, ValueError):
+        return False
+
+
 @pytest.fixture
 def create_topic(kafka: dict[str, str], topic_prefix: str) -> Iterator[Callable[..., str]]:
     """``create_topic("orders", partitions=3, **{"max.message.bytes": "2000000"})`` returns the topic's whole name.
@@ -57,6 +69,11 @@ def create_topic(kafka: dict[str, str], topic_prefix: str) -> Iterator[Callable[
         topic = f"{topic_prefix}{name}"
         admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
         created.append(topic)
+        # a broker that is busy may not lead the partitions yet, and says nothing about them
+        deadline = time.monotonic() + 30
+        while not _answers(kafka, topic, partitions):
+            assert time.monotonic() < deadline, f"no partition of {topic} answers"
+            time.sleep(0.05)
         return topic
 
     yield create

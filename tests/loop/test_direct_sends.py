@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
-from sqlalchemy import Connection
 
 from orchestration.clock import wall_clock
 from orchestration.demo.postgres import Postgres
 from orchestration.loop import decide
 from orchestration.operators import verification
-from orchestration.outbox import read_ahead
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.states import OutboxError
 from orchestration.rules.explain import in_words
 from orchestration.tables.ledgers import AppendError, Ledgers
 from publisher import RESULTS
+from tests.loop.direct_kit import known, numbers, pages_of_two, went_directly
 from tests.loop.harness import Redrive
 from tests.loop.outbox_kit import DEAD, DONE, PROCESSING, TABLE, Shop, done, needs_postgres, with_outboxes
 
@@ -48,31 +46,6 @@ def shop(postgres: Postgres) -> Shop:
 def outboxes(redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[Redrive]:
     with with_outboxes(redrive, postgres, OUTBOX) as running:
         yield running
-
-
-def known(redrive: Redrive, shop: Shop, domain: str) -> str:
-    """A topic that a row was published to."""
-    redrive.domain(domain)
-    topic = f"{domain}.orders"
-    done(redrive, shop, shop.order(topic, "first", '{"n": 0}'))
-    return topic
-
-
-def numbers(redrive: Redrive, topic: str, key: bytes = b"a") -> list[int]:
-    """The numbers of a key's records in a topic, in their order."""
-    return [json.loads(record.value or b"{}")["n"] for record in redrive.read(topic) if record.key == key]
-
-
-def went_directly(redrive: Redrive, *ids: int) -> list[bool]:
-    """Of rows that were published, which left nothing but a result."""
-    names = [f"outbox:direct/{one}" for one in ids]
-    listed = ", ".join(f"'{name}'" for name in names)
-    found = redrive.sql(f"select message_id, delivery_id from publish_results where outcome = 'delivered' and message_id in ({listed})")
-    decided = {row["message_id"] for row in redrive.sql(f"select message_id from deliveries where message_id in ({listed})")}
-    results = {row["message_id"]: row["delivery_id"] for row in found}
-    assert results.keys() == {*names}
-    assert len(found) == len(names)
-    return ["#direct." in results[name] and name not in decided for name in names]
 
 
 def test_a_row_for_a_topic_that_is_known_is_sent_as_it_is_read_with_the_same_bytes(redrive: Redrive, shop: Shop) -> None:
@@ -183,22 +156,27 @@ def test_results_that_cannot_be_appended_are_read_back(
     assert {row["message_id"] for row in found} == {f"outbox:direct/{one}" for one in rows}
 
 
-def test_a_commit_without_an_answer_is_read_back(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = known(redrive, shop, "directunknown")
+@pytest.mark.parametrize("page", [1, 2])
+def test_a_commit_without_an_answer_is_read_back(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
+    topic = known(redrive, shop, f"directunknown{page}")
     slot = redrive.loop.steps.take_rows.direct._slot
-    publish = slot.publish
+    publish, published = slot.publish, list[int]()
 
     def unanswered(ready: pa.RecordBatch) -> list[pa.RecordBatch]:
+        published.append(ready.num_rows)
+        if len(published) < page:
+            return publish(ready)
         lost = [{**row, "outcome": "unknown", "partition": None, "offset": None} for some in publish(ready) for row in some.to_pylist()]
         return [pa.RecordBatch.from_pylist(lost, schema=RESULTS)]
 
-    rows = [shop.order(topic, "a", f'{{"n": {n}}}') for n in range(3)]
+    rows = [shop.order(topic, "a", f'{{"n": {n}}}') for n in range(5)]
     with monkeypatch.context() as patch:
         patch.setattr(slot, "publish", unanswered)
+        pages_of_two(patch)
         redrive.loop.tick()
-        assert [row["status"] for row in shop.rows(rows).values()] == [0, 0, 0]
+        assert [row["status"] for row in shop.rows(rows).values()] == [DONE] * (2 * page - 2) + [0] * (7 - 2 * page)
     done(redrive, shop, *rows)
-    assert numbers(redrive, topic) == [0, 1, 2]
+    assert numbers(redrive, topic) == [0, 1, 2, 3, 4]
 
 
 def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,38 +199,6 @@ def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop
         done(redrive, shop, one)
         assert went_directly(redrive, one) == [True]
     assert numbers(redrive, topic) == [0, 1]
-
-
-@pytest.mark.parametrize("pages", [20, 1])
-def test_a_page_that_can_t_be_marked_while_the_next_one_is_sent_is_not_sent_again(
-    redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch, pages: int
-) -> None:
-    """pages: how many are read ahead; after them, the first pending rows are read, among which are those that are not marked."""
-    topic = known(redrive, shop, f"directpages{pages}")
-    read, write = OutboxTable.read, OutboxTable._write_done
-    written: list[str] = []
-
-    def write_slowly(self: OutboxTable, connection: Connection, ids: Sequence[str], now: datetime) -> int:
-        time.sleep(0.5)
-        written.extend(ids)
-        if denied in ids:
-            raise OutboxError("permission denied")
-        return write(self, connection, ids, now)
-
-    expected = list[int]()
-    for page in (0, 2):
-        rows = [shop.order(topic, "a", f'{{"n": {len(expected) + number}}}') for number in range(7)]
-        expected += range(len(expected), len(expected) + len(rows))
-        denied = str(rows[2 * page])
-        with monkeypatch.context() as patch:
-            patch.setattr(read_ahead, "_PAGES", pages)
-            patch.setattr(OutboxTable, "read", lambda self, limit, *given, **named: read(self, min(limit, 2), *given, **named))
-            patch.setattr(OutboxTable, "_write_done", write_slowly)
-            redrive.until(lambda: denied in written, "it is marked in vain")  # noqa: B023
-            redrive.loop.tick()
-        done(redrive, shop, *rows)
-        assert all(went_directly(redrive, *rows))
-        assert numbers(redrive, topic) == expected
 
 
 def test_a_row_that_is_open_in_the_tables_and_pending_again_is_not_sent_beside_its_retry(redrive: Redrive, shop: Shop) -> None:
