@@ -223,7 +223,7 @@ class DirectSends:
         stored, results = self.leadership.stored, pa.concat_tables(delivered)
         if not results.num_rows:
             return 0
-        batch = stored.ledgers.append("publish_results", stored.spark.createDataFrame(results).coalesce(1), self.clock.now())
+        batch = stored.ledgers.append("publish_results", results, self.clock.now())
         until = began + KNOWN_FOR
         self._topics.update(dict.fromkeys(results.column("topic").unique().to_pylist(), until))
         return batch

@@ -18,14 +18,17 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from orchestration.clock import literal
+from orchestration.tables.arrow_files import ArrowFiles
 from orchestration.tables.spark import FROM_KAFKA, iceberg_table, in_short, is_commit_refused, java_errors
 
 LEDGERS = ("ticks", "events", "publish_results")
@@ -144,8 +147,10 @@ class Ledgers:
         found = self._spark.sql(f"select 1 from {self.name(ledger)} where batch = {batch} and generation = {self.generation} limit 1")
         return bool(found.collect())
 
-    def append(self, ledger: str, rows: DataFrame, recorded_at: datetime) -> int:
+    def append(self, ledger: str, rows: DataFrame | pa.Table, recorded_at: datetime) -> int:
         """Appends rows and returns their batch. Columns that the rows don't have are null; batch, generation and recorded_at are added.
+
+        A table of Arrow's is written without Spark; only `publish_results` takes one.
 
         Callers count first: an append of no rows would also be a commit. Raises AppendError, after which the caller must read the end
         again; TakenOverError, after which it must end.
@@ -153,7 +158,7 @@ class Ledgers:
         with self.lock:
             return self._append(ledger, rows, recorded_at)
 
-    def append_once(self, ledger: str, rows: DataFrame, recorded_at: datetime, tried: list[int]) -> None:
+    def append_once(self, ledger: str, rows: DataFrame | pa.Table, recorded_at: datetime, tried: list[int]) -> None:
         """Appends rows, unless an earlier attempt was committed although its answer was lost. tried: the batches of the attempts so far.
 
         Raises what `append` raises; give the same list with the next attempt.
@@ -163,23 +168,19 @@ class Ledgers:
                 tried.append(self.next_batch)
                 self.append(ledger, rows, recorded_at)
 
-    def _append(self, ledger: str, rows: DataFrame, recorded_at: datetime) -> int:
+    def _append(self, ledger: str, rows: DataFrame | pa.Table, recorded_at: datetime) -> int:
         batch = self.next_batch
         self._refuse_beside_a_doubt(ledger, batch)
         end = self._ends[ledger]
         committing = False
         token = f"{self.generation}/{batch}/{uuid.uuid4()}"
         try:
-            writer = (
-                self._completed(ledger, rows, batch, recorded_at)
-                .writeTo(self.name(ledger))
-                .option("isolation-level", "serializable")
-                .option(f"snapshot-property.{APPEND}", token)
-            )
-            if end.snapshot is not None:
-                writer = writer.option("validate-from-snapshot-id", str(end.snapshot))
+            if isinstance(rows, pa.Table):
+                commit = self._commit_of_arrow(ledger, self._completed_in_arrow(rows, batch, recorded_at), token)
+            else:
+                commit = self._commit_of_spark(ledger, self._completed(ledger, rows, batch, recorded_at), token)
             committing = True
-            writer.overwrite(F.expr(f"batch > {end.batch}L"))
+            commit()
         except Exception as error:
             if committing and not _is_refused(error):
                 # keeps the first of several: until one of them is in the ledger, each may still be committed
@@ -195,6 +196,32 @@ class Ledgers:
         with contextlib.suppress(Exception):  # the snapshot before works, too: an older one only makes validation slower
             self._ends[ledger] = _End(self._snapshot_of(ledger, token), batch)
         return batch
+
+    def _commit_of_spark(self, ledger: str, rows: DataFrame, token: str) -> Callable[[], None]:
+        """Writes rows and commits them when it is called."""
+        end = self._ends[ledger]
+        writer = rows.writeTo(self.name(ledger)).option("isolation-level", "serializable").option(f"snapshot-property.{APPEND}", token)
+        if end.snapshot is not None:
+            writer = writer.option("validate-from-snapshot-id", str(end.snapshot))
+        return lambda: writer.overwrite(F.expr(f"batch > {end.batch}L"))
+
+    def _commit_of_arrow(self, ledger: str, rows: pa.Table, token: str) -> Callable[[], None]:
+        """Writes rows, and commits them as Spark does when it is called. Maintenance removes files that were never committed."""
+        end, table = self._ends[ledger], self._table(ledger)
+        greater = self._spark._jvm.org.apache.iceberg.expressions.Expressions.greaterThan  # type: ignore[union-attr]
+        update = table.newOverwrite().overwriteByRowFilter(greater("batch", end.batch)).set(APPEND, token)
+        if end.snapshot is not None:
+            update = update.validateFromSnapshot(end.snapshot)
+        update = update.validateNoConflictingDeletes().validateNoConflictingData()
+        for file in ArrowFiles(self._spark, table).written(rows):
+            update = update.addFile(file)
+        return lambda: update.commit()
+
+    def _completed_in_arrow(self, rows: pa.Table, batch: int, recorded_at: datetime) -> pa.Table:
+        added = {"batch": batch, "generation": self.generation, "recorded_at": recorded_at}
+        for name, value in added.items():
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+        return rows
 
     def _completed(self, ledger: str, rows: DataFrame, batch: int, recorded_at: datetime) -> DataFrame:
         """The rows with all columns of the ledger, in its types."""

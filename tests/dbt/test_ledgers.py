@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from orchestration.clock import LoopClock
 from orchestration.loop.stored import Stored
@@ -45,8 +48,21 @@ def loop(spark: SparkSession, schema: str, generation: int) -> Ledgers:
     return ledgers
 
 
-def row(spark: SparkSession, number: int) -> DataFrame:
-    return spark.createDataFrame([(number,)], "id bigint")
+WAYS = {
+    "spark": lambda spark, number: spark.createDataFrame([(number,)], "id bigint"),
+    "arrow": lambda _, number: pa.table({"id": [number]}),
+}
+
+
+@pytest.fixture(autouse=True, params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How rows are appended: Spark writes them, or the loop itself."""
+    monkeypatch.setattr(sys.modules[__name__], "row", WAYS[request.param])
+
+
+def row(spark: SparkSession, number: int) -> DataFrame | pa.Table:
+    """Replaced by the fixture `way`."""
+    raise NotImplementedError
 
 
 def ids(spark: SparkSession, schema: str, ledger: str) -> list[int]:
@@ -147,7 +163,8 @@ def test_a_catalog_that_is_away_before_an_append_is_a_failed_append(
         raise RuntimeError("503 Service Unavailable")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledgers, "_completed", away)
+        for name in ("_completed", "_completed_in_arrow"):
+            patched.setattr(Ledgers, name, away)
         with pytest.raises(AppendError, match="503 Service Unavailable"):
             ledgers.append("events", row(spark, 1), NOW)
     assert ledgers.append("events", row(spark, 1), NOW) == 2
@@ -165,19 +182,23 @@ class LateCommit:
 
 
 @pytest.fixture
-def unanswered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ledgers, str, DataFrame], LateCommit]:
+def unanswered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ledgers, str, DataFrame | pa.Table], LateCommit]:
     """Appends rows, and loses the answer before the commit has landed."""
-    overwrite = DataFrameWriterV2.overwrite
+    commits = {name: getattr(Ledgers, name) for name in ("_commit_of_spark", "_commit_of_arrow")}
 
-    def append(ledgers: Ledgers, ledger: str, rows: DataFrame) -> LateCommit:
+    def append(ledgers: Ledgers, ledger: str, rows: DataFrame | pa.Table) -> LateCommit:
         late = LateCommit()
 
-        def is_lost(self: DataFrameWriterV2, condition: Column) -> None:
-            late.commit = lambda: overwrite(self, condition)
+        def lost(name: str, *given: Any) -> Callable[[], None]:
+            late.commit = commits[name](*given)
+            return is_lost
+
+        def is_lost() -> None:
             raise ConnectionResetError("connection reset")
 
         with monkeypatch.context() as patched:
-            patched.setattr(DataFrameWriterV2, "overwrite", is_lost)
+            for name in commits:
+                patched.setattr(Ledgers, name, lambda *given, name=name: lost(name, *given))
             with pytest.raises(AppendError, match="connection reset"):
                 ledgers.append(ledger, rows, NOW)
         return late
@@ -185,7 +206,7 @@ def unanswered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ledgers, str, DataF
     return append
 
 
-Unanswered = Callable[[Ledgers, str, DataFrame], LateCommit]
+Unanswered = Callable[[Ledgers, str, DataFrame | pa.Table], LateCommit]
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["empty", "not empty"])
