@@ -188,8 +188,7 @@ class HandOver:
         ledgers, spark = self.leadership.stored.ledgers, self.leadership.stored.spark
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", "lane")
         try:
-            frame = spark.createDataFrame(results).coalesce(1)
-            ledgers.append_once("publish_results", frame, self.clock.now(), tried)
+            ledgers.append_once("publish_results", results, self.clock.now(), tried)
         finally:
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 

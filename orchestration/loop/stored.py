@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 from pyspark.sql import Row as SparkRow
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from orchestration.clock import LoopClock, literal
@@ -118,11 +120,11 @@ class Stored:
         now = self.clock.now()
         self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
 
-    def row(self, state: LoopState) -> DataFrame:
+    def row(self, state: LoopState) -> pa.Table:
         """The state as a row of `ticks`."""
         row = state.as_row()
         schema = self.spark.table(self.ledgers.name("ticks")).schema
-        return self.spark.createDataFrame([tuple(row.values())], StructType([schema[name] for name in row]))
+        return pa.Table.from_pylist([row], schema=to_arrow_schema(StructType([schema[name] for name in row])))
 
     def seal(self, ledger: str, state: LoopState) -> None:
         """Appends a row that only records that this loop is in charge: an append that was begun before it is refused from then on."""

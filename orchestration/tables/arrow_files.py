@@ -7,9 +7,11 @@ through the table's own file system.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,36 +32,36 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 
 _MICROS_PER_HOUR: Final = 3_600_000_000
 
+_TRANSFORM: Final = re.compile(r"hour|truncate\[(?P<width>\d+)\]")
+
 # Iceberg's defaults, in bytes.
 _ROW_GROUP: Final = 128 * 1_024 * 1_024
 _DICTIONARY: Final = 2 * 1_024 * 1_024
 
 
 class ArrowFiles:
-    """Data files for one table of Iceberg's, whose columns are not nested, and which has no partitions, or one for each hour of a column.
+    """Data files for one table of Iceberg's. table: Iceberg's object of it.
 
-    table: Iceberg's object of it. Raises ValueError for other tables.
+    Raises ValueError for a table with columns of other types than our ledgers have, or partitioned otherwise.
     """
 
     def __init__(self, spark: SparkSession, table: Any) -> None:
-        self._jvm: Any = spark._jvm
+        jvm: Any = spark._jvm
+        self._jvm = jvm
         self._table = table
         self._spec = table.spec()
         self._properties: Mapping[str, str] = dict(table.properties())
-        schema = json.loads(self._jvm.org.apache.iceberg.SchemaParser.toJson(table.schema()))
+        iceberg = self._jvm.org.apache.iceberg
+        schema = json.loads(iceberg.SchemaParser.toJson(table.schema()))
         self._columns = [_field(column) for column in schema["fields"]]
-        spec = json.loads(self._jvm.org.apache.iceberg.PartitionSpecParser.toJson(self._spec))
-        self._partition = None if not spec["fields"] else _HourPartition.of(spec["fields"], schema["fields"])
+        spec = json.loads(iceberg.PartitionSpecParser.toJson(self._spec))
+        self._partition = None if not spec["fields"] else _Partition.of(spec["fields"], schema["fields"])
 
     def written(self, rows: pa.Table) -> list[Any]:
         """Writes rows, in their order; columns that they lack are null. Returns Iceberg's descriptions of the files, for a commit."""
-        whole = pa.table(
-            [
-                rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-                for field in self._columns
-            ],
-            pa.schema(self._columns),
-        )
+        present = {*rows.column_names}
+        arrays = [_cast(rows.column(field.name), field) if field.name in present else _nulls(rows, field) for field in self._columns]
+        whole = pa.table(arrays, pa.schema(self._columns))
         parts = [(None, whole)] if self._partition is None else self._partition.parts(whole)
         return [self._written(part, partition) for partition, part in parts]
 
@@ -96,40 +98,71 @@ class ArrowFiles:
         )
 
 
-class _HourPartition:
-    """A partition for each hour of a column."""
+@dataclass(frozen=True)
+class _Partition:
+    """Partitions by whole numbers: of a time the hours since 1970, or a number rounded down to a multiple of another one."""
 
-    def __init__(self, name: str, column: str) -> None:
-        self._name = name
-        self._column = column
+    name: str
+    column: str
+    width: int
+    is_hour: bool
 
     @classmethod
-    def of(cls, partition: list[Mapping[str, Any]], columns: list[Mapping[str, Any]]) -> _HourPartition:
+    def of(cls, fields: list[Mapping[str, Any]], columns: list[Mapping[str, Any]]) -> _Partition:
         """From the fields of Iceberg's partition spec and schema. Raises ValueError for partitions of another kind."""
-        if [field["transform"] for field in partition] != ["hour"]:
-            raise ValueError(f"can't be written this way: it is partitioned by {', '.join(field['transform'] for field in partition)}")
-        (column,) = (column["name"] for column in columns if column["id"] == partition[0]["source-id"])
-        return cls(partition[0]["name"], column)
+        transforms = [field["transform"] for field in fields]
+        found = _TRANSFORM.fullmatch(transforms[0])
+        (column,) = (column for column in columns if column["id"] == fields[0]["source-id"])
+        if len(fields) > 1 or found is None or column["type"] not in ("timestamptz", "long"):
+            raise ValueError(f"can't be written this way: it is partitioned by {', '.join(transforms)}")
+        return cls(fields[0]["name"], column["name"], int(found["width"] or _MICROS_PER_HOUR), found["width"] is None)
 
     def parts(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        """The rows of each partition, in their order, with Iceberg's text of its values."""
-        micros = rows.column(self._column).cast(pa.int64())
-        hours = pc.divide(micros, _MICROS_PER_HOUR)
-        # towards the past, also before 1970
-        hours = pc.subtract(hours, pc.cast(pc.less(micros, pc.multiply(hours, _MICROS_PER_HOUR)), pa.int64()))
-        for hour in pc.unique(hours).to_pylist():
-            yield f"{self._name}={hour}", rows.filter(pc.equal(hours, hour))
+        """The rows of each partition, in their order, with Iceberg's text of its value."""
+        numbers = rows.column(self.column).cast(pa.int64())
+        values = pc.divide(numbers, self.width)
+        # down, also below 0
+        values = pc.subtract(values, pc.cast(pc.less(numbers, pc.multiply(values, self.width)), pa.int64()))
+        for value in pc.unique(values).to_pylist():
+            yield f"{self.name}={value if self.is_hour else value * self.width}", rows.filter(pc.equal(values, value))
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    # what is nested has ids inside, which no cast gives it
+    return pa.chunked_array([pa.array(column.to_pylist(), field.type)]) if pa.types.is_nested(field.type) else column.cast(field.type)
+
+
+def _nulls(rows: pa.Table, field: pa.Field) -> pa.Array:
+    return pa.nulls(rows.num_rows, field.type)
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
     """Whether a dictionary makes a column smaller: it makes one of ids larger."""
     some = column.slice(0, 1_000)
+    if pa.types.is_nested(column.type):
+        return False
     return 2 * int(pc.count_distinct(some).as_py()) <= len(some)
 
 
 def _field(column: Mapping[str, Any]) -> pa.Field:
     """A column of Iceberg's schema, with the id by which Iceberg finds it in a file. Raises ValueError for other types than these."""
-    kind = column["type"] if isinstance(column["type"], str) else column["type"]["type"]
-    if kind not in _TYPES:
-        raise ValueError(f"can't be written this way: the column {column['name']} is a {kind}")
-    return pa.field(column["name"], _TYPES[kind], not column["required"], {"PARQUET:field_id": str(column["id"])})
+    return _with_id(column["name"], column["type"], column["id"], is_required=column["required"])
+
+
+def _with_id(name: str, kind: Any, number: int, *, is_required: bool) -> pa.Field:
+    return pa.field(name, _type(kind), not is_required, {"PARQUET:field_id": str(number)})
+
+
+def _type(kind: Any) -> pa.DataType:
+    if isinstance(kind, str):
+        if kind not in _TYPES:
+            raise ValueError(f"can't be written this way: it has a column of type {kind}")
+        return _TYPES[kind]
+    if kind["type"] == "struct":
+        return pa.struct([_field(field) for field in kind["fields"]])
+    if kind["type"] == "list":
+        return pa.list_(_with_id("element", kind["element"], kind["element-id"], is_required=kind["element-required"]))
+    return pa.map_(
+        _with_id("key", kind["key"], kind["key-id"], is_required=True),
+        _with_id("value", kind["value"], kind["value-id"], is_required=kind["value-required"]),
+    )

@@ -150,7 +150,7 @@ class Ledgers:
     def append(self, ledger: str, rows: DataFrame | pa.Table, recorded_at: datetime) -> int:
         """Appends rows and returns their batch. Columns that the rows don't have are null; batch, generation and recorded_at are added.
 
-        A table of Arrow's is written without Spark; only `publish_results` takes one.
+        A table of Arrow's is written without a job of Spark's.
 
         Callers count first: an append of no rows would also be a commit. Raises AppendError, after which the caller must read the end
         again; TakenOverError, after which it must end.
@@ -219,6 +219,7 @@ class Ledgers:
 
     def _completed_in_arrow(self, rows: pa.Table, batch: int, recorded_at: datetime) -> pa.Table:
         added = {"batch": batch, "generation": self.generation, "recorded_at": recorded_at}
+        rows = rows.drop_columns([name for name in added if name in rows.column_names])
         for name, value in added.items():
             rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
         return rows

@@ -8,7 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from orchestration.clock import LoopClock
+from orchestration.loop.circuit_breaker import CircuitBreaker
+from orchestration.loop.consumer_progress import Awaited, Place
+from orchestration.loop.health import Reason
+from orchestration.loop.outbox_positions import OutboxPosition
+from orchestration.loop.positions import SourceOffsets
+from orchestration.loop.state import LoopState
+from orchestration.loop.stored import Stored
+from orchestration.loop.window import PausedDestination, SendWindow
 from orchestration.tables.arrow_files import ArrowFiles
+from orchestration.tables.rows import collected
 from orchestration.tables.spark import iceberg_table
 from publisher import RESULTS
 from tests.dbt.harness import Home
@@ -38,7 +48,7 @@ def test_both_ways_make_the_same_rows_and_metadata(home: Home) -> None:
     batches = [ledgers.append("publish_results", way, home.now) for way in (home.spark.createDataFrame(rows).coalesce(1), rows)]
 
     def read(query: str) -> list[dict[str, Any]]:
-        return home.spark.sql(query).toArrow().to_pylist()
+        return [*home.spark.sql(query).toArrow().to_pylist()]
 
     spark, arrow = (read(f"select * except (batch) from {table} where batch = {batch} order by due_at") for batch in batches)
     assert len(arrow) == len(GIVEN)
@@ -78,11 +88,49 @@ def test_many_rows_are_in_small_groups_in_their_order(home: Home) -> None:
     assert read == [*range(count)]
 
 
-def test_a_table_that_is_made_otherwise_is_refused(home: Home) -> None:
-    with pytest.raises(ValueError, match="can't be written this way: the column headers is a list"):
-        ArrowFiles(home.spark, iceberg_table(home.spark, f"{home.schema}.events"))
-    table = f"{home.schema}.by_day"
-    home.spark.sql(f"create table {table} (due_at timestamp) using iceberg partitioned by (days(due_at))")
-    with pytest.raises(ValueError, match="can't be written this way: it is partitioned by day"):
+def test_the_state_of_the_loop_is_the_same_row_both_ways(home: Home) -> None:
+    breaker = CircuitBreaker(NOON, "TimeoutError", next_probe=NOON, floor=NOON, probes=2)
+    paused = PausedDestination(Reason("it is missing", "UNKNOWN_TOPIC_OR_PART"), NOON, floor=NOON)
+    state = LoopState(
+        tick=1_000_000,
+        kind="tick",
+        generation=home._ledgers.generation,
+        instance="ä",
+        watermark=2**40,
+        loop_time=NOON,
+        window=SendWindow(NOON, {"orders": paused}),
+        slots=4,
+        offsets=SourceOffsets({"a/0": 2**50, "b/1": 0}, frozenset(["failures"])),
+        breakers={"orders/billing": breaker},
+        outboxes={"orders": OutboxPosition(3, 2, adopts=True)},
+        settled={Place("billing", "orders", 0): 5},
+        awaited=(Awaited(Place("billing", "orders", 1), 9, 8),),
+        counts={"delivered": 3},
+        unrecorded_since=NOON,
+    )
+    ledgers, table = home._ledgers, f"{home.schema}.ticks"
+    row = Stored(home.spark, home.schema, ledgers, LoopClock(None)).row(state)
+    batches = [ledgers.append("ticks", way, home.now) for way in (home.spark.createDataFrame(row), row)]
+    spark, arrow = (home.spark.sql(f"select * except (batch) from {table} where batch = {one}").toArrow().to_pylist() for one in batches)
+    assert arrow == spark
+    (read,) = collected(home.spark.sql(f"select * from {table} where batch = {batches[1]}"))
+    assert LoopState.from_row(read) == state
+    partitions = home.spark.sql(f"select distinct partition from {table}.files where readable_metrics.batch.lower_bound in {(*batches,)}")
+    assert [row["partition"]["batch_trunc"] for row in partitions.collect()] == [batches[1] // 10_000 * 10_000]
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition", "why"),
+    [
+        ("due_at timestamp", "days(due_at)", "is partitioned by day"),
+        ("due_at timestamp, batch bigint", "hours(due_at), truncate(10, batch)", r"is partitioned by hour, truncate\[10\]"),
+        ("topic string", "truncate(10, topic)", r"is partitioned by truncate\[10\]"),
+        ("due_at timestamp, price double", "hours(due_at)", "has a column of type double"),
+    ],
+)
+def test_a_table_that_is_made_otherwise_is_refused(home: Home, columns: str, partition: str, why: str) -> None:
+    table = f"{home.schema}.made_otherwise"
+    home.spark.sql(f"create table {table} ({columns}) using iceberg partitioned by ({partition})")
+    with pytest.raises(ValueError, match=f"can't be written this way: it {why}"):
         ArrowFiles(home.spark, iceberg_table(home.spark, table))
     home.spark.sql(f"drop table {table} purge")

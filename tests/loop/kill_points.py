@@ -160,11 +160,13 @@ def _before_an_append_to(fatal: str) -> Callable[[Death], None]:
     def arranged(death: Death) -> None:
         append = Ledgers.append
 
-        def die_instead(self: Ledgers, ledger: str, rows: DataFrame, *when: Any) -> int:
-            if ledger == fatal and not rows.where("kind = 'start'").count():
-                if ledger == "publish_results":
-                    (death.settings.home / "unrecorded").write_text(str(rows.count()))
-                death.die()
+        def die_instead(self: Ledgers, ledger: str, rows: DataFrame | pa.Table, *when: Any) -> int:
+            if ledger == fatal:
+                found = rows if isinstance(rows, pa.Table) else rows.select("kind").toArrow()
+                if "start" not in found.column("kind").to_pylist():
+                    if ledger == "publish_results":
+                        (death.settings.home / "unrecorded").write_text(str(found.num_rows))
+                    death.die()
             return append(self, ledger, rows, *when)
 
         put(Ledgers, "append", die_instead)

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2
 from pyspark.sql.types import StructType
@@ -165,7 +166,7 @@ def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, 
             raise RuntimeError("503 Service Unavailable")
         return events
 
-    def no_row(self: Stored, *what: Any) -> DataFrame:
+    def no_row(self: Stored, *what: Any) -> pa.Table:
         if "take" in failed and "row" not in failed:
             failed.append("row")
             raise RuntimeError("503 Service Unavailable")
