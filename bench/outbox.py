@@ -42,7 +42,7 @@ create table outbox (
     trace_id text, status smallint not null default 0, attempts int not null default 0, next_retry_at timestamptz, claimed_at timestamptz,
     created_at timestamptz not null default now(), processed_at timestamptz
 );
-create index on outbox (id) where status in (0, 1, 3);
+create index on outbox (status, id) where status in (0, 1, 3);
 """
 
 _FILL = """

@@ -46,9 +46,10 @@ def engine_of(outbox: Outbox) -> sa.Engine:
     if kind.startswith("postgresql+psycopg"):
         settings |= LIBPQ_SETTINGS
     try:
+        # three at most: for the loop's own thread, the one that reads ahead, and the one that marks.
         # hide_parameters: an error would quote the values of rows
         engine = sa.create_engine(
-            f"{kind}{separator}{rest}", pool_size=1, max_overflow=1, pool_pre_ping=True, hide_parameters=True, connect_args=settings
+            f"{kind}{separator}{rest}", pool_size=1, max_overflow=2, pool_pre_ping=True, hide_parameters=True, connect_args=settings
         )
     except (SQLAlchemyError, ImportError, ValueError, TypeError) as error:
         raise OutboxError(f"the connection {outbox.connection!r} can't be used: {in_words(error)}") from None

@@ -31,6 +31,8 @@ from tests.dbt.harness import PROJECT, Home, report
 from tests.dbt.test_dead_letter_marts import ask, die
 from tests.unit.test_output import is_safe
 
+pytestmark = pytest.mark.long
+
 HOSTILE = b"\xff\x00\x1b[31m'\"\\"
 # for a terminal and a log: escape sequences, forged lines, marks of direction, C1 controls, and more than anybody reads
 TERMINAL = "\x1b[2J\x07\r\nforged\u202e\u2066\u200f\x9b31m" + "x" * 10_000
