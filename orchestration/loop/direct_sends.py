@@ -109,13 +109,14 @@ class DirectSends:
                     left = self._left(name, _others(name, rows, sent)) if is_certain else rows.slice(0, 0)
                     if left.num_rows or not is_certain:
                         break
-                batch = self._record(delivered, began) if began is not None else 0
+                results = pa.concat_tables([RESULTS.empty_table(), *delivered])
+                batch = self._record(results, began) if began is not None and results.num_rows else 0
             except BaseException:
                 if began is not None:
                     self._note_doubt(name, began)
                 raise
-        _count(report, delivered)
-        row_ids = [row_id for sent in delivered for row_id in _row_ids(name, sent)]
+        _count(report, results)
+        row_ids = pc.utf8_slice_codeunits(results.column("message_id"), len(f"outbox:{name}/")).to_pylist()
         return PageSent(left, row_ids, batch, not is_certain)
 
     def look_again(self) -> None:
@@ -218,14 +219,11 @@ class DirectSends:
         made = pa.table({field.name: given.get(field.name, pa.nulls(count, field.type)) for field in READY})
         return made.cast(READY).combine_chunks().to_batches()[0]
 
-    def _record(self, delivered: Sequence[pa.Table], began: datetime) -> int:
-        """Appends results, if there are any; returns the batch."""
-        stored, results = self.leadership.stored, pa.concat_tables(delivered)
-        if not results.num_rows:
-            return 0
-        batch = stored.ledgers.append("publish_results", results, self.clock.now())
+    def _record(self, delivered: pa.Table, began: datetime) -> int:
+        """Appends results; returns the batch."""
+        batch = self.leadership.stored.ledgers.append("publish_results", delivered, self.clock.now())
         until = began + KNOWN_FOR
-        self._topics.update(dict.fromkeys(results.column("topic").unique().to_pylist(), until))
+        self._topics.update(dict.fromkeys(delivered.column("topic").unique().to_pylist(), until))
         return batch
 
     def _note_doubt(self, name: str, began: datetime) -> None:
@@ -245,24 +243,17 @@ def _distinct(sequences: pa.ChunkedArray) -> set[str]:
     return {*sequences.unique().to_pylist()}
 
 
-def _row_ids(name: str, sent: pa.Table) -> Sequence[str]:
-    """The ids of rows that Kafka has (RESULTS)."""
-    found: Sequence[str] = pc.utf8_slice_codeunits(sent.column("message_id"), len(f"outbox:{name}/")).to_pylist()
-    return found
-
-
 def _others(name: str, rows: pa.Table, sent: pa.Table | None) -> pa.Table:
     """Those of the rows (TAKEN) that Kafka has not. sent: RESULTS."""
     return rows if sent is None else rows.filter(pc.invert(pc.is_in(_message_ids(name, rows), sent.column("message_id"))))
 
 
-def _count(report: StepReport, delivered: Sequence[pa.Table]) -> None:
+def _count(report: StepReport, delivered: pa.Table) -> None:
     """Adds what was sent (RESULTS) to the counts of the step."""
-    rows = sum(sent.num_rows for sent in delivered)
+    rows = delivered.num_rows
     if not rows:
         return
     report.count("delivered", rows)
-    sent = pa.concat_tables(delivered)
-    late = pc.subtract(pc.cast(sent.column("sent_at"), pa.int64()), pc.cast(sent.column("due_at"), pa.int64()))
+    late = pc.subtract(pc.cast(delivered.column("sent_at"), pa.int64()), pc.cast(delivered.column("due_at"), pa.int64()))
     median, highest = pc.quantile(pc.divide(late, 1_000), [0.5, 0.99]).to_pylist()
     report.has_sent(BULK, Sent(rows, (round(median), round(highest))))

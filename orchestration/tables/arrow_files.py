@@ -47,21 +47,19 @@ class ArrowFiles:
 
     def __init__(self, spark: SparkSession, table: Any) -> None:
         jvm: Any = spark._jvm
+        iceberg = jvm.org.apache.iceberg
         self._jvm = jvm
         self._table = table
         self._spec = table.spec()
         self._properties: Mapping[str, str] = dict(table.properties())
-        iceberg = self._jvm.org.apache.iceberg
         schema = json.loads(iceberg.SchemaParser.toJson(table.schema()))
-        self._columns = [_field(column) for column in schema["fields"]]
+        self._schema = pa.schema([_field(column) for column in schema["fields"]])
         spec = json.loads(iceberg.PartitionSpecParser.toJson(self._spec))
         self._partition = None if not spec["fields"] else _Partition.of(spec["fields"], schema["fields"])
 
     def written(self, rows: pa.Table) -> list[Any]:
         """Writes rows, in their order; columns that they lack are null. Returns Iceberg's descriptions of the files, for a commit."""
-        present = {*rows.column_names}
-        arrays = [_cast(rows.column(field.name), field) if field.name in present else _nulls(rows, field) for field in self._columns]
-        whole = pa.table(arrays, pa.schema(self._columns))
+        whole = pa.table([_column(rows, field) for field in self._schema], self._schema)
         parts = [(None, whole)] if self._partition is None else self._partition.parts(whole)
         return [self._written(part, partition) for partition, part in parts]
 
@@ -127,20 +125,20 @@ class _Partition:
             yield f"{self.name}={value if self.is_hour else value * self.width}", rows.filter(pc.equal(values, value))
 
 
-def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    # what is nested has ids inside, which no cast gives it
-    return pa.chunked_array([pa.array(column.to_pylist(), field.type)]) if pa.types.is_nested(field.type) else column.cast(field.type)
-
-
-def _nulls(rows: pa.Table, field: pa.Field) -> pa.Array:
-    return pa.nulls(rows.num_rows, field.type)
+def _column(rows: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """A column of the rows as the table has it; nulls, if they lack it."""
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows, field.type)
+    column = rows.column(field.name)
+    # a nested column has fields inside, each with an id, which a cast would not add
+    return pa.array(column.to_pylist(), field.type) if pa.types.is_nested(field.type) else column.cast(field.type)
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
-    """Whether a dictionary makes a column smaller: it makes one of ids larger."""
-    some = column.slice(0, 1_000)
+    """Whether a dictionary makes a column smaller. It makes one of ids larger; nested ones, which can't be counted, have a few rows."""
     if pa.types.is_nested(column.type):
         return False
+    some = column.slice(0, 1_000)
     return 2 * int(pc.count_distinct(some).as_py()) <= len(some)
 
 

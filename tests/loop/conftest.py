@@ -14,6 +14,7 @@ from orchestration.demo.broker import Broker, BrokerSettings
 from orchestration.demo.postgres import Postgres
 from orchestration.kafka.cluster import Cluster, ClusterError
 from tests.loop.harness import Redrive
+from tests.loop.outbox_kit import TABLE, Shop, with_outboxes
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +33,23 @@ def postgres() -> Iterator[Postgres]:
     """A running database for a module, which is marked with `needs_postgres`."""
     with Postgres() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def shop(postgres: Postgres) -> Shop:
+    """The application of a module, with the relay's table `orders_outbox`."""
+    made = Shop(postgres)
+    made.sql(TABLE.format(name="orders_outbox"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def outbox(request: pytest.FixtureRequest, redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[str]:
+    """The loop of the tests reads that table, as the outbox whose name the module has in OUTBOX. Returns the name."""
+    name: str = request.module.OUTBOX
+    columns = "outbox,connection,table,profile,columns,topic,write_back"
+    with with_outboxes(redrive, postgres, f"{columns}\n{name},shop,orders_outbox,eventferry,last_error=last_error,,\n"):
+        yield name
 
 
 @pytest.fixture

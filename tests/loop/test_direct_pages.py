@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from sqlalchemy import Connection
 
 from orchestration.clock import wall_clock
-from orchestration.demo.postgres import Postgres
 from orchestration.loop import outbox_steps
 from orchestration.operators import verification
 from orchestration.operators.commands import CommandRequest
@@ -28,29 +27,17 @@ from orchestration.outbox.states import OutboxError
 from orchestration.tables.ledgers import Ledgers
 from tests.loop.direct_kit import known, numbers, pages_of_two, went_directly
 from tests.loop.harness import Redrive
-from tests.loop.outbox_kit import DEAD, TABLE, Shop, done, needs_postgres, with_outboxes
+from tests.loop.outbox_kit import DEAD, Shop, done, needs_postgres
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.usefixtures("outbox"),
     needs_postgres,
 ]
 
+OUTBOX = "pages"
+
 BEGAN = wall_clock()
-
-OUTBOX = "outbox,connection,table,profile,columns,topic,write_back\npages,shop,orders_outbox,eventferry,last_error=last_error,,\n"
-
-
-@pytest.fixture(scope="module")
-def shop(postgres: Postgres) -> Shop:
-    made = Shop(postgres)
-    made.sql(TABLE.format(name="orders_outbox"))
-    return made
-
-
-@pytest.fixture(scope="module", autouse=True)
-def outboxes(redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[Redrive]:
-    with with_outboxes(redrive, postgres, OUTBOX) as running:
-        yield running
 
 
 def test_a_row_that_kafka_refuses_in_a_later_page_holds_only_what_comes_after_it(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from pyspark.sql import DataFrame
 
 from orchestration.clock import wall_clock
-from orchestration.demo.postgres import Postgres
 from orchestration.loop import decide
 from orchestration.operators import verification
 from orchestration.outbox.database import OutboxTable
@@ -23,29 +21,17 @@ from orchestration.tables.ledgers import AppendError, Ledgers
 from publisher import RESULTS
 from tests.loop.direct_kit import known, numbers, pages_of_two, went_directly
 from tests.loop.harness import Redrive
-from tests.loop.outbox_kit import DEAD, DONE, PROCESSING, TABLE, Shop, done, needs_postgres, with_outboxes
+from tests.loop.outbox_kit import DEAD, DONE, PROCESSING, Shop, done, needs_postgres
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.usefixtures("outbox"),
     needs_postgres,
 ]
 
+OUTBOX = "direct"
+
 BEGAN = wall_clock()
-
-OUTBOX = "outbox,connection,table,profile,columns,topic,write_back\ndirect,shop,orders_outbox,eventferry,last_error=last_error,,\n"
-
-
-@pytest.fixture(scope="module")
-def shop(postgres: Postgres) -> Shop:
-    made = Shop(postgres)
-    made.sql(TABLE.format(name="orders_outbox"))
-    return made
-
-
-@pytest.fixture(scope="module", autouse=True)
-def outboxes(redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[Redrive]:
-    with with_outboxes(redrive, postgres, OUTBOX) as running:
-        yield running
 
 
 def test_a_row_for_a_topic_that_is_known_is_sent_as_it_is_read_with_the_same_bytes(redrive: Redrive, shop: Shop) -> None:

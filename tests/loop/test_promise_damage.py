@@ -137,6 +137,9 @@ def trouble(processes: Processes) -> object:
 
 
 def decided(processes: Processes) -> int:
-    """How many decisions the last tick that did something has made."""
-    status = processes.home / "state" / "status.json"
-    return int(json.loads(status.read_text(encoding="utf-8"))["counts"].get("decisions", 0)) if status.exists() else 0
+    """How many retries are decided. By the tables: the status has the counts of one tick, and the reports may come in several."""
+    if not (processes.home / "state" / "status.json").exists():
+        # the first start is making the tables
+        return 0
+    (row,) = processes.sql("select count(*) as retries from decisions where decision = 'retry'")
+    return int(row["retries"])
