@@ -42,6 +42,7 @@ _BENCHES = (
         "redrive",
         "reference",
         "restart",
+        "retention",
     ),
     *("sequences", "soak", "start", "tick"),
 )

@@ -10,7 +10,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from orchestration.settings import load_settings
 from orchestration.tables.maintenance import TABLES, maintain
 from publisher import make_client
 
-_TOPIC = "orders"
-_RETRIES = f"{_TOPIC}-billing-retry"
+TOPIC = "orders"
+RETRIES = f"{TOPIC}-billing-retry"
 _PARTITIONS = 3
 _VALUE_BYTES = 500
 _NEW_MESSAGES = 50
@@ -34,7 +34,7 @@ _EDGE = 50
 def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
     """One object: median seconds of the first and the last 50 ticks, bytes per retry, data files and bytes of metadata at the end."""
     ticks, every = (120, 50) if quick else (500, 100)
-    topics = ("redrive.failures", "redrive.failures.dlq", _RETRIES, f"{_TOPIC}.dlq")
+    topics = ("redrive.failures", "redrive.failures.dlq", RETRIES, f"{TOPIC}.dlq")
     Cluster(kafka).create(NewTopic(name, _PARTITIONS, 1, config={"max.message.bytes": "4000000"}) for name in topics)
     settings = load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0)
     loop = Loop(settings)
@@ -46,7 +46,7 @@ def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
     sent = 0
     # ticks with negative numbers warm up
     for number in range(-20, ticks):
-        consumer.fail()
+        consumer.fail(_NEW_MESSAGES)
         if number == 0:
             written.begin()
         began = time.perf_counter()
@@ -86,19 +86,22 @@ def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
 class Service:
     """A consumer that fails on each new message, and again on its first retry."""
 
-    def __init__(self, kafka: dict[str, str]) -> None:
+    def __init__(self, kafka: dict[str, str], now: Callable[[], float] = time.time) -> None:
+        """now: seconds since the beginning of 1970."""
         own = {"group.id": "billing", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         self._producer = make_client(Producer, {**kafka, "linger.ms": 5}, kafka)
         self._consumer = make_client(Consumer, {**kafka, **own}, kafka)
-        self._consumer.subscribe([_RETRIES])
+        self._consumer.subscribe([RETRIES])
         self._next = 0
+        self._now = now
 
-    def fail(self) -> None:
-        """Reports that some new messages failed, and the first retries that have arrived since the last call."""
-        for _ in range(_NEW_MESSAGES):
+    def fail(self, new_messages: int, *, dies: bool = False) -> None:
+        """Reports that new messages failed, and the first retries that have come since the last call. dies: the first message is dead."""
+        for number in range(new_messages):
             place = [("redrive-original-partition", str(self._next % _PARTITIONS).encode())]
             place += [("redrive-original-offset", str(self._next // _PARTITIONS).encode())]
-            self._report(os.urandom(_VALUE_BYTES), f"key-{self._next}".encode(), [("trace-id", os.urandom(16)), *place])
+            error = "KeyError" if dies and number == 0 else "TimeoutError"
+            self._report(os.urandom(_VALUE_BYTES), f"key-{self._next}".encode(), [("trace-id", os.urandom(16)), *place], error)
             self._next += 1
         for message in self._came_back():
             headers: list[Any] = list(message.headers() or ())
@@ -112,16 +115,17 @@ class Service:
     def _came_back(self) -> Iterable[Message]:
         return [message for message in self._consumer.consume(1000, 0.1) if not message.error()]
 
-    def _report(self, value: Any, key: Any, headers: list[Any]) -> None:
+    def _report(self, value: Any, key: Any, headers: list[Any], error: str = "TimeoutError") -> None:
+        now = int(self._now() * 1000)
         stated = {
-            "redrive-error-class": "TimeoutError",
+            "redrive-error-class": error,
             "redrive-error-message": "no answer within 2 s",
-            "redrive-original-topic": _TOPIC,
-            "redrive-failed-at": str(int(time.time() * 1000)),
+            "redrive-original-topic": TOPIC,
+            "redrive-failed-at": str(now),
             "redrive-consumer-group": "billing",
         }
         self._producer.produce(
-            "redrive.failures", value, key, headers=[*headers, *((name, text.encode()) for name, text in stated.items())]
+            "redrive.failures", value, key, headers=[*headers, *((name, text.encode()) for name, text in stated.items())], timestamp=now
         )
         self._producer.poll(0)
 

@@ -290,10 +290,10 @@ def _remove_old(
         return _unless_overtaken(step, "rows", left[table])
 
     retention = Retention(spark, schema, settled.batch, settled.written, attempt)
-    removed = retention.trim_ticks(now - timedelta(days=settings.ticks_days))
-    if settings.retention_days:
-        removed |= retention.remove_finished(min(now - timedelta(days=settings.retention_days), settled.hour))
-    return removed
+    finished = min(now - timedelta(days=settings.retention_days), settled.hour) if settings.retention_days else None
+    removed = retention.remove_finished(finished) if finished else {}
+    # last: rows of ticks tell since when messages are recovered
+    return removed | retention.trim_ticks(now - timedelta(days=settings.ticks_days), finished)
 
 
 def _maintain(

@@ -70,14 +70,39 @@ class Retention:
         self.spark.catalog.dropTempView("finished_messages")
         return removed
 
-    def trim_ticks(self, before: datetime) -> dict[str, int | None]:
-        """Removes rows of ticks, except those of starts and ends, and those that record circuit breakers or how far consumers got.
+    def trim_ticks(self, before: datetime, finished: datetime | None) -> dict[str, int | None]:
+        """Removes rows of ticks, except those of starts and ends, and the last that records an opening of a circuit breaker, or how far
+        a consumer group got in a partition: without the latter, messages that were recovered would count as sent.
 
-        Without the latter, messages that were recovered would count as sent.
+        finished: finished messages older than this are removed; None: none are. Since when younger ones are recovered is known from
+        every row that says how far their group got.
         """
+        ticks = f"{self.schema}.ticks"
         where = f"""
-            kind = 'tick' and recorded_at < {literal(before)} and batch < (select max(batch) from {self.schema}.ticks)
-            and coalesce(cardinality(circuit_breakers), 0) < 1 and coalesce(cardinality(settled), 0) < 1
+            kind = 'tick' and recorded_at < {literal(before)}
+            and not exists (
+                select 1 from (
+                    select max(batch) as batch from {ticks}
+
+                    union all
+
+                    select max(batch) as batch
+                    from (select batch, explode(circuit_breakers) as (breaker_key, breaker) from {ticks}) as openings
+                    group by breaker_key, breaker.opened_at
+
+                    union all
+
+                    select max(batch) as batch
+                    from (select batch, explode(settled) as place from {ticks}) as places
+                    group by place.consumer_group, place.topic, place.partition
+
+                    union all
+
+                    select batch from {ticks}
+                    where cardinality(settled) > 0 and {f"recorded_at >= {literal(finished)}" if finished else "true"}
+                ) as needed
+                where needed.batch = ticks.batch
+            )
         """
         return {"ticks": self._remove("ticks", where)}
 

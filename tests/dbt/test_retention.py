@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -185,6 +186,54 @@ def test_what_tells_of_consumers_progress_stays_so_that_what_is_recovered_stays_
     settings = old.settings.model_copy(update={"retention_days": 0})
     assert {table.table: table.rows_removed for table in maintain(settings, home.spark, home.now).tables}["ticks"] >= 1
     assert message() == before
+
+
+def test_of_old_ticks_that_tell_of_progress_only_the_last_of_each_partition_stays(old: Old) -> None:
+    home = old.home
+    places = [("billing", f"{old.topic}-retry", partition, offset) for partition, offset in ((0, 5), (1, 5), (0, 8))]
+    batches = []
+    for place in places:
+        home.append_tick(home.batch, place)
+        batches.append(home.batch)
+    home.later(days=31)
+    home.append_tick(home.batch, ("billing", f"{old.topic}-retry", 1, 6))
+    home.append_tick(home.batch)
+
+    def progress() -> list[tuple[object, ...]]:
+        return sorted(tuple(row) for row in home.read("settled_offsets") if row["topic"] == f"{old.topic}-retry")
+
+    before = progress()
+    old.maintain()
+    kept = {row["batch"] for row in home.read("ticks")}
+    assert [batch in kept for batch in batches] == [False, False, True]
+    assert progress() == before
+
+
+def test_of_old_ticks_that_tell_of_an_opening_of_a_circuit_breaker_only_the_last_stays(old: Old) -> None:
+    home = old.home
+    breaker = home.spark.table(f"{home.schema}.ticks").schema["circuit_breakers"].dataType.simpleString()
+    batches: list[int] = []
+    # two openings of the same circuit breaker
+    for opened in (1, 1, 2):
+        home.append_tick(home.batch)
+        state = json.dumps(
+            {old.topic: {"opened_at": f"2026-03-0{opened}T12:00:00Z", "error_class": "TimeoutError", "probes": len(batches)}}
+        )
+        home.spark.sql(f"update {home.schema}.ticks set circuit_breakers = from_json('{state}', '{breaker}') where batch = {home.batch}")
+        batches.append(home.batch)
+    home.later(days=31)
+    home.append_tick(home.batch)
+
+    def openings() -> list[tuple[object, ...]]:
+        found = (row for row in home.read("circuit_breakers") if row["breaker_key"] == old.topic)
+        return sorted((row["opened_at"], row["state"], row["probes"]) for row in found)
+
+    before = openings()
+    assert [probes for *_, probes in before] == [1, 2]
+    old.maintain()
+    kept = {row["batch"] for row in home.read("ticks")}
+    assert [batch in kept for batch in batches] == [False, True, True]
+    assert openings() == before
 
 
 def test_of_rows_of_outboxes_what_is_not_written_back_or_was_not_published_stays(old: Old) -> None:

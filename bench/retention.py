@@ -1,0 +1,114 @@
+"""Measures whether a loop stays as fast over months, and its tables as small, with `retention_days` and maintenance every night.
+
+Two hours pass between ticks, by the clock that the loop has in place of the wall clock, so 2,000 ticks take 166 days. Each takes in
+about 20 reports and sends about 20 retries; at each hundredth, a message dies, and dead letters are kept. Finished messages are kept for
+eight days, the least that is allowed, which is nearly the first hundred ticks.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.cimpl import NewTopic
+
+import orchestration.loop.starting_point
+from bench.soak import RETRIES, TOPIC, Service
+from orchestration.clock import LoopClock, whole_ms
+from orchestration.kafka.cluster import Cluster
+from orchestration.loop.loop import Loop
+from orchestration.settings import load_settings
+from orchestration.tables.maintenance import TABLES, maintain
+
+_DAYS = 8
+_BETWEEN = timedelta(hours=2)
+_A_NIGHT = 12
+_WARM_UP = 40
+_NEW_MESSAGES = 10
+
+_KEPT = "select count(distinct message_id) as messages, count_if(decision = 'dead') as dead from {schema}.deliveries"
+
+
+@dataclass
+class Months:
+    """The wall clock of the loop: the machine's, and what is said to have passed since the beginning."""
+
+    passed: timedelta = timedelta()
+
+    def wall(self) -> datetime:
+        """UTC, whole milliseconds."""
+        return whole_ms(datetime.now(UTC) + self.passed)
+
+    def seconds(self) -> float:
+        """Since the beginning of 1970."""
+        return self.wall().timestamp()
+
+
+def bench_retention(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str, Any]]:
+    """One object for the first ticks, and one for the last: median seconds of a tick, and, after the last maintenance of them, bytes of
+    metadata, data files, messages and dead letters in the tables.
+    """
+    ticks, edge = (240, 24) if quick else (2_000, 100)
+    topics = ("redrive.failures", "redrive.failures.dlq", RETRIES, f"{TOPIC}.dlq")
+    Cluster(kafka).create(NewTopic(name, 3, 1, config={"max.message.bytes": "4000000", "retention.ms": "-1"}) for name in topics)
+    months = Months()
+    settings = load_settings(
+        home=home / "state",
+        kafka={**kafka, "log_level": "0"},
+        look_ahead_seconds=0,
+        retention_days=_DAYS,
+        ticks_days=7,
+        # files have the machine's time: by the loop's clock, all would be old
+        maintenance_orphan_days=10_000,
+    )
+    orchestration.loop.starting_point.LoopClock = partial(LoopClock, wall=months.wall)  # type: ignore[assignment,attr-defined]
+    loop = Loop(settings)
+    loop.start()
+    service = Service(kafka, months.seconds)
+    took: list[float] = []
+    maintained: list[float] = []
+    rows: list[dict[str, Any]] = []
+    for number in range(-_WARM_UP, ticks):
+        months.passed += _BETWEEN
+        service.fail(_NEW_MESSAGES, dies=number % 100 == 0)
+        began = time.perf_counter()
+        tick = loop.tick()
+        if number < 0:
+            continue
+        took.append(time.perf_counter() - began)
+        if (number + 1) % _A_NIGHT == 0 or number + 1 == ticks:
+            report = maintain(settings, loop.spark, months.wall())
+            maintained.append(sum(table.milliseconds for table in report.tables) / 1000)
+        if (number + 1) % edge == 0:
+            seconds = statistics.median(took[-edge:])
+            print(f"{number + 1} ticks: {seconds:.2f} s, {tick.counts} {tick.step_ms} {_tables(loop, home)}", file=sys.stderr)
+        if number + 1 in (edge, ticks):
+            case = f"ticks {number + 2 - edge:,} to {number + 1:,}"
+            rows.append({"case": case, "tick_s": seconds, "maintenance_s": statistics.median(maintained[-8:]), **_tables(loop, home)})
+    loop.close()
+    service.close()
+    first, last = rows
+    return [*rows, {name: "ratio" if name == "case" else last[name] / max(first[name], 1e-9) for name in first}]
+
+
+def _tables(loop: Loop, home: Path) -> dict[str, int]:
+    """Bytes of metadata, data files, and what is kept."""
+    (kept,) = loop.spark.sql(_KEPT.format(schema=loop.schema)).collect()
+    metadata = (
+        path.stat().st_size
+        for table in TABLES
+        for path in (home / "state" / "warehouse" / loop.schema / table / "metadata").rglob("*")
+        if path.is_file()
+    )
+    return {
+        "metadata_bytes": sum(metadata),
+        "data_files": sum(loop.spark.sql(f"select 1 from {loop.schema}.{table}.files").count() for table in TABLES),
+        "messages": int(kept["messages"]),
+        "dead_letters": int(kept["dead"]),
+    }
