@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.loop.harness import Record, Topics
 from tests.loop.processes import RETRY_TOPIC
@@ -67,7 +67,7 @@ class Service:
         topics = Topics(self.kafka)
         consumer = Consumer({**self.kafka, "group.id": self.domain, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
         retries = f"{self.domain}.{RETRY_TOPIC}"
-        committed = consumer.committed([TopicPartition(retries, number) for number in range(self.partitions)], timeout=30)
+        committed = _committed(consumer, [TopicPartition(retries, number) for number in range(self.partitions)])
         consumer.assign([TopicPartition(place.topic, place.partition, max(place.offset, 0)) for place in committed])
         while not enough.is_set():
             message = consumer.poll(0.3)
@@ -79,6 +79,18 @@ class Service:
             consumer.commit(message=message, asynchronous=False)
         consumer.close()
         topics.close()
+
+
+def _committed(consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    # a broker has no coordinator of a new group yet
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return consumer.committed(places, timeout=30)
+        except KafkaException:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.5)
 
 
 OWN = (("own", b"\x00\xff"), ("trace", b"1"))

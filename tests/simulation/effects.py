@@ -22,10 +22,10 @@ import orchestration.loop.hand_over
 import orchestration.loop.sending
 import orchestration.loop.starting_point
 from orchestration.clock import LoopClock
-from orchestration.loop.hand_over import HandOver
 from orchestration.loop.intake import Intake
 from orchestration.loop.lane import TimedLane
 from orchestration.loop.leadership import Leadership
+from orchestration.loop.open_slot import OpenSlot
 from orchestration.loop.sending import BulkLane
 from orchestration.tables.decide_statements import DecideRunner
 from orchestration.tables.ledgers import Ledgers
@@ -120,7 +120,7 @@ def injected(effects: Effects) -> Iterator[None]:
         patch.setattr(sending, "_commit", partial(_commit, effects, sending._commit))
         _around(patch, effects, Ledgers, "append", lambda _, ledger, *__: f"the append to {ledger}")
         _around(patch, effects, DecideRunner, "run", lambda *_: "the decide run", beside=True)
-        _around(patch, effects, HandOver, "_send", lambda *_: "the timed lane's send")
+        _around(patch, effects, OpenSlot, "publish", lambda *_: "the timed lane's send")
         _around(patch, effects, Intake, "commit_offsets", lambda *_: "the commit of offsets", beside=True)
         _around(patch, effects, Leadership, "fence", lambda *_: "the fence")
         _in_the_bulk_lane(patch, effects)
