@@ -170,10 +170,13 @@ class Cluster:
         """The first offset of each partition that retention has not removed. Partitions without an answer: as in `ends`."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
-    def since(self, partitions: Iterable[Partition], millis: int) -> dict[Partition, tuple[int, int]]:
+    def since(
+        self, partitions: Iterable[Partition], millis: int, silent: list[Partition] | None = None
+    ) -> dict[Partition, tuple[int, int]]:
         """The offsets [begin, end) of what was written since a moment, in epoch milliseconds, by the timestamps of records.
 
-        Records of open transactions count. Partitions without any are left out. Raises ClusterError if a partition gives no answer.
+        Records of open transactions count. Partitions without any are left out. silent: if given, gets the partitions without an answer,
+        for which it raises otherwise. Raises ClusterError if no partition gives an answer.
         """
         wanted = list(partitions)
         if not wanted:
@@ -182,10 +185,14 @@ class Cluster:
         written_since = OffsetSpec.for_timestamp(millis)
         begins = self._offsets(wanted, written_since, IsolationLevel.READ_UNCOMMITTED, lowest=_NONE_SINCE)
         for partition in wanted:
-            if partition not in ends or partition not in begins:
+            if partition in ends and partition in begins:
+                continue
+            if silent is None:
                 reason = KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {partition.topic}/{partition.number}"))
                 raise self._unanswered("return the offsets of its partitions", reason)
-        return {partition: (begins[partition], end) for partition, end in ends.items() if _NONE_SINCE < begins[partition] < end}
+            silent.append(partition)
+        answered = {partition: (begins[partition], end) for partition, end in ends.items() if partition in begins}
+        return {partition: (begin, end) for partition, (begin, end) in answered.items() if _NONE_SINCE < begin < end}
 
     def _offsets(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from orchestration.loop.circuit_breakers import CircuitBreakers
@@ -11,8 +12,13 @@ from orchestration.loop.sending import BulkLane
 from orchestration.loop.steps import StepReport
 
 
-def hold(report: StepReport, now: datetime, breakers: CircuitBreakers, hand_over: HandOver, bulk_lane: BulkLane) -> None:
-    """Holds what is due; what the breakers let out is ordered, and waits for its decision."""
+def hold(
+    report: StepReport, now: datetime, breakers: CircuitBreakers, hand_over: HandOver, bulk_lane: BulkLane, unread: Collection[str]
+) -> None:
+    """Holds what is due; what the breakers let out is ordered, and waits for its decision.
+
+    unread: destinations of which it isn't known what was sent there.
+    """
     with breakers.of(report):
         open_keys = breakers.open
         if not open_keys:
@@ -22,6 +28,7 @@ def hold(report: StepReport, now: datetime, breakers: CircuitBreakers, hand_over
             report.state.window.lowest_floor,
             now,
             now,
+            without=tuple(unread),
             undecided_after=report.state.undecided_after,
             in_lane=hand_over.in_lane(),
         )

@@ -42,7 +42,7 @@ class Publish:
 
     sending: held while this step sends, until the results are appended: if the process ends in between, the next loop reads them back. The
     timed lane sends without it: before the process ends, HandOver.end must have returned.
-    read_back: finds out what was sent without a result; until that is known, nothing is sent.
+    read_back: finds out what was sent without a result; until that is known, nothing is sent, or not to destinations that can't be read.
     unrecorded: results that could not be appended. Until they are, nothing is sent: without them, deliveries would be sent twice.
     """
 
@@ -70,7 +70,8 @@ class Publish:
         now, reports are taken in all the same.
         """
         report = StepReport(state)
-        if self.knows_what_was_sent or not self.health.may(LEDGERS) or not self.health.may(SENDS):
+        is_found = self.unrecorded is None and self.read_back.since is None
+        if is_found or not self.health.may(LEDGERS) or not self.health.may(SENDS):
             return report.result()
         failure: Exception | None = None
         try:
@@ -110,7 +111,9 @@ class Publish:
         try:
             if not self._record_sent(report, now):
                 return report.result()
-            hold(report, now, self.breakers, self.hand_over, self.leadership.bulk_lane)
+            # a state that was read again from the tables has only the pauses that they had
+            report.change(window=self.read_back.with_unread_paused(report.state.window, now))
+            hold(report, now, self.breakers, self.hand_over, self.leadership.bulk_lane, self.read_back.unread)
             before = ledgers.batch
             takes_sends = self.publish_rows(report, now)
             # nothing is handed over while a probe goes out, as its result is read at the end of this step; nor while sends fail: the bulk
@@ -146,7 +149,7 @@ class Publish:
     @property
     def knows_what_was_sent(self) -> bool:
         """Whether orders about messages may be written: not while one of them may have been sent without a result."""
-        return self.unrecorded is None and self.read_back.since is None
+        return self.unrecorded is None and self.read_back.earliest is None
 
     def unrecorded_since(self, now: datetime) -> datetime:
         """Sends from this moment on may have no result in the ledger; earlier ones have. By the wall clock, as records in Kafka are.
@@ -154,7 +157,7 @@ class Publish:
         now: a moment before the call.
         """
         pending = None if self.unrecorded is None else self.unrecorded.since
-        since = min(filter(None, [now, pending, self.read_back.since, self.hand_over.lane.unrecorded_since()]))
+        since = min(filter(None, [now, pending, self.read_back.earliest, self.hand_over.lane.unrecorded_since()]))
         return since - self.clock.ahead
 
     def _not_recorded(self, report: StepReport, error: Exception, now: datetime) -> None:
@@ -326,8 +329,11 @@ class Publish:
 
         A destination for which nothing waits any more is resumed.
         """
+        tried = report.state.window.worth_a_try(now)
+        for topic, reason in self.read_back.again(report, tried, now).items():
+            report.change(window=report.state.window.with_paused(topic, report.state.window.paused[topic].failed(reason, now)))
         paused = report.state.window.paused
-        windows = [paused[topic].window(topic, now) for topic in report.state.window.worth_a_try(now)]
+        windows = [paused[topic].window(topic, now) for topic in tried if topic not in self.read_back.unread]
         if not windows:
             return
         what = Due.within(windows, now, report.state.undecided_after, self.hand_over.in_lane(), report.state.window.lowest_floor)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from confluent_kafka import KafkaError
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from orchestration.clock import EPOCH, LoopClock, literal
@@ -23,9 +24,10 @@ from orchestration.logs import event
 from orchestration.loop.direct_sends import KNOWN_FOR, topics_published_to
 from orchestration.loop.due import Due, due_in
 from orchestration.loop.hand_over import HandOver
-from orchestration.loop.health import SENDS, Reason
+from orchestration.loop.health import FIRST_PAUSE, SENDS, Reason
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.steps import StepReport
+from orchestration.loop.window import PausedDestination, SendWindow
 from orchestration.outbox.direct_ids import direct_id_pattern
 from orchestration.tables.rows import collected
 from publisher import DELIVERED, SessionLostError, SupersededError
@@ -37,16 +39,27 @@ _LONGEST_POSTPONED = timedelta(hours=1)
 
 _NOT_ALLOWED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
+_UNREAD = "what was sent to {topic} last can't be read back, and nothing is sent there before: {why}"
+
 ABSENT = "absent"
 """The outcome of a delivery whose outcome was unknown, and whose record is not in its topic."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A destination that can't be read to its end: sends to it since a moment, in loop time, may have no result."""
+
+    since: datetime
+    reason: Reason
 
 
 @dataclass
 class ReadBack:
     """Reads back what was sent.
 
-    since: sends that began at this moment or later may have no result, in loop time; None: all have one. is_fenced: whether these are sends
-    of an earlier loop, whose slots this loop has fenced since, and of no other.
+    since: sends that began at this moment or later may have no result, in loop time; None: all have one, except to the destinations in
+    `unread`. is_fenced: whether these are sends of an earlier loop, whose slots this loop has fenced since, and of no other.
+    unread: destinations that could not be read when the others were. They stay paused until they are read.
     """
 
     leadership: Leadership
@@ -54,6 +67,12 @@ class ReadBack:
     clock: LoopClock
     since: datetime | None = None
     is_fenced: bool = False
+    unread: dict[str, Unread] = field(default_factory=dict)
+
+    @property
+    def earliest(self) -> datetime | None:
+        """Sends that began at this moment or later may have no result; None: all have one."""
+        return min(filter(None, [self.since, *(one.since for one in self.unread.values())]), default=None)
 
     def after(self, since: datetime, *, is_fenced: bool = False) -> None:
         """Notes that sends since this moment may have no result."""
@@ -63,11 +82,13 @@ class ReadBack:
         self.since, self.is_fenced = min(filter(None, [self.since, since])), is_fenced
 
     def run(self, report: StepReport, now: datetime) -> bool:
-        """Records what was sent without a result. Returns whether it is known then, and the reason for it if not, as trouble of `sends`.
+        """Records what was sent without a result. Returns whether it is known then, except of destinations that can't be read: these are
+        paused, and `again` reads them. If Kafka gives no answer, that is trouble of `sends`.
 
         Raises AppendError, and errors of Spark.
         """
-        if self.since is None:
+        since = self.earliest
+        if self.since is None or since is None:
             return True
         began = time.monotonic()
         denied = set[str]()
@@ -77,7 +98,8 @@ class ReadBack:
                 self.hand_over.withdraw_all()
                 if not self.is_fenced:
                     self.leadership.fence_own()
-                ranges = self._ranges(report.state.window.lowest_floor, now, self.since, denied)
+                names = self._destinations(report.state.window.lowest_floor, now, since)
+                ranges, unread = self._ranges(names, since, denied)
         except SupersededError as error:
             report.superseded_by = error.by
             return False
@@ -85,45 +107,88 @@ class ReadBack:
             report.failed(SENDS, Reason(f"what was sent last has to be read back before anything else is sent: {error}"))
             return False
         found = sent_in(self.leadership.stored.spark, self.leadership.settings, ranges)
-        if not self._is_read(report, found, denied):
-            return False
-        delivered, absent = self._record(report, found, denied, now)
-        delivered += self._record_direct(found)
+        unread |= self._not_read(found, denied)
+        self._record_found(report, found, {*denied, *unread}, now, began, ranges)
         self.since = None
+        self.unread = {topic: Unread(since, reason) for topic, reason in unread.items()}
         report.recovered(SENDS)
-        report.count("read_back", delivered)
-        window = report.state.window
         # what is of unknown outcome in a topic that may not be read is sent again, but later: the floor stays below it until then
-        report.change(window=(window if denied else window.without_unknown()).look_now())
+        window = report.state.window if denied or unread else report.state.window.without_unknown()
+        report.change(window=self.with_unread_paused(window, now).look_now())
         self.hand_over.forget()
-        event(
-            log, logging.INFO, "sends_read_back",
-            delivered=delivered, absent=absent, partitions=len(ranges), records=sum(end - begin for begin, end in ranges.values()),
-            seconds=round(time.monotonic() - began, 1),
-        )  # fmt: skip
         return True
 
-    def _ranges(self, floor: datetime, now: datetime, since: datetime, denied: set[str]) -> dict[Partition, tuple[int, int]]:
-        """The offsets to read: what was written since to the destinations of all that is due and may be open. Raises ClusterError.
+    def again(self, report: StepReport, topics: Iterable[str], now: datetime) -> Mapping[str, Reason]:
+        """Reads those of the topics that could not be read before. Returns those that still can't be, and why.
 
-        Adds the destinations that this user may not describe to `denied`.
+        Nothing was sent there since their transactions were fenced. Raises AppendError, and errors of Spark.
         """
-        stored, cluster = self.leadership.stored, self.leadership.cluster
+        wanted = self.unread.keys() & set(topics)
+        if not wanted:
+            return {}
+        began = time.monotonic()
+        denied = set[str]()
+        try:
+            ranges, unread = self._ranges(wanted, min(self.unread[topic].since for topic in wanted), denied)
+            # asked first: a task that waits for the end of somebody's transaction would hold up this step
+            stable = self.leadership.cluster.ends(ranges)
+        except ClusterError as error:
+            return dict.fromkeys(wanted, Reason(_UNREAD.format(topic=", ".join(sorted(wanted)), why=error), error.name))
+        for partition, (_, end) in ranges.items():
+            if stable.get(partition, -1) < end:
+                why = f"a transaction of another producer is open in partition {partition.number}"
+                unread.setdefault(partition.topic, Reason(_UNREAD.format(topic=partition.topic, why=why)))
+        ranges = {partition: offsets for partition, offsets in ranges.items() if partition.topic not in unread}
+        found = sent_in(self.leadership.stored.spark, self.leadership.settings, ranges)
+        unread |= self._not_read(found, denied)
+        read = wanted - unread.keys()
+        if read:
+            self._record_found(report, found, denied, now, began, ranges, F.col("topic").isin(*read))
+        self.unread = {topic: one for topic, one in self.unread.items() if topic not in read}
+        return unread
+
+    def with_unread_paused(self, window: SendWindow, now: datetime) -> SendWindow:
+        """With a pause of each destination that is unread, if it has none: nothing is sent there."""
+        for topic, unread in self.unread.items():
+            if topic not in window.paused:
+                window = window.with_paused(topic, PausedDestination(unread.reason, now + FIRST_PAUSE, floor=window.lowest_floor))
+        return window
+
+    def _destinations(self, floor: datetime, now: datetime, since: datetime) -> set[str]:
+        """The destinations of all that is due and may be open, and of what was sent directly."""
+        stored = self.leadership.stored
         rows = stored.spark.sql(
             f"""
             select distinct topic from {stored.schema}.deliveries
             where kind is not null and topic is not null and {due_in([(floor, now + MARGIN)])}
             """
         ).collect()
-        names = {row["topic"] for row in rows} | topics_published_to(stored, since - KNOWN_FOR - MARGIN).keys()
+        return {row["topic"] for row in rows} | topics_published_to(stored, since - KNOWN_FOR - MARGIN).keys()
+
+    def _ranges(
+        self, names: Iterable[str], since: datetime, denied: set[str]
+    ) -> tuple[dict[Partition, tuple[int, int]], dict[str, Reason]]:
+        """The offsets to read: what was written to topics since a moment; and the topics of which a partition gives no answer.
+
+        Adds the topics that this user may not describe to `denied`. Raises ClusterError.
+        """
+        cluster = self.leadership.cluster
         topics = cluster.describe(names, denied).values()
         # records have the time of the wall clock, which may be behind the loop's
         millis = (since - self.clock.ahead - MARGIN - EPOCH) // timedelta(milliseconds=1)
-        return cluster.since((partition for topic in topics for partition in topic.all_partitions), millis)
+        silent: list[Partition] = []
+        ranges = cluster.since((partition for topic in topics for partition in topic.all_partitions), millis, silent)
+        error = KafkaError(KafkaError._TIMED_OUT).name()
+        return ranges, {
+            partition.topic: Reason(_UNREAD.format(topic=partition.topic, why=f"no answer about partition {partition.number}"), error)
+            for partition in silent
+        }
 
-    def _is_read(self, report: StepReport, found: DataFrame, denied: set[str]) -> bool:
-        """Whether all was read, except what may not be: these topics are added to `denied`. What was sent there is sent again."""
-        problems = found.where(F.col("problem").isNotNull()).orderBy("topic", "partition").collect()
+    def _not_read(self, found: DataFrame, denied: set[str]) -> dict[str, Reason]:
+        """The topics that were not read to their ends, and why. Those that may not be read are added to `denied` instead: what was sent
+        there is sent again.
+        """
+        problems = found.where("problem is not null").select("topic", "error_code", "problem").orderBy("topic", "partition").collect()
         denied.update(row["topic"] for row in problems if row["error_code"] in _NOT_ALLOWED)
         if denied:
             event(
@@ -131,17 +196,36 @@ class ReadBack:
                 topics=" ".join(sorted(denied)),
                 hint="what was sent there without a result is sent again: allow redrive to read its destinations",
             )  # fmt: skip
-        other = [row for row in problems if row["error_code"] not in _NOT_ALLOWED]
-        if other:
-            first = other[0]
-            text = f"{first['topic']}/{first['partition']} can't be read back, and nothing is sent before: {first['problem']}"
-            report.failed(SENDS, Reason(text, KafkaError(first["error_code"]).name()))
-        return not other
+        return {
+            row["topic"]: Reason(_UNREAD.format(topic=row["topic"], why=row["problem"]), KafkaError(row["error_code"]).name())
+            for row in problems
+            if row["error_code"] not in _NOT_ALLOWED
+        }
 
-    def _record(self, report: StepReport, found: DataFrame, denied: set[str], now: datetime) -> tuple[int, int]:
+    def _record_found(
+        self,
+        report: StepReport,
+        found: DataFrame,
+        without: set[str],
+        now: datetime,
+        began: float,
+        ranges: Mapping[Partition, tuple[int, int]],
+        among: Column | None = None,
+    ) -> None:
+        """Records what was found. Raises AppendError."""
+        delivered, absent = self._record(report, found, without, now, F.lit(True) if among is None else among)
+        delivered += self._record_direct(found)
+        report.count("read_back", delivered)
+        event(
+            log, logging.INFO, "sends_read_back",
+            delivered=delivered, absent=absent, partitions=len(ranges), records=sum(end - begin for begin, end in ranges.values()),
+            seconds=round(time.monotonic() - began, 1),
+        )  # fmt: skip
+
+    def _record(self, report: StepReport, found: DataFrame, without: set[str], now: datetime, among: Column) -> tuple[int, int]:
         """Records what was found as delivered, and what is of unknown outcome and was not found as absent. Returns how many of each.
 
-        denied: the topics that could not be read; what is of unknown outcome there stays so.
+        without: the topics that could not be read; what is of unknown outcome there stays so. among: the condition that a topic was read.
 
         Raises AppendError.
         """
@@ -157,7 +241,7 @@ class ReadBack:
         waiting = replace(self.leadership.bulk_lane.waiting(what), ordered=0)
         if not waiting.rows:
             return 0, 0
-        results = _results(self.leadership.bulk_lane.due(replace(what, without=tuple(denied)), waiting), places)
+        results = _results(self.leadership.bulk_lane.due(replace(what, without=tuple(without)), waiting).where(among), places)
         results = results.localCheckpoint(eager=True)
         count = {row["outcome"]: int(row["count"]) for row in results.groupBy("outcome").count().collect()}
         if count:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
+from orchestration.loop.health import FIRST_PAUSE
 from orchestration.loop.lane import TimedLane
 from orchestration.loop.loop import Loop
 from orchestration.loop.published import ResultsLostError
@@ -125,6 +126,40 @@ def test_killed_again_before_it_reads_back_the_loop_after_it_does(redrive: Redri
     start_after_death(redrive)
     redrive.retries("onceagain", 2)
     assert_sent_once(redrive, "onceagain", 2)
+
+
+@pytest.mark.long
+def test_a_destination_that_cannot_be_read_back_waits_and_the_others_do_not(
+    redrive: Redrive, kafka: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise Died
+
+    fails(redrive, "oncehidden", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(BulkLane, "record", die)
+        until_it_dies(redrive)
+    # what lies behind an open transaction can't be read: for all that is known, there might be more deliveries
+    other = Producer({**kafka, "transactional.id": "oncehidden-other", "transaction.timeout.ms": 600_000})
+    other.init_transactions(10)
+    other.begin_transaction()
+    for number in range(2):
+        other.produce("oncehidden.orders-billing-retry", b"of somebody else", partition=number)
+    assert other.flush(10) == 0
+    start_after_death(redrive)
+    fails(redrive, "oncemeanwhile", 1)
+    fails(redrive, "oncemeanwhiledead", 1, error="KeyError")
+    redrive.retries("oncemeanwhile", 1)
+    redrive.dead("oncemeanwhiledead", 1)
+    # longer than until it is tried again for the first time
+    redrive.until(lambda: redrive.loop.state.window.paused["oncehidden.orders-billing-retry"].pause > FIRST_PAUSE, "it is tried again")
+    assert found_by(redrive, "oncehidden") == []
+    assert not redrive.loop.steps.publish.knows_what_was_sent
+    other.abort_transaction(10)
+    redrive.until(lambda: redrive.loop.steps.publish.knows_what_was_sent, "it is read")
+    redrive.retries("oncehidden", 2)
+    assert_sent_once(redrive, "oncehidden", 2)
+    assert ("retry", "delivered", "read_back") in found_by(redrive, "oncehidden")
 
 
 @pytest.mark.long
