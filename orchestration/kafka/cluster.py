@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from orchestration.kafka import clients
 from orchestration.kafka.consumer_groups import assignors, topics_read
+from orchestration.kafka.tls import wants_tls
 from orchestration.kafka.topic_settings import configs, not_readable
 from orchestration.settings import rejected
 from publisher import RejectedPropertiesError, kafka_error, redact
@@ -184,15 +183,13 @@ class Cluster:
         ends = self._offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
         written_since = OffsetSpec.for_timestamp(millis)
         begins = self._offsets(wanted, written_since, IsolationLevel.READ_UNCOMMITTED, lowest=_NONE_SINCE)
-        for partition in wanted:
-            if partition in ends and partition in begins:
-                continue
-            if silent is None:
-                reason = KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {partition.topic}/{partition.number}"))
-                raise self._unanswered("return the offsets of its partitions", reason)
-            silent.append(partition)
-        answered = {partition: (begins[partition], end) for partition, end in ends.items() if partition in begins}
-        return {partition: (begin, end) for partition, (begin, end) in answered.items() if _NONE_SINCE < begin < end}
+        unanswered = [partition for partition in wanted if partition not in ends or partition not in begins]
+        if silent is not None:
+            silent += unanswered
+        elif unanswered:
+            why = f"no answer about {unanswered[0].topic}/{unanswered[0].number}"
+            raise self._unanswered("return the offsets of its partitions", KafkaException(KafkaError(KafkaError._TIMED_OUT, why)))
+        return {partition: (begins[partition], end) for partition, end in ends.items() if _NONE_SINCE < begins.get(partition, end) < end}
 
     def _offsets(
         self,
@@ -333,24 +330,6 @@ class Cluster:
             # a new client: librdkafka keeps using its old connection to a group's coordinator, even after the broker is back
             self._admin = self._new_admin()
         why = redact(reason.str(), self._kafka)
-        if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (address := self._wants_tls()):
+        if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (address := wants_tls(self._kafka)):
             why = f"{address} asks for TLS: set security.protocol to ssl or sasl_ssl"
         return ClusterError(f"Kafka did not {what}: {why} ({reason.name()})", reason.name())
-
-    def _wants_tls(self) -> str | None:
-        """The first address, if its broker expects TLS and the settings have none: librdkafka only sees a closed connection."""
-        first = self._kafka.get("bootstrap.servers", "").split(",")[0].strip().rpartition("://")[2]
-        host, _, port = first.rpartition(":")
-        if "ssl" in self._kafka.get("security.protocol", "plaintext").lower() or not port.isdecimal():
-            return None
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=1) as plain, context.wrap_socket(plain):
-                return first
-        except ssl.SSLError as error:
-            # the handshake was refused, but in TLS
-            return first if "ALERT" in (error.reason or "") else None
-        except (OSError, OverflowError):
-            return None
