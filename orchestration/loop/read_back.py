@@ -99,7 +99,7 @@ class ReadBack:
                 if not self.is_fenced:
                     self.leadership.fence_own()
                 names = self._destinations(report.state.window.lowest_floor, now, since)
-                ranges, unread = self._ranges(names, since, denied)
+                ranges, unread = self._ranges(names | self.unread.keys(), since, denied)
         except SupersededError as error:
             report.superseded_by = error.by
             return False

@@ -11,8 +11,10 @@ from typing import Any, cast
 import pytest
 
 from orchestration.kafka.cluster import ClusterError, Partition, Topic
+from orchestration.loop.due import Due
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import SENDS, Reason
+from orchestration.loop.hold import hold
 from orchestration.loop.publish import Publish
 from orchestration.loop.read_back import ReadBack, Unread
 from orchestration.loop.steps import StepReport
@@ -145,6 +147,20 @@ def test_a_destination_is_read_again_until_it_can_be_read_to_its_end(monkeypatch
     reads.leadership.cluster = cast(Any, Brokers())
     assert reads.again(report, ["a", "b"], NOW) == {}
     assert (recorded, reads.unread, reads.earliest) == ([{"a"}], {}, None)
+
+
+def test_what_may_have_been_sent_is_not_held_by_a_circuit_breaker() -> None:
+    held: list[Due] = []
+
+    def holds(_: object, what: Due, __: object) -> tuple[int, int]:
+        held.append(what)
+        return 0, 0
+
+    breakers = SimpleNamespace(of=lambda _: nullcontext(), open=["billing:orders"], hold=holds)
+    hand_over = SimpleNamespace(withdraw=lambda **_: None, in_lane=frozenset)
+    bulk_lane = SimpleNamespace(waiting=lambda *_, **__: None)
+    hold(StepReport(state_at(NOW)), NOW, cast(Any, breakers), cast(Any, hand_over), cast(Any, bulk_lane), {"a": "no answer"})
+    assert [what.without for what in held] == [("a",)]
 
 
 def test_while_a_destination_is_unread_commands_wait_and_a_start_would_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
