@@ -163,49 +163,40 @@ class Cluster:
 
         A partition that gives no answer is left out. Raises ClusterError if none gives one.
         """
-        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._offsets(dict.fromkeys(partitions, _latest()))
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The first offset of each partition that retention has not removed. Partitions without an answer: as in `ends`."""
-        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return self._offsets(dict.fromkeys(partitions, _earliest()))
 
-    def since(
-        self, partitions: Iterable[Partition], millis: int, silent: list[Partition] | None = None
-    ) -> dict[Partition, tuple[int, int]]:
-        """The offsets [begin, end) of what was written since a moment, in epoch milliseconds, by the timestamps of records.
+    def since(self, moments: Mapping[Partition, int], silent: list[Partition] | None = None) -> dict[Partition, tuple[int, int]]:
+        """The offsets [begin, end) of what was written to each partition since a moment, in epoch milliseconds, by the records' timestamps.
 
-        Records of open transactions count. Partitions without any are left out. silent: if given, gets the partitions without an answer,
-        for which it raises otherwise. Raises ClusterError if no partition gives an answer.
+        Records of open transactions count. silent: if given, gets the partitions without an answer, for which it raises otherwise. Raises
+        ClusterError if no partition gives an answer.
         """
-        wanted = list(partitions)
-        if not wanted:
-            return {}
-        ends = self._offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
-        written_since = OffsetSpec.for_timestamp(millis)
-        begins = self._offsets(wanted, written_since, IsolationLevel.READ_UNCOMMITTED, lowest=_NONE_SINCE)
-        unanswered = [partition for partition in wanted if partition not in ends or partition not in begins]
+        ends = self._offsets(dict.fromkeys(moments, _latest()), IsolationLevel.READ_UNCOMMITTED)
+        written_since = {partition: OffsetSpec.for_timestamp(moments[partition]) for partition in ends}
+        begins = self._offsets(written_since, IsolationLevel.READ_UNCOMMITTED, lowest=_NONE_SINCE)
+        unanswered = [partition for partition in moments if partition not in begins]
         if silent is not None:
             silent += unanswered
         elif unanswered:
             why = f"no answer about {unanswered[0].topic}/{unanswered[0].number}"
             raise self._unanswered("return the offsets of its partitions", KafkaException(KafkaError(KafkaError._TIMED_OUT, why)))
-        return {partition: (begins[partition], end) for partition, end in ends.items() if _NONE_SINCE < begins.get(partition, end) < end}
+        return {partition: (ends[partition] if begin == _NONE_SINCE else begin, ends[partition]) for partition, begin in begins.items()}
 
     def _offsets(
-        self,
-        partitions: Iterable[Partition],
-        spec: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
-        lowest: int = 0,
+        self, asked: Mapping[Partition, OffsetSpec], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED, lowest: int = 0
     ) -> dict[Partition, int]:
-        wanted = {TopicPartition(partition.topic, partition.number): partition for partition in partitions}
+        wanted = {TopicPartition(partition.topic, partition.number): partition for partition in asked}
         if not wanted:
             return {}
         found: dict[Partition, int] = {}
         reason = KafkaException(KafkaError(KafkaError._TIMED_OUT))
         try:
             futures = self._admin.list_offsets(
-                dict.fromkeys(wanted, spec),
+                {where: asked[partition] for where, partition in wanted.items()},
                 isolation_level=isolation,
                 request_timeout=self._timeout,
             )
@@ -333,3 +324,13 @@ class Cluster:
         if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (address := wants_tls(self._kafka)):
             why = f"{address} asks for TLS: set security.protocol to ssl or sasl_ssl"
         return ClusterError(f"Kafka did not {what}: {why} ({reason.name()})", reason.name())
+
+
+def _latest() -> OffsetSpec:
+    spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return spec
+
+
+def _earliest() -> OffsetSpec:
+    spec: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    return spec

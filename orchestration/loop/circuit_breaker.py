@@ -75,6 +75,10 @@ class CircuitBreaker:
     next_release: datetime | None = None
     refused: int = 0
 
+    def is_looking(self, now: datetime) -> bool:
+        """Whether it is time for the next probe, none is under way, and none is ordered."""
+        return self.probe is None and self.next_probe <= now and self.waits_for == 0
+
     @property
     def is_open(self) -> bool:
         """Whether it holds back what is due under its key."""

@@ -133,20 +133,25 @@ class CircuitBreakers:
 
     # ---------- what is due
 
-    def hold(self, bulk_lane: BulkLane, what: Due, blocked: Waiting) -> tuple[int, int]:
+    def hold(self, bulk_lane: BulkLane, what: Due, blocked: Waiting, unread: Collection[str] = ()) -> tuple[int, int]:
         """Closes the deliveries that are due under open circuit breakers as `held`, except the probe of each.
 
-        Returns how many it closed, and how many probes it ordered. blocked: an upper bound of what is due there. Raises AppendError.
+        Returns how many it closed, and how many probes it ordered. blocked: an upper bound of what is due there. unread: destinations of
+        which it isn't known what was sent there: what goes there stays as it is, and no probe is sent before it. Raises AppendError.
         """
         now = what.now
         self._candidates = {}
         waiting = bulk_lane.due(what, blocked).where(F.col("breaker_key").isin(*self.open)) if blocked.rows else None
         due: dict[str, Row] = {}
+        behind = set[str]()
         if waiting is not None:
             oldest = F.min_by(F.struct("delivery_id", "due_at", *AGE), F.struct(*AGE)).alias("oldest")
-            by_breaker = waiting.groupBy("breaker_key").agg(oldest, F.count(F.lit(1)).alias("rows"))
-            due = {row["breaker_key"]: row for row in collected(by_breaker)}
-        looking = [key for key in self.open if (one := self.breakers[key]).probe is None and one.next_probe <= now and one.waits_for == 0]
+            is_unread = F.coalesce(F.col("topic").isin(*unread), F.lit(False)) if unread else F.lit(False)
+            rows = collected(waiting.groupBy("breaker_key", is_unread.alias("is_unread")).agg(oldest, F.count(F.lit(1)).alias("rows")))
+            due = {row["breaker_key"]: row for row in rows if not row["is_unread"]}
+            behind = {row["breaker_key"] for row in rows if row["is_unread"]}
+            waiting = waiting.where(~is_unread)
+        looking = [key for key in self.open if self.breakers[key].is_looking(now) and key not in behind]
         asked = self._look_for_probes(looking, due, now)
         held = sum(int(row["rows"]) for row in due.values()) - len(self._candidates)
         if waiting is not None and held:

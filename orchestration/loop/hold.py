@@ -28,11 +28,10 @@ def hold(
             report.state.window.lowest_floor,
             now,
             now,
-            without=tuple(unread),
             undecided_after=report.state.undecided_after,
             in_lane=hand_over.in_lane(),
         )
-        held, asked = breakers.hold(bulk_lane, what, bulk_lane.waiting(what, breakers=open_keys))
+        held, asked = breakers.hold(bulk_lane, what, bulk_lane.waiting(what, breakers=open_keys), unread)
     report.count("held", held)
     if asked:
         report.change(window=report.state.window.awaiting(asked, now))

@@ -304,7 +304,9 @@ class Outboxes:
         states = [] if self._is_all_marked(position, decided) else self.row_states.since(name, position, written, decided, one.marked)
         if states:
             self._write(name, one, states, now)
-        one.is_behind = False
+        if one.is_behind:
+            # if the tables are to be asked, they still are: a result may be read back that was not there yet
+            one.is_behind = False
         one.marked = [batch for batch in one.marked if batch > written]
         if one.kept is not None:
             one.kept -= {state.row_id for state in states if state.status == "done"}

@@ -70,7 +70,7 @@ class Publish:
         now, reports are taken in all the same.
         """
         report = StepReport(state)
-        is_found = self.unrecorded is None and self.read_back.since is None
+        is_found = self.unrecorded is None and not self.read_back.is_due
         if is_found or not self.health.may(LEDGERS) or not self.health.may(SENDS):
             return report.result()
         failure: Exception | None = None
@@ -111,8 +111,6 @@ class Publish:
         try:
             if not self._record_sent(report, now):
                 return report.result()
-            # a state that was read again from the tables has only the pauses that they had
-            report.change(window=self.read_back.with_unread_paused(report.state.window, now))
             hold(report, now, self.breakers, self.hand_over, self.leadership.bulk_lane, self.read_back.unread)
             before = ledgers.batch
             takes_sends = self.publish_rows(report, now)
@@ -157,8 +155,8 @@ class Publish:
         now: a moment before the call.
         """
         pending = None if self.unrecorded is None else self.unrecorded.since
-        since = min(filter(None, [now, pending, self.read_back.earliest, self.hand_over.lane.unrecorded_since()]))
-        return since - self.clock.ahead
+        since = min(filter(None, [now, pending, self.hand_over.lane.unrecorded_since()])) - self.clock.ahead
+        return min(filter(None, [since, self.read_back.earliest]))
 
     def _not_recorded(self, report: StepReport, error: Exception, now: datetime) -> None:
         """Notes that sends may have no result, after an error."""
@@ -329,10 +327,11 @@ class Publish:
 
         A destination for which nothing waits any more is resumed.
         """
-        tried = report.state.window.worth_a_try(now)
-        for topic, reason in self.read_back.again(report, tried, now).items():
-            report.change(window=report.state.window.with_paused(topic, report.state.window.paused[topic].failed(reason, now)))
         paused = report.state.window.paused
+        tried = report.state.window.worth_a_try(now)
+        for topic in [topic for topic in tried if topic in self.read_back.unread]:
+            unread = paused[topic].failed(self.read_back.unread[topic].reason, now)
+            report.change(window=report.state.window.with_paused(topic, unread))
         windows = [paused[topic].window(topic, now) for topic in tried if topic not in self.read_back.unread]
         if not windows:
             return

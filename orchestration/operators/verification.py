@@ -137,7 +137,7 @@ def _ranges(cluster: Cluster, topics: Collection[str], since: datetime | None) -
     """The offsets to read, and the topics that don't exist any more."""
     described = cluster.describe(topics)
     millis = 0 if since is None else max(0, (since - MARGIN - EPOCH) // timedelta(milliseconds=1))
-    ranges = cluster.since((partition for topic in described.values() for partition in topic.all_partitions), millis)
+    ranges = cluster.since({partition: millis for topic in described.values() for partition in topic.all_partitions})
     return ranges, tuple(sorted(set(topics) - described.keys()))
 
 

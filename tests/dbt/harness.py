@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import StructType
 
@@ -26,6 +27,7 @@ from orchestration.tables.ledgers import LEDGERS, Ledgers
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, start_session
 from orchestration.tables.views import make_tables
+from tests.dbt.arrow_rows import arrow_rows
 from tests.sessions import stop_session
 
 PROJECT = Path(__file__).parents[2]
@@ -215,13 +217,12 @@ class Home:
             for place, taken in enumerate(reports)
         ]
         self._records += len(rows)
-        self._append(
-            "events",
-            rows,
+        columns = (
             "topic_id string, partition int, offset bigint, index int, kind string, source string, topic string, key binary,"
             "value binary, headers array<struct<key: string, value: binary>>, record_timestamp timestamp, stamped_by_broker boolean,"
-            "delivery_id string, due_at timestamp, detail string, command string",
+            "delivery_id string, due_at timestamp, detail string, command string"
         )
+        self.append("events", arrow_rows(rows, columns))
         return [f"{row[0]}/0/{row[2]}/0" for row in rows]
 
     def append_results(self, *results: Result) -> list[str]:
@@ -234,13 +235,12 @@ class Home:
             )
             for result in results
         ]
-        batch = self._append(
-            "publish_results",
-            rows,
+        columns = (
             "delivery_id string, due_at timestamp, kind string, message_id string, topic string, outcome string, partition int,"
             "offset bigint, error_name string, error_kind string, original_topic string, original_partition int,"
-            "original_offset bigint",
+            "original_offset bigint"
         )
+        batch = self.append("publish_results", arrow_rows(rows, columns))
         return [f"{row[0]}@{batch}" for row in rows]
 
     def append_tick(self, watermark: int, *settled: tuple[str, str, int, int], written: Mapping[str, int] | None = None) -> None:
@@ -252,7 +252,7 @@ class Home:
         row = {"tick": 1, "kind": "tick", "watermark": watermark, "floor": self.now, "loop_time": self.now, "circuit_breakers": {}}
         row |= {"settled": [*settled], "outboxes": {name: (batch, batch, False) for name, batch in (written or {}).items()}}
         types = self.spark.table(f"{self.schema}.ticks").schema
-        self._append("ticks", [tuple(row.values())], StructType([types[name] for name in row]))
+        self.append("ticks", self.spark.createDataFrame([tuple(row.values())], StructType([types[name] for name in row])))
 
     @property
     def batch(self) -> int:
@@ -326,10 +326,7 @@ class Home:
         """All decisions by their input_id."""
         return {row["input_id"]: row for row in self.read("decisions")}
 
-    def _append(self, ledger: str, rows: Sequence[tuple[object, ...]], columns: str | StructType) -> int:
-        return self.append(ledger, self.spark.createDataFrame(rows, columns))
-
-    def append(self, ledger: str, rows: DataFrame) -> int:
+    def append(self, ledger: str, rows: DataFrame | pa.Table) -> int:
         """Appends rows to a ledger; returns their batch."""
         return self._ledgers.append(ledger, rows, self.now)
 

@@ -130,3 +130,22 @@ def test_a_release_that_the_rules_refuse_is_asked_for_once_and_again_under_other
     home.later(minutes=2)
     assert breakers.release(home.now) == 1
     assert asked(decided(home, breakers)) == [("retry", "gated-refused", 0)]
+
+
+@pytest.mark.long
+def test_what_may_have_been_sent_is_not_held_and_its_circuit_breaker_neither_probes_nor_closes(home: Home) -> None:
+    topics = ["unread-a", "unread-b"]
+    waiting = retries(home, topics, 2)
+    home.append_results(*(Result(row, "held") for row in waiting if row["original_offset"] == 0))
+    breakers, publish = breakers_of(home, topics, closed=False), step(home)
+    what = Due(min(row["due_at"] for row in waiting), home.now, home.now)
+    blocked = publish.waiting(what, breakers=breakers.open)
+    # of the other, what is due goes out, as there is no older probe that is due; what is held would be asked for if nothing were due
+    assert breakers.hold(publish, what, blocked, ["unread-a-billing-retry"]) == (0, 0)
+    assert [*breakers._candidates] == ["billing:unread-b"]
+    assert [breakers.breakers[f"billing:{topic}"].is_open for topic in topics] == [True, True]
+    held = [row for row in home.read("held_deliveries") if row["original_topic"] in topics]
+    assert {row["original_offset"] for row in held} == {0}
+    # once it is read
+    assert breakers.hold(publish, what, blocked) == (0, 0)
+    assert [*breakers._candidates] == [f"billing:{topic}" for topic in topics]

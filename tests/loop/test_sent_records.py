@@ -112,19 +112,23 @@ def test_the_range_since_a_moment_has_open_transactions(kafka: dict[str, str], c
     cluster = Cluster(kafka)
     (described,) = cluster.describe([topic]).values()
     places = described.all_partitions
-    assert cluster.since(places, 0) == {}
+
+    def since(millis: int) -> dict[int, tuple[int, int]]:
+        return {one.number: offsets for one, offsets in cluster.since(dict.fromkeys(places, millis)).items()}
+
+    assert since(0) == {0: (0, 0), 1: (0, 0)}
     producer = Producer({**kafka})
     now = int(time.time() * 1000)
     for at in (now - 60_000, now - 1_000):
         producer.produce(topic, b"value", partition=1, timestamp=at)
     assert producer.flush(10) == 0
-    assert cluster.since(places, now - 120_000) == {places[1]: (0, 2)}
-    assert cluster.since(places, now - 30_000) == {places[1]: (1, 2)}
-    assert cluster.since(places, now + 60_000) == {}
+    assert since(now - 120_000) == {0: (0, 0), 1: (0, 2)}
+    assert since(now - 30_000) == {0: (0, 0), 1: (1, 2)}
+    assert since(now + 60_000) == {0: (0, 0), 1: (2, 2)}
     other = Producer({**kafka, "transactional.id": f"{topic}-other"})
     other.init_transactions(10)
     other.begin_transaction()
     other.produce(topic, b"value", partition=0)
     assert other.flush(10) == 0
-    assert cluster.since(places, now - 30_000) == {places[0]: (0, 1), places[1]: (1, 2)}
+    assert since(now - 30_000) == {0: (0, 1), 1: (1, 2)}
     other.abort_transaction(10)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,10 +13,9 @@ from typing import Any, cast
 import pytest
 
 from orchestration.kafka.cluster import ClusterError, Partition, Topic
-from orchestration.loop.due import Due
+from orchestration.kafka.sent_records import MARGIN
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import SENDS, Reason
-from orchestration.loop.hold import hold
 from orchestration.loop.publish import Publish
 from orchestration.loop.read_back import ReadBack, Unread
 from orchestration.loop.steps import StepReport
@@ -74,100 +75,118 @@ def test_a_loop_that_is_not_in_charge_any_more_ends() -> None:
     assert report.superseded_by == 8
 
 
+A0, A1 = Partition("a", "a", 0), Partition("a", "a", 1)
+
+
 class Brokers:
     """A cluster with topics of two partitions, in each of which 5 records were written since."""
 
-    def __init__(self, *, silent: Collection[Partition] = (), stable: Mapping[Partition, int] | None = None) -> None:
-        self.silent, self.stable = silent, stable or {}
+    def __init__(self, *, silent: Collection[Partition] = (), stable: int = 5, end: int = 5) -> None:
+        self.silent, self.stable, self.end = silent, stable, end
+        self.asked: dict[str, int] = {}
 
     def describe(self, names: Iterable[str], _: set[str]) -> dict[str, Topic]:
         return {name: Topic(name, name, 2) for name in names}
 
-    def since(self, partitions: Iterable[Partition], _: int, silent: list[Partition]) -> dict[Partition, tuple[int, int]]:
-        wanted = list(partitions)
-        silent += [one for one in wanted if one in self.silent]
-        return {one: (0, 5) for one in wanted if one not in self.silent}
+    def since(self, moments: Mapping[Partition, int], silent: list[Partition]) -> dict[Partition, tuple[int, int]]:
+        self.asked = {one.topic: millis for one, millis in moments.items()}
+        silent += [one for one in moments if one in self.silent]
+        return {one: (0, self.end) for one in moments if one not in self.silent}
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        return {one: self.stable.get(one, 5) for one in partitions}
+        return {one: self.stable if one.topic == "a" else self.end for one in partitions}
 
 
-def reading(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> tuple[ReadBack, list[set[str]]]:
-    """A ReadBack of the topics a and b, and the topics of which it records, each time, what was found."""
-    reads = read_back()
-    reads.leadership.cluster = cast(Any, brokers)
-    reads.leadership.stored = cast(Any, SimpleNamespace(spark=None))
-    recorded: list[set[str]] = []
+@dataclass
+class Reading:
+    """A ReadBack of the topics a and b. recorded: for each read, the topics that were read to their ends, and the ranges of a."""
 
-    def records(_: object, report: object, found: set[str], *__: object) -> None:
-        recorded.append(found)
+    reads: ReadBack
+    brokers: Brokers
+    report: StepReport
+    recorded: list[tuple[set[str], dict[Partition, tuple[int, int]]]] = field(default_factory=list)
 
-    monkeypatch.setattr("orchestration.loop.read_back.sent_in", lambda _, __, ranges: {partition.topic for partition in ranges})
+    def run(self) -> None:
+        self.reads._again_at = 0
+        assert self.reads.run(self.report, NOW)
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    reading = Reading(read_back(), Brokers(), StepReport(state_at(NOW)))
+    reading.reads.leadership.cluster = cast(Any, reading.brokers)
     monkeypatch.setattr(ReadBack, "_destinations", lambda *_: {"a", "b"})
-    monkeypatch.setattr(ReadBack, "_not_read", lambda *_: {})
-    monkeypatch.setattr(ReadBack, "_record_found", records)
-    monkeypatch.setattr("orchestration.loop.read_back.F", SimpleNamespace(col=lambda _: SimpleNamespace(isin=lambda *_: None)))
-    return reads, recorded
+
+    def record(_: object, __: object, ranges: Mapping[Partition, tuple[int, int]], topics: set[str], *___: object) -> Mapping[str, Reason]:
+        reading.recorded.append((topics, {one: offsets for one, offsets in ranges.items() if one.topic == "a"}))
+        return {}
+
+    monkeypatch.setattr(ReadBack, "_read_and_record", record)
+    return reading
 
 
-def test_a_destination_without_an_answer_is_paused_until_it_is_read_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads, recorded = reading(monkeypatch, Brokers(silent=[Partition("a", "a", 1)]))
-    reads.after(NOW - SECOND)
-    report = StepReport(state_at(NOW))
-    assert reads.run(report, NOW)
-    assert (reads.since, reads.earliest, [*reads.unread]) == (None, NOW - SECOND, ["a"])
-    assert {topic: one.floor for topic, one in report.state.window.paused.items()} == {"a": report.state.window.floor}
-    # its other partition may be read, but nothing is concluded from that
-    assert recorded == [{"a", "b"}]
-    # a state that was read from the tables again doesn't know the pause
-    assert [*reads.with_unread_paused(state_at(NOW).window, NOW).paused] == ["a"]
-    # sends of this loop that begin later may have no result either: what was sent before must be read, too
-    reads.after(NOW)
-    assert reads.earliest == NOW - SECOND
-    reads.leadership.cluster = cast(Any, Brokers())
-    assert reads.run(report, NOW)
-    assert reads.earliest is None
+def test_a_destination_without_an_answer_is_paused_until_it_is_read_and_the_others_are_not(reading: Reading) -> None:
+    reading.brokers.silent = [A1]
+    reading.reads.after(NOW - SECOND)
+    reading.run()
+    assert (reading.reads.since, reading.reads.earliest, [*reading.reads.unread]) == (None, NOW - SECOND, ["a"])
+    assert {topic: one.floor for topic, one in reading.report.state.window.paused.items()} == {"a": reading.report.state.window.floor}
+    # what lies in its other partition was sent; what does not may still lie in this one
+    assert reading.recorded == [({"b"}, {A0: (0, 5)})]
+    reading.run()
+    assert len(reading.recorded) == 1
+    reading.brokers.silent = []
+    reading.run()
+    assert reading.recorded[1:] == [({"a"}, {A0: (0, 5), A1: (0, 5)})]
+    assert (reading.reads.unread, reading.reads.earliest) == ({}, None)
+    assert reading.report.state.window.paused["a"].until == NOW
 
 
-@pytest.mark.parametrize(
-    "brokers",
-    [
-        Brokers(silent=[Partition("a", "a", 0)]),
-        # somebody's transaction is open: what was sent may lie behind its first record
-        Brokers(stable={Partition("a", "a", 0): 3}),
-    ],
-)
-def test_a_destination_is_read_again_until_it_can_be_read_to_its_end(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> None:
-    reads, recorded = reading(monkeypatch, brokers)
-    reads.unread = {"a": Unread(NOW - SECOND, Reason("no answer"))}
-    report = StepReport(state_at(NOW))
-    assert reads.again(report, ["b"], NOW) == {}
-    assert [*reads.again(report, ["a", "b"], NOW)] == ["a"]
-    assert (recorded, [*reads.unread]) == ([], ["a"])
-    reads.leadership.cluster = cast(Any, Brokers())
-    assert reads.again(report, ["a", "b"], NOW) == {}
-    assert (recorded, reads.unread, reads.earliest) == ([{"a"}], {}, None)
+def test_what_others_write_meanwhile_needs_not_be_read(reading: Reading) -> None:
+    reading.brokers.stable = 3
+    reading.reads.unread = {"a": Unread(NOW - SECOND, Reason("a transaction is open"), {A0: 5, A1: 5})}
+    reading.run()
+    assert (reading.recorded, [*reading.reads.unread]) == ([], ["a"])
+    # there is always a transaction that is open, but none that began before the slots were fenced
+    reading.brokers.end, reading.brokers.stable = 9, 5
+    reading.run()
+    assert (reading.recorded, reading.reads.unread) == ([({"a"}, {A0: (0, 5), A1: (0, 5)})], {})
 
 
-def test_what_may_have_been_sent_is_not_held_by_a_circuit_breaker() -> None:
-    held: list[Due] = []
+def test_sends_that_begin_later_are_read_from_there_on_and_the_destination_from_where_it_was(reading: Reading) -> None:
+    reading.brokers.silent = [A0]
+    reading.reads.unread = {"a": Unread(NOW - SECOND, Reason("no answer"), {})}
+    reading.reads.after(NOW)
+    assert reading.reads.earliest == NOW - SECOND
+    reading.run()
+    assert reading.brokers.asked["b"] - reading.brokers.asked["a"] == 1_000
+    assert (reading.reads.since, reading.reads.unread["a"].since) == (None, NOW - SECOND)
 
-    def holds(_: object, what: Due, __: object) -> tuple[int, int]:
-        held.append(what)
-        return 0, 0
 
-    breakers = SimpleNamespace(of=lambda _: nullcontext(), open=["billing:orders"], hold=holds)
-    hand_over = SimpleNamespace(withdraw=lambda **_: None, in_lane=frozenset)
-    bulk_lane = SimpleNamespace(waiting=lambda *_, **__: None)
-    hold(StepReport(state_at(NOW)), NOW, cast(Any, breakers), cast(Any, hand_over), cast(Any, bulk_lane), {"a": "no answer"})
-    assert [what.without for what in held] == [("a",)]
+def test_a_wall_clock_that_is_set_right_meanwhile_hides_nothing(reading: Reading) -> None:
+    reading.reads.clock = cast(Any, SimpleNamespace(ahead=timedelta(hours=1)))
+    reading.reads.after(NOW)
+    reading.reads.clock = cast(Any, StoppedClock(NOW))
+    reading.run()
+    assert reading.brokers.asked["b"] == ((NOW - timedelta(hours=1) - MARGIN).timestamp()) * 1_000
+
+
+def test_a_broker_that_gives_no_answer_does_not_take_up_all_the_time(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading.brokers.silent = [A0]
+    reading.reads.unread = {"a": Unread(NOW, Reason("no answer"), {})}
+    monotonic = iter([100.0, 104.0, 104.0, 139.0, 141.0])
+    monkeypatch.setattr("orchestration.loop.read_back.time.monotonic", lambda: next(monotonic))
+    reading.reads._run_again(reading.report, NOW)
+    assert not reading.reads.is_due
+    assert reading.reads.is_due
 
 
 def test_while_a_destination_is_unread_commands_wait_and_a_start_would_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     step = publish_step(cast(Any, None), NOW)
-    step.read_back.unread = {"a": Unread(NOW - SECOND, Reason("no answer"))}
+    step.read_back.unread = {"a": Unread(NOW - SECOND, Reason("no answer"), {})}
+    step.read_back._again_at = time.monotonic() + 60
     assert (step.unrecorded_since(NOW), step.knows_what_was_sent, step.has_unrecorded) == (NOW - SECOND, False, True)
-    # but nothing else is read before each intake
+    # what can't be read is not asked for all the time
     monkeypatch.setattr(ReadBack, "run", lambda *_: pytest.fail("it reads"))
     assert step.find_sent(state_at(NOW), NOW).failure is None
 
@@ -177,12 +196,13 @@ def test_what_has_no_result_begins_with_the_earliest_send_that_may_have_none() -
     assert (step.unrecorded_since(NOW), step.knows_what_was_sent, step.has_unrecorded) == (NOW, True, False)
     step.unrecorded = cast(Any, SimpleNamespace(since=NOW - SECOND))
     assert (step.unrecorded_since(NOW), step.knows_what_was_sent, step.has_unrecorded) == (NOW - SECOND, False, True)
+    # records in Kafka have the time of the wall clock, which may be behind the loop's
+    step.clock = step.read_back.clock = cast(Any, SimpleNamespace(ahead=timedelta(hours=1)))
+    assert step.unrecorded_since(NOW) == NOW - SECOND - timedelta(hours=1)
     step.unrecorded = None
     step.read_back.after(NOW - 3 * SECOND)
-    assert (step.unrecorded_since(NOW), step.knows_what_was_sent, step.has_unrecorded) == (NOW - 3 * SECOND, False, True)
-    # records in Kafka have the time of the wall clock, which may be behind the loop's
-    step.clock = cast(Any, SimpleNamespace(ahead=timedelta(hours=1)))
-    assert step.unrecorded_since(NOW) == NOW - 3 * SECOND - timedelta(hours=1)
+    since = NOW - 3 * SECOND - timedelta(hours=1)
+    assert (step.unrecorded_since(NOW), step.knows_what_was_sent, step.has_unrecorded) == (since, False, True)
 
 
 def finding(superseded_by: int | None = None, outcome: bool = True) -> tuple[Publish, list[str]]:
@@ -197,7 +217,7 @@ def finding(superseded_by: int | None = None, outcome: bool = True) -> tuple[Pub
     ledgers = SimpleNamespace(superseded_by=lambda: superseded_by, batch=5)
     step.undecided = cast(Any, SimpleNamespace(stored=SimpleNamespace(ledgers=ledgers)))
     step.breakers = cast(Any, SimpleNamespace(of=lambda _: nullcontext(), sent=lambda before, _: done.append(f"probes since {before}")))
-    step.read_back = cast(Any, SimpleNamespace(run=read_back, since=NOW, earliest=NOW))
+    step.read_back = cast(Any, SimpleNamespace(run=read_back, since=NOW, earliest=NOW, is_due=True))
     return step, done
 
 
@@ -223,6 +243,6 @@ def test_a_loop_that_was_superseded_reads_nothing_back_and_fences_nobody() -> No
 
 def test_when_all_is_known_nothing_is_asked() -> None:
     step, done = finding()
-    step.read_back = cast(Any, SimpleNamespace(since=None, earliest=None))
+    step.read_back = cast(Any, SimpleNamespace(since=None, earliest=None, is_due=False))
     assert step.find_sent(state_at(NOW), NOW).state == state_at(NOW)
     assert done == []
