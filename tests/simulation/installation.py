@@ -26,8 +26,9 @@ def retries_of(topic: str) -> str:
     return f"{topic}-{GROUP}-retry"
 
 
-def make_topics(admin: AdminClient, *names: str) -> None:
+def make_topics(kafka: dict[str, str], *names: str) -> None:
     """Creates topics, and waits until their partitions answer."""
+    admin = AdminClient({**kafka})
     narrow = {**_WITHOUT_BOUND, "max.message.bytes": "5000"}
     made = [NewTopic(name, PARTITIONS, 1, config=narrow if name == retries_of(NARROW) else _WITHOUT_BOUND) for name in names]
     for answer in admin.create_topics(made).values():
@@ -43,6 +44,8 @@ def make_topics(admin: AdminClient, *names: str) -> None:
         except KafkaException:
             assert time.monotonic() < deadline, f"{names} don't answer"
             time.sleep(0.2)
+            # a client that has seen a partition without a leader may go on saying so
+            admin = AdminClient({**kafka})
 
 
 def make_settings(kafka: dict[str, str], home: Path, project: Path) -> Settings:

@@ -68,9 +68,9 @@ class World:
 
     def __post_init__(self) -> None:
         stop_session()
+        make_topics(self.kafka, *(name for topic in POLICIES if topic != LATE for name in (retries_of(topic), f"{topic}.dlq")))
+        make_topics(self.kafka, f"{LATE}.dlq", REPORTS, f"{REPORTS}.dlq", COMMANDS)
         self._admin = AdminClient({**self.kafka})
-        make_topics(self._admin, *(name for topic in POLICIES if topic != LATE for name in (retries_of(topic), f"{topic}.dlq")))
-        make_topics(self._admin, f"{LATE}.dlq", REPORTS, f"{REPORTS}.dlq", COMMANDS)
         self._producer = Producer({**self.kafka, "message.max.bytes": 4_000_000, "enable.idempotence": True})
         self._consumer = Consumer({**self.kafka, **_READS})
         self._read_upto: dict[tuple[str, int], int] = {}
@@ -95,7 +95,7 @@ class World:
         if self._step <= self.steps * _WRITES_UNTIL:
             self._write(-(-self.messages // int(self.steps * _WRITES_UNTIL)))
         if self._step == max(1, int(self.steps * _CREATED_AT)):
-            make_topics(self._admin, retries_of(LATE))
+            make_topics(self.kafka, retries_of(LATE))
             self._assign()
         if self._step == max(1, int(self.steps * _RULES_CHANGE_AT)):
             change_rules(self.settings)
