@@ -21,7 +21,7 @@ def simulated(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=PROJECT, env={**os.environ}, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_thousand_fates_break_no_promise() -> None:
     done = simulated("--seed", "2")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
