@@ -71,8 +71,8 @@ class Retention:
         return removed
 
     def trim_ticks(self, before: datetime, finished: datetime | None) -> dict[str, int | None]:
-        """Removes rows of ticks, except those of starts and ends, and the last that records an opening of a circuit breaker, or how far
-        a consumer group got in a partition: without the latter, messages that were recovered would count as sent.
+        """Removes rows of ticks, except those of starts and ends, the last of each opening of a circuit breaker, and the last that says how
+        far a consumer group got in a partition: without that, messages that were recovered would count as sent.
 
         finished: finished messages older than this are removed; None: none are. Since when younger ones are recovered is known from
         every row that says how far their group got.
