@@ -19,12 +19,12 @@ from typing import Any
 from confluent_kafka.cimpl import NewTopic
 
 import orchestration.loop.starting_point
-from bench.soak import RETRIES, TOPIC, Service
+from bench.soak import RETRIES, TOPIC, Service, data_files, metadata_bytes
 from orchestration.clock import LoopClock, whole_ms
 from orchestration.kafka.cluster import Cluster
 from orchestration.loop.loop import Loop
 from orchestration.settings import load_settings
-from orchestration.tables.maintenance import TABLES, maintain
+from orchestration.tables.maintenance import maintain
 
 _DAYS = 8
 _BETWEEN = timedelta(hours=2)
@@ -32,7 +32,7 @@ _A_NIGHT = 12
 _WARM_UP = 40
 _NEW_MESSAGES = 10
 
-_KEPT = "select count(distinct message_id) as messages, count_if(decision = 'dead') as dead from {schema}.deliveries"
+_KEPT = "select count(distinct message_id) as messages, count_if(decision = 'dead_letter') as dead from {schema}.deliveries"
 
 
 @dataclass
@@ -87,28 +87,22 @@ def bench_retention(kafka: dict[str, str], home: Path, quick: bool) -> list[dict
             maintained.append(sum(table.milliseconds for table in report.tables) / 1000)
         if (number + 1) % edge == 0:
             seconds = statistics.median(took[-edge:])
-            print(f"{number + 1} ticks: {seconds:.2f} s, {tick.counts} {tick.step_ms} {_tables(loop, home)}", file=sys.stderr)
+            print(f"{number + 1} ticks: {seconds:.2f} s, {tick.counts} {tick.step_ms} {_tables(loop)}", file=sys.stderr)
         if number + 1 in (edge, ticks):
             case = f"ticks {number + 2 - edge:,} to {number + 1:,}"
-            rows.append({"case": case, "tick_s": seconds, "maintenance_s": statistics.median(maintained[-8:]), **_tables(loop, home)})
+            rows.append({"case": case, "tick_s": seconds, "maintenance_s": statistics.median(maintained[-8:]), **_tables(loop)})
     loop.close()
     service.close()
     first, last = rows
     return [*rows, {name: "ratio" if name == "case" else last[name] / max(first[name], 1e-9) for name in first}]
 
 
-def _tables(loop: Loop, home: Path) -> dict[str, int]:
+def _tables(loop: Loop) -> dict[str, int]:
     """Bytes of metadata, data files, and what is kept."""
     (kept,) = loop.spark.sql(_KEPT.format(schema=loop.schema)).collect()
-    metadata = (
-        path.stat().st_size
-        for table in TABLES
-        for path in (home / "state" / "warehouse" / loop.schema / table / "metadata").rglob("*")
-        if path.is_file()
-    )
     return {
-        "metadata_bytes": sum(metadata),
-        "data_files": sum(loop.spark.sql(f"select 1 from {loop.schema}.{table}.files").count() for table in TABLES),
+        "metadata_bytes": metadata_bytes(loop),
+        "data_files": data_files(loop),
         "messages": int(kept["messages"]),
         "dead_letters": int(kept["dead"]),
     }

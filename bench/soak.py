@@ -76,8 +76,8 @@ def bench_soak(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[str,
             "bytes_per_retry": round(written.by_loop / sent),
             "allowed": 1024 + 2 * _VALUE_BYTES,
             "rewritten_per_retry": round(written.by_maintenance / sent),
-            "data_files": written.files(),
-            "metadata_bytes": sum(_size(home / "state" / "warehouse" / "redrive" / table / "metadata") for table in TABLES),
+            "data_files": data_files(loop),
+            "metadata_bytes": metadata_bytes(loop),
             "maintenance_s": statistics.median(maintained) / 1000,
         }
     ]
@@ -157,14 +157,17 @@ class Written:
     def by_maintenance(self) -> int:
         return self._sum(replaced=True)
 
-    def files(self) -> int:
-        """How many data files the tables consist of."""
-        return sum(self._loop.spark.sql(f"select 1 from {self._loop.schema}.{table}.files").count() for table in TABLES)
-
     def _sum(self, *, replaced: bool) -> int:
         kept = (added for snapshot, added in self._added.items() if snapshot not in self._before)
         return sum(size for operation, size in kept if (operation == "replace") is replaced)
 
 
-def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+def data_files(loop: Loop) -> int:
+    """How many data files the tables consist of."""
+    return sum(loop.spark.sql(f"select 1 from {loop.schema}.{table}.files").count() for table in TABLES)
+
+
+def metadata_bytes(loop: Loop) -> int:
+    """The size of all metadata of the tables."""
+    tables = loop.settings.home / "warehouse" / loop.schema
+    return sum(path.stat().st_size for table in TABLES for path in (tables / table / "metadata").rglob("*") if path.is_file())

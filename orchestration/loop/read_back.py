@@ -39,7 +39,7 @@ _LONGEST_POSTPONED = timedelta(hours=1)
 
 _NOT_ALLOWED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
-_UNREAD = "what was sent to {topic} last can't be read back; until then, it gets nothing, and commands and outboxes wait: {why}"
+_UNREAD = "what was sent to {topic} last can't be read back: until it is, nothing is sent there, and commands and outboxes wait: {why}"
 
 # Attempts to read what could not be read take a tenth of the time at most; the longest rest between two, in seconds.
 _RESTS = 9
