@@ -19,10 +19,15 @@ os.environ.setdefault("REDRIVE_CODEGEN", "false")
 os.environ.setdefault("REDRIVE_SPARK_MEMORY", "3g")
 # the JVM's second compiler took a third of the processor in the first minutes of tests, for methods that ran too seldom afterwards
 _LATER = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_LATER} -XX:Tier4BackEdgeThreshold=400000")
+# until then, code is twice as large, and does not fit into what the JVM keeps: it was thrown away, and compiled again
+_KEPT = "-XX:ReservedCodeCacheSize=512m"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_LATER} -XX:Tier4BackEdgeThreshold=400000 {_KEPT}")
 
 # the tests on the broker are divided into two halves, one for each worker
 _SHARING = ("tests/dagster/", "tests/dbt/", "tests/loop/test_promise", "tests/loop/")
+
+# They run in this order, and before all others: a simulation stops the Spark session, which the loop of tests/loop has until the end.
+_FIRST = ("tests/dagster/", "tests/dbt/", "tests/simulation/")
 
 
 _from_internal = TimestampType.fromInternal
@@ -48,6 +53,11 @@ def no_log_into_a_closed_stream() -> Iterator[None]:
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
         root.removeHandler(handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Moves what must come first to the beginning."""
+    items.sort(key=lambda item: next((number for number, place in enumerate(_FIRST) if item.nodeid.startswith(place)), len(_FIRST)))
 
 
 class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka._model import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
@@ -17,6 +19,9 @@ GROUP = "billing"
 REPORTS = "sim.reports"
 COMMANDS = "redrive.commands"
 PARTITIONS = 2
+
+Place = tuple[str, int]
+"""A partition: its topic and its number."""
 
 _WITHOUT_BOUND = {"retention.ms": "-1", "max.message.bytes": "4000000"}
 
@@ -33,19 +38,30 @@ def make_topics(kafka: dict[str, str], *names: str) -> None:
     made = [NewTopic(name, PARTITIONS, 1, config=narrow if name == retries_of(NARROW) else _WITHOUT_BOUND) for name in names]
     for answer in admin.create_topics(made).values():
         answer.result()
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {TopicPartition(name, number): latest for name in names for number in range(PARTITIONS)}
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            for found in admin.list_offsets(asked).values():
-                found.result()
-            return
-        except KafkaException:
-            assert time.monotonic() < deadline, f"{names} don't answer"
-            time.sleep(0.2)
-            # a client that has seen a partition without a leader may go on saying so
-            admin = AdminClient({**kafka})
+    Ends(kafka).read(((name, number) for name in names for number in range(PARTITIONS)), IsolationLevel.READ_UNCOMMITTED)
+
+
+class Ends:
+    """Asks brokers for the ends of partitions, until they answer: on a busy machine, leaders change."""
+
+    def __init__(self, kafka: dict[str, str]) -> None:
+        self._kafka = kafka
+        self._admin = AdminClient({**kafka})
+
+    def read(self, places: Iterable[Place], level: IsolationLevel) -> dict[Place, int]:
+        """The offset after the last record of each partition, or after the last one that is committed."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(*place): latest for place in places}
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                answers = self._admin.list_offsets(asked, isolation_level=level)
+                return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+            except KafkaException:
+                assert time.monotonic() < deadline, f"{asked} don't answer"
+                time.sleep(0.2)
+                # a client that has seen a partition without a leader may go on saying so
+                self._admin = AdminClient({**self._kafka})
 
 
 def make_settings(kafka: dict[str, str], home: Path, project: Path) -> Settings:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from orchestration.demo.broker import Broker, BrokerSettings
 from tests.dbt.harness import PROJECT, copy_of_the_project
+from tests.sessions import stop_session
 from tests.simulation.fates import fate
 from tests.simulation.history import Came, Failed
 from tests.simulation.model import broken
+from tests.simulation.run import simulate
 
 
-def simulated(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a simulation in a process of its own, as it needs a Spark session of its own."""
-    command = [sys.executable, "-m", "tests.simulation", *arguments]
-    return subprocess.run(command, cwd=PROJECT, env={**os.environ}, capture_output=True, text=True, check=False)
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Brokers without topics. The Spark session of a simulation ends with them."""
+    with Broker(BrokerSettings(tmp_path / "broker")) as running:
+        yield {"bootstrap.servers": running.bootstrap_servers}
+        stop_session()
 
 
-@pytest.mark.slow
-def test_a_thousand_fates_break_no_promise() -> None:
-    done = simulated("--seed", "2")
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+@pytest.mark.long
+def test_a_thousand_fates_break_no_promise(kafka: dict[str, str], tmp_path: Path) -> None:
+    outcome = simulate(kafka, tmp_path, PROJECT, seed=2)
+    assert outcome.broken == []
+    # about twenty
+    assert sum(outcome.crashes.values()) >= 10
 
 
 SABOTAGED = {
@@ -51,16 +56,14 @@ SABOTAGED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", SABOTAGED)
-def test_a_sabotaged_rule_is_found(rule: str, tmp_path: Path) -> None:
+def test_a_sabotaged_rule_is_found(rule: str, kafka: dict[str, str], tmp_path: Path) -> None:
     path, text, instead, finding = SABOTAGED[rule]
     project = copy_of_the_project(tmp_path)
     sql = (project / path).read_text(encoding="utf-8")
     assert sql.count(text) == 1
     (project / path).write_text(sql.replace(text, instead), encoding="utf-8")
-    done = simulated("--messages", "300", "--steps", "10", "--crashes", "3", "--project", str(project))
-    assert done.returncode == 1, done.stderr[-3000:]
-    assert "Traceback" not in done.stderr, done.stderr[-3000:]
-    assert finding in done.stdout
+    outcome = simulate(kafka, tmp_path, project, seed=1, messages=300, steps=10, crashes=3)
+    assert any(finding in text for text in outcome.broken), outcome
 
 
 def one(number: int) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka._model import IsolationLevel
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from orchestration.clock import EPOCH
 from orchestration.loop.loop import Loop
@@ -28,6 +28,8 @@ from tests.simulation.installation import (
     GROUP,
     PARTITIONS,
     REPORTS,
+    Ends,
+    Place,
     change_rules,
     make_settings,
     make_topics,
@@ -41,6 +43,8 @@ _RULES_CHANGE_AT = 0.5
 
 # The most ticks in which what is left is sent: the longest ladder takes a minute and a half, and a tick some seconds.
 _ROUNDS = 40
+
+_COMMITTED, _WRITTEN = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
 
 def _ms(moment: datetime) -> int:
@@ -71,9 +75,10 @@ class World:
         make_topics(self.kafka, *(name for topic in POLICIES if topic != LATE for name in (retries_of(topic), f"{topic}.dlq")))
         make_topics(self.kafka, f"{LATE}.dlq", REPORTS, f"{REPORTS}.dlq", COMMANDS)
         self._admin = AdminClient({**self.kafka})
+        self._ends = Ends(self.kafka)
         self._producer = Producer({**self.kafka, "message.max.bytes": 4_000_000, "enable.idempotence": True})
         self._consumer = Consumer({**self.kafka, **_READS})
-        self._read_upto: dict[tuple[str, int], int] = {}
+        self._read_upto: dict[Place, int] = {}
         self._attempts: Counter[int] = Counter()
         self._assign()
         self.settings = make_settings(self.kafka, self.home, self.project)
@@ -253,10 +258,10 @@ class World:
 
     def _new_records(self) -> list[Message]:
         """All committed records that have come since the last call."""
-        ends = self._ends(IsolationLevel.READ_COMMITTED)
+        ends = self._ends.read(self._read_upto, _COMMITTED)
         found: list[Message] = []
         while any(self._read_upto[place] < end for place, end in ends.items()):
-            for record in self._consumer.consume(500, 1.0):
+            for record in self._consumer.consume(500, 0.1):
                 place = (str(record.topic()), int(record.partition() or 0))
                 offset = int(record.offset() or 0)
                 # an error is the end of a partition, which may come after a marker of a transaction
@@ -272,13 +277,9 @@ class World:
         Not for long: a worker that has died may have left a transaction open.
         """
         deadline = time.monotonic() + 2
-        while self._ends(IsolationLevel.READ_COMMITTED) != self._ends(IsolationLevel.READ_UNCOMMITTED) and time.monotonic() < deadline:
+        places = self._read_upto
+        while self._ends.read(places, _COMMITTED) != self._ends.read(places, _WRITTEN) and time.monotonic() < deadline:
             time.sleep(0.02)
-
-    def _ends(self, level: IsolationLevel) -> dict[tuple[str, int], int]:
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        answers = self._admin.list_offsets({TopicPartition(*place): latest for place in self._read_upto}, isolation_level=level)
-        return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
 
     def _commit(self) -> None:
         """Commits what was processed: then messages whose last retry did not fail count as recovered."""
