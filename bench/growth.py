@@ -10,7 +10,6 @@ Values are 96 bytes that don't compress (10 million rows of 500 would be 8 GB on
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import sys
 import time
@@ -22,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from bench.reports import report_failures
+from bench.rules import seeds_with_policies
 from bench.wheel import look_again, settle
 from orchestration.clock import LoopClock
 from orchestration.kafka.cluster import Cluster
@@ -93,10 +93,7 @@ def bench_growth(kafka: dict[str, str], home: Path, quick: bool) -> list[dict[st
 
 def _settings(kafka: dict[str, str], home: Path) -> Settings:
     """With a delay of an hour for new failures: with a short one, they would be due within the same tick."""
-    seeds = shutil.copytree(load_settings().seeds, home / "seeds")
-    (seeds / "retry_policies.csv").write_text(
-        'policy,definition\ndefault,"exponential(initial=1h, max=2h, attempts=5)"\npatient,"exponential(initial=1s)"\n'
-    )
+    seeds = seeds_with_policies(home, default="exponential(initial=1h, max=2h, attempts=5)", patient="exponential(initial=1s)")
     return load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0)
 
 

@@ -8,7 +8,6 @@ which is nearly the first hundred ticks.
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any
 from confluent_kafka.cimpl import NewTopic
 
 import orchestration.loop.starting_point
+from bench.rules import seeds_with_policies
 from bench.soak import RETRIES, TOPIC, Service, data_files, metadata_bytes
 from orchestration.clock import LoopClock, whole_ms
 from orchestration.kafka.cluster import Cluster
@@ -30,6 +30,7 @@ from orchestration.tables.maintenance import maintain
 
 _DAYS = 8
 _BETWEEN = timedelta(hours=2)
+# the first and the last ticks that are compared end with it
 _MAINTAINED_EVERY = 50
 _WARM_UP = 40
 _REPORTED_EVERY = 10
@@ -66,7 +67,7 @@ def bench_retention(kafka: dict[str, str], home: Path, quick: bool) -> list[dict
     months = Months()
     settings = load_settings(
         home=home / "state",
-        seeds=_seeds(home / "seeds"),
+        seeds=seeds_with_policies(home, default=_POLICY, patient="exponential(initial=1s)"),
         kafka={**kafka, "log_level": "0"},
         look_ahead_seconds=0,
         retention_days=_DAYS,
@@ -78,43 +79,33 @@ def bench_retention(kafka: dict[str, str], home: Path, quick: bool) -> list[dict
     loop = Loop(settings)
     loop.start()
     service = Service(kafka, months.seconds)
-    took: dict[str, list[float]] = {"with reports": [], "without": []}
+    took: dict[bool, list[float]] = {True: [], False: []}
     maintained: list[float] = []
     rows: list[dict[str, Any]] = []
     for number in range(-_WARM_UP, ticks):
         months.passed += _BETWEEN
-        kind = "without" if number % _REPORTED_EVERY else "with reports"
-        if kind == "with reports":
+        has_reports = number % _REPORTED_EVERY == 0
+        if has_reports:
             service.fail(_NEW_MESSAGES, dies=number % 100 == 0)
         began = time.perf_counter()
         tick = loop.tick()
         if number < 0:
             continue
-        took[kind].append(time.perf_counter() - began)
+        took[has_reports].append(time.perf_counter() - began)
         if (number + 1) % _MAINTAINED_EVERY == 0:
             report = maintain(settings, loop.spark, months.wall())
             maintained.append(sum(table.milliseconds for table in report.tables) / 1000)
         if (number + 1) % edge == 0:
-            median = {kind: statistics.median(seconds) for kind, seconds in took.items()}
-            print(f"{number + 1} ticks: {median}, {tick.counts} {tick.step_ms} {_tables(loop)}", file=sys.stderr)
-            took = {kind: [] for kind in took}
+            figures = {"report_tick_s": statistics.median(took[True]), "other_tick_s": statistics.median(took[False])}
+            print(f"{number + 1} ticks: {figures}, {tick.counts} {tick.step_ms} {_tables(loop)}", file=sys.stderr)
+            took = {True: [], False: []}
         if number + 1 in (edge, ticks):
             case = f"ticks {number + 2 - edge:,} to {number + 1:,}"
-            figures = {"report_tick_s": median["with reports"], "other_tick_s": median["without"]}
             rows.append({"case": case, **figures, "maintenance_s": statistics.median(maintained[-2:]), **_tables(loop)})
     loop.close()
     service.close()
     first, last = rows
     return [*rows, {name: "ratio" if name == "case" else last[name] / max(first[name], 1e-9) for name in first}]
-
-
-def _seeds(seeds: Path) -> Path:
-    """The project's rules, with another policy for retries."""
-    shutil.copytree(Path(__file__).parents[1] / "dbt_project" / "seeds", seeds)
-    policies = seeds / "retry_policies.csv"
-    lines = [f'default,"{_POLICY}"' if line.startswith("default,") else line for line in policies.read_text(encoding="utf-8").splitlines()]
-    policies.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return seeds
 
 
 def _tables(loop: Loop) -> dict[str, int]:

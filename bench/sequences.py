@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import sys
 import threading
@@ -24,6 +23,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from bench.reports import report_failures
+from bench.rules import seeds_with_policies
 from bench.wheel import settle
 from orchestration.kafka.cluster import Cluster
 from orchestration.loop.loop import Loop
@@ -79,10 +79,7 @@ def _ratio(row: dict[str, Any], fold: dict[str, tuple[int, int]], base: dict[str
 
 def _settings(kafka: dict[str, str], home: Path) -> Settings:
     """Three topics with sequences; their retries are due in an hour, but for those of the chain."""
-    seeds = shutil.copytree(load_settings().seeds, home / "seeds")
-    (seeds / "retry_policies.csv").write_text(
-        'policy,definition\ndefault,"fixed(1h x 5)"\npublish,"exponential(initial=1s)"\nquick,"fixed(1s x 5)"\n'
-    )
+    seeds = seeds_with_policies(home, default="fixed(1h x 5)", publish="exponential(initial=1s)", quick="fixed(1s x 5)")
     route = "{},*,*,{},publish,{{topic}}-{{group}}-retry,{{topic}}.dlq,{}"
     rows = [
         route.format("*", "default", ""),

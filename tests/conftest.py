@@ -19,7 +19,8 @@ os.environ.setdefault("REDRIVE_CODEGEN", "false")
 os.environ.setdefault("REDRIVE_SPARK_MEMORY", "3g")
 # the JVM's second compiler took a third of the processor in the first minutes of tests, for methods that ran too seldom afterwards
 _LATER = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
-# until then, code is twice as large, and does not fit into what the JVM keeps: it was thrown away, and compiled again
+# until then, code is larger: after five minutes of tests, 97 of the 120 MB that the JVM has for it were in use. When they are full, it
+# throws code away that it needs again.
 _KEPT = "-XX:ReservedCodeCacheSize=512m"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_LATER} -XX:Tier4BackEdgeThreshold=400000 {_KEPT}")
 

@@ -23,8 +23,9 @@ from tests.loop.loop_process import send_to_family
 RETRY_TOPIC = "orders-billing-retry"
 MAX_ATTEMPTS = 5
 
-# As in production, but that such a process lives for a minute: with the JVM's second compiler it would take half as much again of the
-# processors until it ends. With one compiler, the JVM keeps a fifth of the code: it would throw away what it needs again.
+# As in production, but for the compiler: such a process lives for a minute, too short for what the JVM's second compiler takes of the
+# processors. With the first one alone, the JVM has 48 MB for its code by default, which are soon full: it throws
+# code away that it needs again.
 _OF_A_SHORT_LIFE = {"REDRIVE_CODEGEN": "true", "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
 
 
