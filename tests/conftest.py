@@ -17,12 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 os.environ.setdefault("REDRIVE_CODEGEN", "false")
 # one Spark serves many tests, and keeps the plans of all their statements: with less it spends minutes collecting garbage
 os.environ.setdefault("REDRIVE_SPARK_MEMORY", "3g")
-# the JVM's second compiler took a third of the processor in the first minutes of tests, for methods that ran too seldom afterwards
-_LATER = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
-# until then, code is larger: after five minutes of tests, 97 of the 120 MB that the JVM has for it were in use. When they are full, it
-# throws code away that it needs again.
-_KEPT = "-XX:ReservedCodeCacheSize=512m"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_LATER} -XX:Tier4BackEdgeThreshold=400000 {_KEPT}")
+# the JVM keeps 240 MB of compiled code by default, half of it for code of its first compiler, which is nearly full after five minutes of
+# tests. When it is full, it throws code away that it needs again.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:ReservedCodeCacheSize=512m")
 
 # the tests on the broker are divided into two halves, one for each worker
 _SHARING = ("tests/dagster/", "tests/dbt/", "tests/loop/test_promise", "tests/loop/")

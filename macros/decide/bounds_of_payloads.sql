@@ -2,6 +2,7 @@
     written again: only the first one has the payload, and it may be far older. -#}
 {% macro bounds_of_payloads() %}
     {%- set query -%}
+        {{ only_if('are_redriven') }}
         with
 
         redriven as (

@@ -3,6 +3,7 @@
     but by a day, as clocks differ; ids narrow it further, where they are safe in a statement. -#}
 {% macro bounds_of_rows() %}
     {%- set query -%}
+        {{ only_if('are_rows') }}
         with
 
         taken as (

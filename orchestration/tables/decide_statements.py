@@ -30,9 +30,14 @@ _SLOT = re.compile(r"/\*:(\w+):\*/(.*?)/\*:\*/")
 
 _MODEL = "deliveries"
 
-# The view of the run's inputs, and the slot in which queries of decide_bounds name it: it is created before the first of them is run.
+# The view of the run's inputs, which is created before the first query of decide_bounds that reads it. The slot is for what is read in
+# place of the catalog's view of all inputs: by that model the same view, analysed for all runs; by the queries that model.
 _INPUTS = "__dbt__cte__inputs_gathered"
 _INPUTS_SLOT = "inputs_of_this_run"
+_ANALYSED = "__dbt__cte__inputs_analysed"
+
+# At the beginning of a query of decide_bounds, which finds nothing if this slot is false or has no value: see macros/decide/only_if.sql.
+_ONLY_IF = re.compile(r"\s*/\*:only if (\w+):\*/")
 
 
 class DecideError(Exception):
@@ -68,6 +73,8 @@ class DecideStatements:
     branches: tuple[Branch, ...] = ()
     _schemas: dict[str, StructType] = field(default_factory=dict)
     """Of the branches, as soon as each was created once."""
+    _analysed: dict[str, DataFrame] = field(default_factory=dict)
+    """The catalog's view of all inputs, by its name, once it was analysed, a tenth of a run. It reads what the tables contain now."""
 
     @classmethod
     def compiled(cls, dbt: Dbt) -> DecideStatements:
@@ -104,8 +111,21 @@ class DecideStatements:
         stages: list[DataFrame] = []
 
         def find(query: str) -> None:
+            only_if = _ONLY_IF.match(query)
+            if only_if and slots.get(only_if[1], "false") == "false":
+                return
             found = spark.sql(filled(query, slots)).collect()[0].asDict()
             slots.update({name: _literal(value) for name, value in found.items() if value is not None})
+
+        def create_inputs() -> None:
+            all_inputs = next(slot[2] for slot in _SLOT.finditer(self.views[_INPUTS]) if slot[1] == _INPUTS_SLOT)
+            if all_inputs not in self._analysed:
+                self._analysed[all_inputs] = spark.table(all_inputs)
+            self._analysed[all_inputs].createOrReplaceTempView(_ANALYSED)
+            created.append(_ANALYSED)
+            slots[_INPUTS_SLOT] = _ANALYSED
+            create(_INPUTS)
+            slots[_INPUTS_SLOT] = _INPUTS
 
         def create(name: str) -> None:
             # by a command, which inlines the named subqueries: otherwise Spark does so again in each analysis of what reads the view
@@ -119,8 +139,7 @@ class DecideStatements:
         try:
             for query in self.bounds:
                 if f"/*:{_INPUTS_SLOT}:*/" in query and not created:
-                    create(_INPUTS)
-                    slots[_INPUTS_SLOT] = _INPUTS
+                    create_inputs()
                 find(query)
                 if slots.get("inputs") == "0" and not is_first:
                     return

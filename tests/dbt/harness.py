@@ -1,7 +1,6 @@
 """A home with real tables for tests of the SQL: report, decide, read the decisions.
 
-One Spark session and one dbt serve all tests of a session (they start in 20 s). Each test has its own topics, so tests don't see each
-other's messages. They share a clock that only goes forward.
+One Spark session and one dbt serve all tests of a session. Each test has its own topics, and all share a clock that only goes forward.
 """
 
 from __future__ import annotations
@@ -264,15 +263,16 @@ class Home:
 
         upto: the last batch to decide; None: all. project (a copy with other SQL), variables: by a `dbt run`, which raises DbtError.
         """
-        end = self.batch if upto is None else upto
+        end, watermark = self.batch if upto is None else upto, self._watermark()
         dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
         while True:
             if project == PROJECT and not variables:
-                self._runner.run(self._watermark(), end, None)
+                self._runner.run(watermark, end, None)
             else:
-                told = {} if upto is None else {"watermark": self._watermark(), "upto": upto}
+                told = {} if upto is None else {"watermark": watermark, "upto": upto}
                 dbt.run("run", select=["deliveries"], variables={**told, **variables})
-            if not self._has_undecided(end):
+            watermark = self._watermark()
+            if watermark >= end or not self._has_undecided(watermark, end):
                 break
 
     def decide_by_hand(self, upto: int) -> None:
@@ -292,11 +292,10 @@ class Home:
 
     def _watermark(self) -> int:
         ends = [f"select max(batch) as batch from {self.schema}.deliveries", f"select max(watermark) as batch from {self.schema}.ticks"]
-        row = self.spark.sql(f"select coalesce(max(batch), 0) as batch from ({' union all '.join(ends)})").collect()[0]
-        return int(row["batch"])
+        return int(self.spark.sql(f"select coalesce(max(batch), 0) as batch from ({' union all '.join(ends)})").collect()[0]["batch"])
 
-    def _has_undecided(self, upto: int) -> bool:
-        among = f"batch > {self._watermark():d} and batch <= {upto:d}"
+    def _has_undecided(self, watermark: int, upto: int) -> bool:
+        among = f"batch > {watermark:d} and batch <= {upto:d}"
         inputs = [f"select 1 from {self.schema}.events where {among}"]
         inputs += [f"select 1 from {self.schema}.publish_results where {among} and outcome = 'failed'"]
         return bool(self.spark.sql(f"select * from ({' union all '.join(inputs)}) limit 1").collect())
@@ -320,7 +319,11 @@ class Home:
 
     def read(self, table: str) -> list[Row]:
         """All rows of a table or view; times are aware, in UTC."""
-        return self._views.ask(f"select * from {table}", collected)
+        return self.ask(f"select * from {table}")
+
+    def ask(self, statement: str) -> list[Row]:
+        """The rows of a select, which names tables and views without the schema."""
+        return self._views.ask(statement, collected)
 
     def decisions(self) -> dict[str, Row]:
         """All decisions by their input_id."""

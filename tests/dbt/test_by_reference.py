@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import Row
 
 from orchestration.operators.selections import named
-from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, Report, Result, decided, order, pairs, pointer, report
 
 pytestmark = pytest.mark.long
@@ -95,7 +94,7 @@ def said(home: Home) -> Decided:
     )
     home.append_results(Result(second["gone"], offset=5), Result(second["refused"], offset=1))
     messages = " or ".join(named(second[name]["message_id"]) for name in ("gone", "refused"))
-    shown = collected(home.spark.sql(f"select * from {home.schema}.dead_letters where {messages}"))
+    shown = home.ask(f"select * from dead_letters where {messages}")
     run({"again": failed, "gone": order("redrive", second["gone"]), "refused": order("redrive", second["refused"])})
     return Decided(tuple(runs), tuple(ready), {row["message_id"]: row for row in shown})
 

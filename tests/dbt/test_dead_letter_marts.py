@@ -17,7 +17,6 @@ from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import Target, select_deliveries
 from orchestration.operators.selections import Selection
 from orchestration.operators.sending import records
-from orchestration.tables.rows import collected
 from tests.dbt.harness import Home, Report, Result, order, report
 
 pytestmark = pytest.mark.long
@@ -44,9 +43,8 @@ def ask(home: Home, *orders: tuple[str, Row]) -> None:
 
 def of(home: Home, mart: str, **where: Any) -> list[Row]:
     """Rows of a mart with these values."""
-    # in one statement: each step of a frame would be analysed, and these marts take a second
     conditions = [f"{name} = {value!r}" for name, value in where.items()]
-    return collected(home.spark.sql(f"select * from {home.schema}.{mart} where {' and '.join(['true', *conditions])}"))
+    return home.ask(f"select * from {mart} where {' and '.join(['true', *conditions])}")
 
 
 def one(home: Home, death: Row) -> Row:

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import Row
 
 from orchestration.loop.due import Due
-from orchestration.tables.rows import collected
 from publisher import READY
 from tests.dbt.dead_letter_bytes import CUT, OWN, PROFILES, failed, hardly_said, topic_of, wanted
 from tests.dbt.harness import PROJECT, Headers, Home, Report, Result, decided, order, pairs, report
@@ -228,7 +227,7 @@ def test_a_dead_letter_that_was_written_at_last_is_shown_and_redriven_with_its_p
     (first,) = decided(home, failed("letter-dlq", 82, key=b"k82"))
     last = refused_again(home, first, 2)[-1]
     home.append_results(Result(last, offset=82))
-    (shown,) = collected(home.spark.sql(f"select * from {home.schema}.dead_letters where message_id = '{first['message_id']}'"))
+    (shown,) = home.ask(f"select * from dead_letters where message_id = '{first['message_id']}'")
     assert (shown["delivery_id"], bytes(shown["key"]), pairs(shown["headers"])) == (last["delivery_id"], b"k82", list(OWN))
     assert (shown["value"], shown["error_stack"]) == (first["value"], first["error_stack"])
     assert shown["error_stack"]

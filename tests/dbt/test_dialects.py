@@ -107,7 +107,7 @@ def test_a_message_without_a_place_is_named_after_its_report_and_followed_by_its
     assert first["message_id"].startswith("billing:in-safi-topic/0/")
     assert (first["original_topic"], first["original_partition"], first["original_offset"]) == (TOPIC, None, None)
     # commands find it by its id, which has the place of its report
-    found = home.spark.sql(f"select message_id from {home.schema}.messages where {named(str(first['message_id']))}").collect()
+    found = home.ask(f"select message_id from messages where {named(str(first['message_id']))}")
     assert [row["message_id"] for row in found] == [first["message_id"]]
     home.append_results(Result(first, offset=3))
     home.later(seconds=30)

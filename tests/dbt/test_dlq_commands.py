@@ -103,7 +103,7 @@ def test_a_selection_finds_what_it_says(home: Home, dead: list[Row]) -> None:
     assert dead
     # all in one statement: to look at the dead letters takes two seconds
     asked = ", ".join(f"collect_set(case when {selection.condition()} then original_offset end)" for selection, _ in SELECTIONS)
-    (found,) = home.spark.sql(f"select {asked} from {home.schema}.stranded_messages where original_topic = 'dlq'").collect()
+    (found,) = home.ask(f"select {asked} from stranded_messages where original_topic = 'dlq'")
     assert [set(offsets) for offsets in found] == [offsets for _, offsets in SELECTIONS]
 
 

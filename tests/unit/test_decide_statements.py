@@ -133,7 +133,7 @@ STATEMENTS = DecideStatements(
         "answers /*:are_due:*/false/*:*/",
     ),
     views={
-        "__dbt__cte__inputs_gathered": "gather /*:watermark:*/0/*:*/",
+        "__dbt__cte__inputs_gathered": "gather /*:inputs_of_this_run:*/all/*:*/ after /*:watermark:*/0/*:*/",
         "__dbt__cte__decisions": "decide /*:due_from:*/0/*:*/ /*:are_due:*/false/*:*/",
         "__dbt__cte__deliveries": "deliver",
     },
@@ -144,8 +144,8 @@ STATEMENTS = DecideStatements(
 BATCHES = {"batches after 3": {"watermark": 4, "upto": 9}}
 
 
-def run(spark: FakeSpark) -> list[str]:
-    STATEMENTS.run(cast(Any, spark), 3, 9, None)
+def run(spark: FakeSpark, **how: Any) -> list[str]:
+    replace(STATEMENTS, _analysed={}).run(cast(Any, spark), 3, 9, None, **how)
     return spark.done
 
 
@@ -154,7 +154,8 @@ def test_bounds_are_found_the_models_created_and_the_rows_appended() -> None:
     assert run(spark) == [
         "snapshot",
         "batches after 3",
-        "gather 4",
+        "create __dbt__cte__inputs_analysed",
+        "gather __dbt__cte__inputs_analysed after 4",
         "create __dbt__cte__inputs_gathered",
         "keep",
         "create __dbt__cte__inputs_gathered",
@@ -169,6 +170,7 @@ def test_bounds_are_found_the_models_created_and_the_rows_appended() -> None:
         "deliver",
         "create __dbt__cte__deliveries",
         "insert",
+        "drop __dbt__cte__inputs_analysed",
         "drop __dbt__cte__inputs_gathered",
         "drop __dbt__cte__decisions",
         "drop __dbt__cte__deliveries",
@@ -189,16 +191,15 @@ def test_what_only_an_empty_view_reads_is_not_created_once_its_columns_are_known
     by_id = {one.id: one for one in models}
     branch = branch_of("failures", "are_only_rows", models[-1], by_id)
     assert branch.reads == {"__dbt__cte__known"}
-    statements = replace(STATEMENTS, views=views_of(models[-1], by_id), stages=frozenset(), branches=(branch,), _schemas={})
+    views = {**views_of(models[-1], by_id), "__dbt__cte__inputs_gathered": STATEMENTS.views["__dbt__cte__inputs_gathered"]}
+    statements = replace(STATEMENTS, views=views, stages=frozenset(), branches=(branch,), _schemas={}, _analysed={})
     rows = {**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 2, "are_only_rows": True}}
     first, second = FakeSpark(rows), FakeSpark(rows)
     for spark in (first, second):
         statements.run(cast(Any, spark), 3, 9, None)
     assert {"select known", "select failures", "select rows"} <= {*first.done}
     empty = "select cast(null as string) as input_id, cast(null as array<struct<key:string>>) as headers where false"
-    assert [text for text in second.done if text.startswith("select ")] == [
-        *("select inputs_gathered", "select shared", empty, "select rows", "select deliveries")
-    ]
+    assert [text for text in second.done if text.startswith("select ")] == [*("select shared", empty, "select rows", "select deliveries")]
     assert "create __dbt__cte__failures" in second.done
     others = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 2, "are_only_rows": False}})
     statements.run(cast(Any, others), 3, 9, None)
@@ -218,9 +219,30 @@ def test_code_is_generated_for_many_inputs_only(inputs: int, code: str) -> None:
         return sql(text)
 
     spark.sql = noting  # type: ignore[method-assign]
-    STATEMENTS.run(cast(Any, spark), 3, 9, None, inputs=inputs)
+    run(spark, inputs=inputs)
     assert set(during) == {code}
     assert set(settings.values()) == {"as before"}
+
+
+def test_the_view_of_all_inputs_is_analysed_once() -> None:
+    spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 0}})
+    asked: list[str] = []
+    table = spark.table
+    spark.table = lambda name: asked.append(name) or table(name)  # type: ignore[method-assign, func-returns-value]
+    statements = replace(STATEMENTS, _analysed={})
+    for _ in range(2):
+        statements.run(cast(Any, spark), 3, 9, None)
+    assert asked.count("all") == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "is_run"), [({}, False), ({"are_rows": False}, False), ({"are_rows": None}, False), ({"are_rows": True}, True)]
+)
+def test_a_query_that_would_find_nothing_is_not_run(found: dict[str, Any], is_run: bool) -> None:
+    query = "\n  /*:only if are_rows:*/\n  rows after /*:watermark:*/0/*:*/"
+    spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 1, **found}})
+    replace(STATEMENTS, bounds=(*STATEMENTS.bounds, query), _analysed={}).run(cast(Any, spark), 3, 9, None)
+    assert (filled(query, {"watermark": "4"}) in spark.done) is is_run
 
 
 def test_without_inputs_nothing_is_appended() -> None:
@@ -231,7 +253,7 @@ def test_without_inputs_nothing_is_appended() -> None:
 
 def test_the_first_run_of_a_process_computes_the_models_without_inputs_too_and_appends_nothing() -> None:
     spark = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 0}})
-    STATEMENTS.run(cast(Any, spark), 3, 9, None, is_first=True)
+    run(spark, is_first=True)
     assert spark.done.index("create __dbt__cte__deliveries") < spark.done.index("compute")
     assert "insert" not in spark.done
 
@@ -257,8 +279,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[DecideStatements]:
 
     def count(dbt: Dbt) -> DecideStatements:
         dbt.parsed_digest = dbt.parsed_digest or sql_digest(dbt.settings)
-        compilations.append(STATEMENTS)
-        return STATEMENTS
+        compilations.append(replace(STATEMENTS, _analysed={}))
+        return compilations[-1]
 
     monkeypatch.setattr(DecideStatements, "compiled", count)
     return compilations

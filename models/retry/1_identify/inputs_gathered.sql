@@ -3,7 +3,7 @@ with
 
 inputs as (
 
-    select * from {{ ref('stg_inputs') }}
+    select * from {{ slot('inputs_of_this_run', ref('stg_inputs')) }}
 
 )
 
