@@ -21,11 +21,12 @@ os.environ.setdefault("REDRIVE_SPARK_MEMORY", "3g")
 # tests. When it is full, it throws code away that it needs again.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:ReservedCodeCacheSize=512m")
 
-# the tests on the broker are divided into two halves, one for each worker
-_SHARING = ("tests/dagster/", "tests/dbt/", "tests/loop/test_promise", "tests/loop/")
+# These run in this order, and before all others: they are the longest.
+_FIRST = ("tests/dbt/", "tests/dagster/", "tests/simulation/", "tests/loop/")
 
-# They run in this order, and before all others: a simulation stops the Spark session, which the loop of tests/loop has until the end.
-_FIRST = ("tests/dagster/", "tests/dbt/", "tests/simulation/")
+# What begins with the same path here runs in the same worker. The first three do so one after another: each stops the Spark session of the
+# one before, which the loop of tests/loop, begun by another worker at the same time, has until the end.
+_SHARING = {**dict.fromkeys(_FIRST[:3], _FIRST[0]), "tests/loop/test_promise": "tests/loop/test_promise", "tests/loop/": "tests/loop/"}
 
 
 _from_internal = TimestampType.fromInternal
@@ -59,11 +60,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Assigns all tests whose path begins with the same entry of _SHARING to one worker, and other tests file by file."""
+    """Assigns all tests that share something to one worker, and other tests file by file."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return next((place for place in _SHARING if file.startswith(place)), file)
+        return next((shared for place, shared in _SHARING.items() if file.startswith(place)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFolder:

@@ -101,7 +101,7 @@ def test_all_circuit_breakers_are_looked_at_at_once_and_asked_for_in_one_append(
     assert (breakers.release(home.now), breakers.breakers) == (0, {})
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_release_that_the_rules_refuse_is_asked_for_once_and_again_under_other_rules(home: Home, seeds: Path) -> None:
     topics = ["gated-refused", "gated-free"]
     home.append_results(*(Result(row, "held") for row in retries(home, topics, 1)))

@@ -255,7 +255,7 @@ def test_what_routes_say_changes_with_the_seeds_and_decides_nothing(home: Home, 
     assert after["rules_hash"] == before["rules_hash"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_metric_of_open_dead_letters_counts_what_the_mart_has(home: Home, seeds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owned = [report("twice-at-most", number, error=NULL_POINTER) for number in range(4)]
     deaths = die(home, *owned, report("ownerless", error=NULL_POINTER))

@@ -78,19 +78,16 @@ WRONG = {
         "sql|select no_such_column from messages",
         "sql|delete from messages",
         "explain|ID",
-        "classify|--class|java.net.SocketTimeoutException|--topic|answered.orders|--group|billing",
         "policy|try|exponential(initial=1s, factor=2, max=60s, jitter=0.3, attempts=5)",
         "check",
-        "waiting|list|--topic|answered.orders",
         "dlq|list|--topic|answered.orders",
         "dlq|list|--topic|^(",
         "dlq|show|ID",
-        "dlq|redrive|--topic|answered.orders|--reason|try|--dry-run",
-        "dlq|triage|--dry-run",
         *(
             pytest.param(command, marks=pytest.mark.slow)
             for command in (
                 "explain|nobody:knows/0/1",
+                "classify|--class|java.net.SocketTimeoutException|--topic|answered.orders|--group|billing",
                 "policy|try|exponential(faktor=2)",
                 "dlq|list|--topic|answered.orders|--where|no condition (",
                 "dlq|show|ID|--format|json",
@@ -98,6 +95,9 @@ WRONG = {
                 "dlq|groups|--topic|answered.orders",
                 "dlq|stats|--topic|answered.orders",
                 "dlq|related|ID",
+                "waiting|list|--topic|answered.orders",
+                "dlq|redrive|--topic|answered.orders|--reason|try|--dry-run",
+                "dlq|triage|--dry-run",
                 "dlq|redrive|ID|--reason|try|--dry-run",
             )
         ),

@@ -40,6 +40,7 @@ OUTBOX = "pages"
 BEGAN = wall_clock()
 
 
+@pytest.mark.slow
 def test_a_row_that_kafka_refuses_in_a_later_page_holds_only_what_comes_after_it(
     redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
