@@ -26,6 +26,7 @@ def test_a_decide_run_has_its_own_settings_whatever_others_were_used_in_the_proc
     assert home.decisions()[input_id]["reason"] == "destination_is_internal"
 
 
+@pytest.mark.slow
 def test_no_batch_is_decided_twice_whatever_the_rules_are_by_then(home: Home, seeds: Path) -> None:
     """A decide run whose commit went through, of which nobody was told, is repeated under other rules."""
     home.decide()

@@ -85,7 +85,14 @@ def test_a_row_that_kafka_refuses_in_a_later_page_holds_only_what_comes_after_it
     assert len(redrive.read(f"{topic}.dlq")) == 2
 
 
-@pytest.mark.parametrize(("error", "recorded"), [(None, [7]), (OutboxError("permission denied"), [4, 3]), (RuntimeError("a bug"), [])])
+@pytest.mark.parametrize(
+    ("error", "recorded"),
+    [
+        (None, [7]),
+        pytest.param(OutboxError("permission denied"), [4, 3], marks=pytest.mark.slow),
+        (RuntimeError("a bug"), []),
+    ],
+)
 def test_pages_that_are_sent_one_after_another_are_recorded_together(
     redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch, error: Exception | None, recorded: list[int]
 ) -> None:
@@ -103,7 +110,7 @@ def test_pages_that_are_sent_one_after_another_are_recorded_together(
     assert all(went_directly(redrive, *rows, outbox="pages"))
 
 
-@pytest.mark.parametrize("pages", [20, 1])
+@pytest.mark.parametrize("pages", [20, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_page_that_can_t_be_marked_while_the_next_one_is_sent_is_not_sent_again(
     redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch, pages: int
 ) -> None:

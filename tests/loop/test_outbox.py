@@ -195,6 +195,7 @@ def test_a_row_whose_attempts_are_used_up_is_dead_and_the_next_has_its_turn(redr
     assert (lives[0]["life_cycle"], lives[-1]["life_cycle"]) == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_hot_aggregate_drains_at_the_rate_of_the_bulk_lane(redrive: Redrive, shop: Shop) -> None:
     redrive.topics("outboxhot.orders")
     count = 20_000
@@ -229,6 +230,7 @@ def test_what_is_not_written_back_is_published_once_over_a_restart(redrive: Redr
     assert len(redrive.read("outboxunmarked.orders")) == 2
 
 
+@pytest.mark.slow
 def test_without_a_status_what_is_published_and_not_deleted_yet_is_published_once_over_a_restart(
     redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +301,7 @@ def test_a_database_that_is_frozen_stops_nothing_else(redrive: Redrive, shop: Sh
     redrive.until(lambda: Part("outbox", "orders") not in redrive.loop.health, "the outbox works again")
 
 
+@pytest.mark.slow
 def test_a_database_that_was_away_is_read_when_it_is_back(redrive: Redrive, shop: Shop) -> None:
     redrive.domain("outboxaway")
     one = shop.order("outboxaway.orders")

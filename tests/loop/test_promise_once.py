@@ -129,7 +129,7 @@ def test_killed_again_before_it_reads_back_the_loop_after_it_does(redrive: Redri
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("hides", [True, False])
+@pytest.mark.parametrize("hides", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_destination_that_cannot_be_read_back_waits_and_the_others_do_not(
     redrive: Redrive, kafka: dict[str, str], monkeypatch: pytest.MonkeyPatch, hides: bool
 ) -> None:
@@ -237,7 +237,9 @@ def test_what_became_of_a_commit_without_an_answer_is_found_out(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("error", [ResultsLostError("the results are lost"), RuntimeError("a task has died")])
+@pytest.mark.parametrize(
+    "error", [ResultsLostError("the results are lost"), pytest.param(RuntimeError("a task has died"), marks=pytest.mark.slow)]
+)
 def test_what_spark_has_lost_is_found_in_the_topic(redrive: Redrive, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     domain = "oncelost" + type(error).__name__[:4].lower()
     send = BulkLane._send
