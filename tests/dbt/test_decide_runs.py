@@ -152,3 +152,16 @@ def test_rules_that_changed_meanwhile_stop_the_decide_step(home: Home) -> None:
     home.forget(before)
     home.decide(rules_hash=row["rules_hash"])
     assert len(decisions_after(home, before)) == 1
+
+
+def test_a_table_that_was_made_anew_is_read_by_the_run_after_the_one_that_finds_out(home: Home) -> None:
+    home.append_reports(report("before-it"))
+    home.decide()
+    home.spark.sql(f"drop table {home.schema}.rules purge")
+    home.load_rules()
+    (input_id,) = home.append_reports(report("after-it"))
+    with pytest.raises(DecideError, match="UUID"):
+        home.decide()
+    assert input_id not in home.decisions()
+    home.decide()
+    assert home.decisions()[input_id]["kind"] == "retry"
