@@ -17,16 +17,22 @@ from xdist.scheduler import LoadScopeScheduling
 os.environ.setdefault("REDRIVE_CODEGEN", "false")
 # one Spark serves many tests, and keeps the plans of all their statements: with less it spends minutes collecting garbage
 os.environ.setdefault("REDRIVE_SPARK_MEMORY", "3g")
-# the JVM keeps 240 MB of compiled code by default, half of it for code of its first compiler, which is nearly full after five minutes of
+# the JVM keeps 240 MB of compiled code by default, half of it for code of its first compiler, which was nearly full after five minutes of
 # tests. When it is full, it throws code away that it needs again.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:ReservedCodeCacheSize=512m")
 
 # These run in this order, and before all others: they are the longest.
 _FIRST = ("tests/dbt/", "tests/dagster/", "tests/simulation/", "tests/loop/")
 
-# What begins with the same path here runs in the same worker. The first three do so one after another: each stops the Spark session of the
-# one before, which the loop of tests/loop, begun by another worker at the same time, has until the end.
-_SHARING = {**dict.fromkeys(_FIRST[:3], _FIRST[0]), "tests/loop/test_promise": "tests/loop/test_promise", "tests/loop/": "tests/loop/"}
+# What has the same name here runs in the same worker. Tests of tables stop the worker's Spark session, which the loop of tests/loop
+# has until the end: they never come after it.
+_SHARING = {
+    "tests/dbt/": "tables",
+    "tests/dagster/": "tables",
+    "tests/simulation/": "tables",
+    "tests/loop/test_promise": "promises",
+    "tests/loop/": "loop",
+}
 
 
 _from_internal = TimestampType.fromInternal
@@ -60,11 +66,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Assigns all tests that share something to one worker, and other tests file by file."""
+    """Assigns all tests that have the same name in _SHARING to one worker, and other tests file by file."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return next((shared for place, shared in _SHARING.items() if file.startswith(place)), file)
+        return next((name for place, name in _SHARING.items() if file.startswith(place)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFolder:

@@ -74,7 +74,7 @@ class DecideStatements:
     _schemas: dict[str, StructType] = field(default_factory=dict)
     """Of the branches, as soon as each was created once."""
     _analysed: dict[str, DataFrame] = field(default_factory=dict)
-    """The catalog's view of all inputs, by its name, once it was analysed, a tenth of a run. It reads what the tables contain now."""
+    """The catalog's view of all inputs, by its name, as the first run has analysed it. Each run reads what the tables contain by then."""
 
     @classmethod
     def compiled(cls, dbt: Dbt) -> DecideStatements:

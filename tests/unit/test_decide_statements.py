@@ -134,7 +134,7 @@ def test_what_only_an_empty_view_reads_is_not_created_once_its_columns_are_known
         statements.run(cast(Any, spark), 3, 9, None)
     assert {"select known", "select failures", "select rows"} <= {*first.done}
     empty = "select cast(null as string) as input_id, cast(null as array<struct<key:string>>) as headers where false"
-    assert [text for text in second.done if text.startswith("select ")] == [*("select shared", empty, "select rows", "select deliveries")]
+    assert [text for text in second.done if text.startswith("select ")] == ["select shared", empty, "select rows", "select deliveries"]
     assert "create __dbt__cte__failures" in second.done
     others = FakeSpark({**BATCHES, "inputs of __dbt__cte__inputs_gathered": {"inputs": 2, "are_only_rows": False}})
     statements.run(cast(Any, others), 3, 9, None)
