@@ -64,7 +64,7 @@ class Looks:
         monkeypatch.setattr(kind, "collect", counted)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_all_circuit_breakers_are_looked_at_at_once_and_asked_for_in_one_append(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [f"gated-{name}" for name in "abcdef"]
     waiting = retries(home, topics, 3)

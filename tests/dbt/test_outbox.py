@@ -180,6 +180,7 @@ def test_a_dead_row_that_is_redriven_goes_to_its_topic_again(home: Home) -> None
     assert refused(home, again, "retriable")["attempt"] == 1
 
 
+@pytest.mark.slow
 def test_a_dead_letter_that_kafka_takes_late_says_nothing_about_a_row_that_was_redriven(home: Home) -> None:
     """Results are written back in one step with what was decided before, or in a later one."""
     row_states = RowStates(home.spark, home.schema)
@@ -207,6 +208,7 @@ def test_a_dead_letter_that_kafka_takes_late_says_nothing_about_a_row_that_was_r
     assert (written_back("later", began), written_back("later", redriven_at)) == ("done", "done")
 
 
+@pytest.mark.slow
 def test_a_dbt_run_by_hand_decides_rows_too(home: Home) -> None:
     home.later(seconds=1)
     (one, two) = append_rows(home, {"row_id": "by hand", "topic": "outbox-orders"}, {"row_id": "by hand 2", "topic": "outbox-orders"})

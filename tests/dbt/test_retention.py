@@ -162,6 +162,7 @@ def test_old_ticks_are_removed_but_for_the_last_and_those_of_starts(old: Old) ->
     assert home.spark.sql(f"select min(batch) as batch from {home.schema}.ticks where kind = 'tick'").collect()[0]["batch"] == last
 
 
+@pytest.mark.slow
 def test_what_tells_of_consumers_progress_stays_so_that_what_is_recovered_stays_so(old: Old) -> None:
     home = old.home
     topic = f"{old.topic}-recovered"
@@ -209,6 +210,7 @@ def test_of_old_ticks_that_tell_of_progress_only_the_last_of_each_partition_stay
     assert progress() == before
 
 
+@pytest.mark.slow
 def test_of_old_ticks_that_tell_of_an_opening_of_a_circuit_breaker_only_the_last_stays(old: Old) -> None:
     home = old.home
     breaker = home.spark.table(f"{home.schema}.ticks").schema["circuit_breakers"].dataType.simpleString()

@@ -23,6 +23,7 @@ def of(home: Home, target: Target) -> Row:
     return found
 
 
+@pytest.mark.slow
 def test_a_redrive_takes_along_what_is_dead_only_because_of_the_message(home: Home) -> None:
     topic = "sequence-along"
     failed, *_ = decided(

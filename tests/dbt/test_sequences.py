@@ -166,6 +166,7 @@ def test_an_operator_can_t_send_a_follower_now_or_cancel_it(home: Home) -> None:
     assert sequence(home, topic) == ("waiting", 1, 0, 0)
 
 
+@pytest.mark.slow
 def test_an_order_that_the_rules_refuse_is_given_again_under_other_rules_only(home: Home, seeds: Path) -> None:
     topic = "sequence-refused"
     (follower,) = decided(home, follows(topic, 2))
@@ -190,6 +191,7 @@ def test_a_follower_is_tried_first_when_it_was_sent_and_then_reported_as_failed(
     assert failed["first_failed_at"] >= home.now - timedelta(minutes=1)
 
 
+@pytest.mark.slow
 def test_a_dead_message_that_was_discarded_redriven_and_dies_again_holds_its_sequence_again(home: Home) -> None:
     topic = "sequence-hold-again"
     (failed,) = decided(home, report(topic, 1, error="KeyError"))

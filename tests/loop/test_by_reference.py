@@ -116,6 +116,7 @@ def test_a_transactional_record_that_failed_before_its_end_is_sent(apart: Redriv
     producer.abort_transaction(20)
 
 
+@pytest.mark.slow
 def test_a_record_of_uforwarder_is_retried_with_its_original_key(apart: Redrive) -> None:
     had = len(apart.read(f"{DOMAIN}.orders-billing-retry"))
     packed = message(n1=2, b2=f"{DOMAIN}.orders".encode(), n4=10_000_017, n5=1_772_366_000_123_456_789, b6=b"\x00key")

@@ -165,6 +165,7 @@ def test_a_commit_without_an_answer_is_read_back(redrive: Redrive, shop: Shop, m
     assert numbers(redrive, topic) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = known(redrive, shop, "directunmarked")
 
@@ -187,6 +188,7 @@ def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop
     assert numbers(redrive, topic) == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_row_that_is_open_in_the_tables_and_pending_again_is_not_sent_beside_its_retry(redrive: Redrive, shop: Shop) -> None:
     topic = known(redrive, shop, "directpending")
     shop.sql("alter table orders_outbox alter column aggregate_id drop not null")
@@ -200,6 +202,7 @@ def test_a_row_that_is_open_in_the_tables_and_pending_again_is_not_sent_beside_i
     assert redrive.sql(f"select 1 from publish_results where {message}") == []
 
 
+@pytest.mark.slow
 def test_the_watermark_goes_on_while_nothing_is_to_be_decided(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Maintenance leaves alone what comes after it."""
     monkeypatch.setattr(decide, "_MOST_BEHIND", 5)

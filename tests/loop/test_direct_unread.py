@@ -24,6 +24,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_rows_wait_until_their_topic_can_be_read_and_are_not_sent_again(
     redrive: Redrive, shop: Shop, kafka: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

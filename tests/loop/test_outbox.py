@@ -53,6 +53,7 @@ def outboxes(redrive: Redrive, shop: Shop, postgres: Postgres) -> Iterator[Redri
         yield running
 
 
+@pytest.mark.slow
 def test_without_a_status_a_row_that_is_not_published_is_taken_once(redrive: Redrive, shop: Shop) -> None:
     """It looks pending for as long as it is there: also one that is refused, as its topic can't be."""
     row = str(shop.event("7", "{}", kind="not a topic"))
@@ -286,6 +287,7 @@ def test_rows_of_another_relay_are_adopted_once_page_by_page_also_if_an_append_h
     assert adopted() == dict.fromkeys(rows, 1)
 
 
+@pytest.mark.slow
 def test_a_database_that_is_frozen_stops_nothing_else(redrive: Redrive, shop: Shop) -> None:
     redrive.domain("outboxfrozen")
     shop.postgres.signal(signal.SIGSTOP)

@@ -120,6 +120,7 @@ def test_snapshots_that_expired_before_they_were_read_are_a_gap(tables: Redrive)
     assert len(tables.sql("select * from gaps where source = 'quarantine'")) == 1
 
 
+@pytest.mark.slow
 def test_what_was_read_may_expire_without_a_gap(tables: Redrive) -> None:
     spark = tables.loop.spark
     (before, _) = taken(tables)
@@ -152,6 +153,7 @@ def test_a_source_with_start_latest_begins_with_what_is_appended_next(tables: Re
     tables.until(lambda: taken(tables, "letters")[0] == 1, "the letter is taken in")
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_read_stops_no_other_source(tables: Redrive) -> None:
     spark = tables.loop.spark
     seeds = tables.loop.settings.seeds
