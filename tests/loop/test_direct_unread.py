@@ -18,13 +18,12 @@ from tests.loop.test_promise_once import Died, start_after_death, until_it_dies
 OUTBOX = "directunread"
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.usefixtures("outbox"),
     needs_postgres,
 ]
 
 
-@pytest.mark.slow
 def test_rows_wait_until_their_topic_can_be_read_and_are_not_sent_again(
     redrive: Redrive, shop: Shop, kafka: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
