@@ -13,17 +13,15 @@ from pyspark.sql.types import TimestampType
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.sessions import LARGE_PAGES
+
 # without Spark's code generation, queries of small tables are several times as fast; processes that tests start use it, as in production
 os.environ.setdefault("REDRIVE_CODEGEN", "false")
 # one Spark serves many tests, and keeps the plans of all their statements: with less it spends minutes collecting garbage
 os.environ.setdefault("REDRIVE_SPARK_MEMORY", "3g")
 # the JVM keeps 240 MB of compiled code by default, half of it for code of its first compiler, which was nearly full after five minutes of
 # tests. When it is full, it throws code away that it needs again.
-_JVM_OPTIONS = ["-XX:ReservedCodeCacheSize=512m"]
-if sys.platform == "linux":
-    # with large pages, decide runs need a sixth less of the processors. JVMs of other systems refuse to start with this option.
-    _JVM_OPTIONS.append("-XX:+UseTransparentHugePages")
-os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JVM_OPTIONS))
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(("-XX:ReservedCodeCacheSize=512m", *LARGE_PAGES)))
 
 # These run in this order, and before all others: they are the longest.
 _FIRST = ("tests/dbt/", "tests/dagster/", "tests/simulation/", "tests/loop/")

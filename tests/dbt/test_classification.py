@@ -141,7 +141,7 @@ def _repeated(text: str, size: int) -> str:
     return text * (size // len(text))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", HOSTILE, ids=lambda expression: expression.split("(")[0].strip("{ "))
 def test_the_time_for_hostile_texts_grows_with_their_length_not_with_its_square(home: Home, expression: str) -> None:
     """Four times the text takes four times as long; an expression that looks through it again at each place would take 16 times."""

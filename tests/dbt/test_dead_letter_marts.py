@@ -90,6 +90,7 @@ def test_a_message_that_failed_anew_by_itself_is_not_open(home: Home) -> None:
     assert (row["state"], row["life_cycle"], row["life_cycles"], row["offset"]) == ("open", 2, 2, 2)
 
 
+@pytest.mark.slow
 def test_a_dead_letter_that_was_not_acknowledged_is_not_here(home: Home) -> None:
     (input_id,) = home.append_reports(report("pending", error=NULL_POINTER))
     home.decide()
@@ -239,6 +240,7 @@ def add_to_routes(seeds: Path, columns: str, *first: str) -> None:
     path.write_text("\n".join(f"{line},{more}" for line, more in zip(lines, added, strict=True)) + "\n", encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_routes_say_changes_with_the_seeds_and_decides_nothing(home: Home, seeds: Path) -> None:
     traced = report("described", error=NULL_POINTER, value=b'{"meta": {"process": "p-1"}}')
     (death,) = die(home, traced.with_headers(("x-request", b"r/1")))

@@ -101,6 +101,7 @@ def test_a_message_without_a_dead_letter_topic_is_parked_found_and_redriven(home
     assert (mart("dead_letters")["state"], mart("dead_letters")["life_cycle"], mart("messages")["state"]) == ("open", 2, "dead")
 
 
+@pytest.mark.slow
 def test_a_retry_that_kafka_refuses_is_parked_too_with_what_it_was_to_carry(home: Home) -> None:
     (retry,) = decided(home, report("parked-retries", value=b"too much"))
     (input_id,) = home.append_results(Result(retry, "failed", error_name="MSG_SIZE_TOO_LARGE", error_kind="poison"))
@@ -140,7 +141,7 @@ def test_profiles_do_not_pile_up_and_what_is_not_ours_is_not_touched(home: Home,
     assert pairs(unmarked["headers"]) == list(foreign)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_dead_letter_that_is_written_again_is_the_same_though_the_route_has_changed(home: Home, seeds: Path) -> None:
     (row,) = decided(home, failed("dropped-things", 70))
     text = (seeds / "routes.csv").read_text(encoding="utf-8")
@@ -198,7 +199,7 @@ def test_a_dead_letter_that_is_refused_again_and_again_keeps_one_payload_and_goe
     assert 0 < again[0]["payload_bytes"] <= first["payload_bytes"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_only_the_hours_are_read_in_which_payloads_of_what_is_written_again_lie(home: Home) -> None:
     (first,) = decided(home, failed("letter-dlq", 84, key=b"k84"))
     (last,) = refused_again(home, first, 1)
@@ -222,7 +223,7 @@ def test_only_the_hours_are_read_in_which_payloads_of_what_is_written_again_lie(
     assert len([line for line in plan.splitlines() if "BatchScan" in line and ".deliveries" in line and "prior_due" not in line]) == 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_dead_letter_that_was_written_at_last_is_shown_and_redriven_with_its_payload(home: Home) -> None:
     (first,) = decided(home, failed("letter-dlq", 82, key=b"k82"))
     last = refused_again(home, first, 2)[-1]

@@ -15,6 +15,7 @@ from tests.dbt.harness import Home, Report, Result, failed_again, order, pointer
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.slow
 def test_what_a_later_batch_says_of_a_message_is_decided_after_what_an_earlier_one_said(home: Home) -> None:
     """Each pair of batches is there before either is decided."""
     dead, sent, redriven = (

@@ -48,6 +48,7 @@ def test_no_batch_is_decided_twice_whatever_the_rules_are_by_then(home: Home, se
     assert rows[input_id]["due_at"] < rows[input_id]["recorded_at"] + timedelta(hours=1) < rows[later]["due_at"]
 
 
+@pytest.mark.slow
 def test_of_two_runs_at_once_under_different_rules_one_is_refused(home: Home, tmp_path: Path) -> None:
     home.decide()
     before = home.batch
@@ -140,6 +141,7 @@ def test_a_rule_that_loses_or_doubles_an_input_stops_the_decide_step(
     assert len(decisions_after(home, before)) == 2
 
 
+@pytest.mark.slow
 def test_rules_that_changed_meanwhile_stop_the_decide_step(home: Home) -> None:
     home.decide()
     before = home.batch
@@ -154,6 +156,7 @@ def test_rules_that_changed_meanwhile_stop_the_decide_step(home: Home) -> None:
     assert len(decisions_after(home, before)) == 1
 
 
+@pytest.mark.slow
 def test_a_table_that_was_made_anew_is_read_by_the_run_after_the_one_that_finds_out(home: Home) -> None:
     home.append_reports(report("before-it"))
     home.decide()

@@ -83,6 +83,7 @@ def test_a_message_that_nobody_knows(rulebook: Rulebook) -> None:
         rulebook.history_of("it's; --")
 
 
+@pytest.mark.slow
 def test_the_rules_say_of_an_error_what_the_decide_step_would_say(rulebook: Rulebook) -> None:
     verdict = rulebook.classify(Error("a.B", "was late", topic="order", group="billing"))
     assert (verdict.kind, verdict.rule) == ("quota", "error_rules: a.B, message late for topic order")
@@ -137,19 +138,22 @@ def test_check_names_the_file_the_line_and_the_clause(settings: Settings, tmp_pa
 @pytest.mark.parametrize(
     ("written", "instead", "said"),
     [
-        (b"factor=2", b"faktor=2", "the policy default cannot be read: faktor=2 is not understood"),
-        (
+        pytest.param(b"factor=2", b"faktor=2", "the policy default cannot be read: faktor=2 is not understood", id="a policy in use"),
+        pytest.param(
             b"policy,definition\n",
             b"policy,definition\nunused,often\n",
             "the policy unused cannot be read: its form is unknown, or clauses are missing: often",
+            id="a policy that no route names",
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             b'jitter=0.3)"',
             b'jitter=0.3, on_exhausted=drop)"',
             "the policy publish has on_exhausted=drop, and is the publish_policy of a route",
+            id="a policy for publishing that drops",
+            marks=pytest.mark.slow,
         ),
     ],
-    ids=["a policy in use", "a policy that no route names", "a policy for publishing that drops"],
 )
 def test_a_policy_that_cannot_be_read_leaves_the_old_rules_in_force(
     home: Home, seeds: Path, written: bytes, instead: bytes, said: str

@@ -291,7 +291,7 @@ def test_without_tables_it_says_which_are_missing(home: Home, settings: Settings
     home.spark.sql("drop namespace nothing_here")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_hour_that_lies_ahead_is_compacted_when_it_has_many_files(home: Home, maintained: Maintained) -> None:
     assert maintained.done
     name = f"{home.schema}.deliveries"

@@ -58,31 +58,43 @@ KINDS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def failed(home: Home) -> dict[str, tuple[Row, Row]]:
+    """By kind of error: the decision about a row, and that about the send of it that failed. All are decided together."""
+    kinds = [*(kind for kind, _, _ in KINDS), "fatal", "poison"]
+    home.later(seconds=1)
+    input_ids = append_rows(home, *({"row_id": f"kind {kind}", "topic": "outbox-orders"} for kind in kinds))
+    home.decide()
+    first = [home.decisions()[input_id] for input_id in input_ids]
+    results = (Result(row, "failed", error_name="AN_ERROR", error_kind=kind) for row, kind in zip(first, kinds, strict=True))
+    return {kind: (row, again) for kind, row, again in zip(kinds, first, decided(home, *results), strict=True)}
+
+
 @pytest.mark.parametrize(("kind", "attempts", "delay_ms"), KINDS)
-def test_a_failed_send_is_charged_and_delayed_by_its_kind(home: Home, kind: str, attempts: int, delay_ms: int) -> None:
-    first = published(home, f"kind {kind}")
-    again = refused(home, first, kind)
+def test_a_failed_send_is_charged_and_delayed_by_its_kind(
+    home: Home, failed: dict[str, tuple[Row, Row]], kind: str, attempts: int, delay_ms: int
+) -> None:
+    first, again = failed[kind]
     assert (again["decision"], again["reason"], again["kind"], again["topic"]) == ("retry", kind, "publish", "outbox-orders")
     assert (again["attempt"], again["publish_attempt"]) == (attempts, 0)
     if kind == "backpressure":
         assert again["delay_ms"] == delay_ms
     else:
         assert 0.7 * delay_ms <= again["delay_ms"] <= 1.3 * delay_ms
-    assert again["due_at"] == home.now + timedelta(milliseconds=again["delay_ms"])
+    assert again["due_at"] == again["recorded_at"] + timedelta(milliseconds=again["delay_ms"])
     assert bytes(again["value"]) == b"value"
     assert states(home, f"kind {kind}", first["batch"]) == ("failed", attempts, again["due_at"], "AN_ERROR")
 
 
 @pytest.mark.parametrize("kind", ["fatal", "poison"])
-def test_what_cannot_be_helped_is_dead_at_once(home: Home, kind: str) -> None:
-    first = published(home, f"final {kind}")
-    dead = refused(home, first, kind)
+def test_what_cannot_be_helped_is_dead_at_once(home: Home, failed: dict[str, tuple[Row, Row]], kind: str) -> None:
+    first, dead = failed[kind]
     assert (dead["decision"], dead["reason"], dead["kind"], dead["topic"]) == ("dead_letter", kind, "dead_letter", "outbox-orders.dlq")
-    assert (dead["attempt"], dead["due_at"]) == (1, home.now)
+    assert (dead["attempt"], dead["due_at"]) == (1, dead["recorded_at"])
     # dead in its table when Kafka has the dead letter, not before
-    assert states(home, f"final {kind}", first["batch"])[:2] == ("failed", 1)
+    assert states(home, f"kind {kind}", first["batch"])[:2] == ("failed", 1)
     home.append_results(Result(dead, offset=3))
-    assert states(home, f"final {kind}", dead["batch"])[0] == "dead"
+    assert states(home, f"kind {kind}", dead["batch"])[0] == "dead"
 
 
 def test_the_fifth_failure_is_the_last(home: Home) -> None:
@@ -107,6 +119,7 @@ def test_what_was_tried_elsewhere_counts_and_waits(home: Home) -> None:
     assert refused(home, row, "retriable")["reason"] == "exhausted"
 
 
+@pytest.mark.slow
 def test_a_row_that_is_pending_again_begins_anew_unless_it_is_open(home: Home) -> None:
     first = published(home, "again")
     repeated = published(home, "again")
@@ -128,6 +141,7 @@ def test_the_same_row_twice_in_one_step_is_published_once(home: Home) -> None:
     assert [home.decisions()[one]["decision"] for one in ids] == ["publish", "duplicate", "duplicate"]
 
 
+@pytest.mark.slow
 def test_a_row_from_long_ago_or_without_a_time_is_known(home: Home) -> None:
     published(home, "old", created_at=home.now - timedelta(days=400))
     published(home, "timeless", created_at=None)
@@ -160,6 +174,7 @@ def test_ids_are_data(home: Home) -> None:
     assert states(home, strange, first["batch"])[0] == "failed"
 
 
+@pytest.mark.slow
 def test_a_consumer_that_fails_on_a_published_record_begins_a_message_of_its_own(home: Home) -> None:
     row = published(home, "consumed")
     home.append_results(Result(row, offset=77))

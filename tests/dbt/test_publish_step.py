@@ -26,7 +26,9 @@ def weight(record: dict[str, Any]) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("listed", [200, 1], ids=["each batch is named", "too many batches to be named"])
+@pytest.mark.parametrize(
+    "listed", [pytest.param(200, id="each batch is named"), pytest.param(1, id="too many batches to be named", marks=pytest.mark.slow)]
+)
 def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: pytest.MonkeyPatch, listed: int) -> None:
     monkeypatch.setattr("orchestration.loop.due._LISTED", listed)
     home.later(hours=24)
@@ -53,7 +55,7 @@ def test_a_step_leaves_files_alone_whose_messages_wait(home: Home, monkeypatch: 
     assert [named in scan for scan in scans] == [True, True]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_step_for_some_destinations_reads_each_in_its_own_time(home: Home) -> None:
     home.later(hours=24)
     made = []
@@ -122,7 +124,7 @@ def test_what_is_added_to_a_message_counts_in_a_step(home: Home) -> None:
         assert row["payload_bytes"] < weight(record) <= waiting.largest == waiting.size < weight(record) + 2_000
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_step_is_cut_where_what_is_added_would_be_too_much(home: Home) -> None:
     home.later(hours=24)
     due = []

@@ -92,6 +92,7 @@ def test_as_long_as_the_rules_are_the_same_it_is_refused_again_and_may_be_asked_
     assert (elsewhere["decision"], elsewhere["reason"]) == ("refused", "wrong_kind_of_delivery")
 
 
+@pytest.mark.slow
 def test_under_rules_that_have_a_place_it_is_decided_like_the_first_time(home: Home, refused: dict[str, Row], seeds: Path) -> None:
     routes = (seeds / "routes.csv").read_text(encoding="utf-8")
     (seeds / "routes.csv").write_text(routes.replace("failures-topic", "{topic}-retry"), encoding="utf-8")

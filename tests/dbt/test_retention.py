@@ -189,6 +189,7 @@ def test_what_tells_of_consumers_progress_stays_so_that_what_is_recovered_stays_
     assert message() == before
 
 
+@pytest.mark.slow
 def test_of_old_ticks_that_tell_of_progress_only_the_last_of_each_partition_stays(old: Old) -> None:
     home = old.home
     places = [("billing", f"{old.topic}-retry", partition, offset) for partition, offset in ((0, 5), (1, 5), (0, 8))]
@@ -238,6 +239,7 @@ def test_of_old_ticks_that_tell_of_an_opening_of_a_circuit_breaker_only_the_last
     assert openings() == before
 
 
+@pytest.mark.slow
 def test_of_rows_of_outboxes_what_is_not_written_back_or_was_not_published_stays(old: Old) -> None:
     home, outbox = old.home, f"{old.topic}-outbox"
     topic = f"{outbox}.orders"
@@ -275,6 +277,7 @@ def test_of_rows_of_outboxes_what_is_not_written_back_or_was_not_published_stays
     assert left("publish_results", "message_id", f"topic = '{topic}'") == set()
 
 
+@pytest.mark.slow
 def test_without_a_retention_nothing_is_removed(old: Old) -> None:
     settings = old.settings.model_copy(update={"retention_days": 0})
     done = {table.table: table.rows_removed for table in maintain(settings, old.home.spark, old.home.now).tables}

@@ -53,6 +53,7 @@ def test_followers_wait_uncharged_and_are_sent_in_their_order_when_the_message_b
     assert {state(home, row) for row in (failed, second, third)} == {"recovered"}
 
 
+@pytest.mark.slow
 def test_a_follower_that_fails_in_its_turn_holds_those_after_it_and_nothing_else_is_charged(home: Home) -> None:
     topic = "sequence-again"
     failed, *_ = decided(home, report(topic, 1), *(follows(topic, offset) for offset in (2, 3, 4)))
@@ -101,6 +102,7 @@ def test_a_route_says_what_becomes_of_the_followers_of_a_dead_message(home: Home
     assert [sequence(home, topic) for topic in topics] == [("dead", 0, 0, 3), ("dead", 2, 0, 0), ("dead", 0, 2, 0)]
 
 
+@pytest.mark.slow
 def test_what_follows_a_dead_message_goes_on_when_that_is_discarded_or_processed_after_all(home: Home) -> None:
     discarded, redriven = "sequence-hold-discarded", "sequence-hold-redriven"
     failed, _, other, _ = decided(
@@ -157,6 +159,7 @@ def test_a_sequence_is_named_by_key_header_or_path(home: Home) -> None:
     assert [row["sequence"] for row in decided(home, *reports)] == [expected for _, _, expected in _IDS]
 
 
+@pytest.mark.slow
 def test_an_operator_can_t_send_a_follower_now_or_cancel_it(home: Home) -> None:
     topic = "sequence-orders"
     _, follower = decided(home, report(topic, 1), follows(topic, 2))
@@ -181,6 +184,7 @@ def test_an_order_that_the_rules_refuse_is_given_again_under_other_rules_only(ho
     assert said(orders(home, topic)) == [("retry", "in_turn", 0)]
 
 
+@pytest.mark.slow
 def test_a_follower_is_tried_first_when_it_was_sent_and_then_reported_as_failed(home: Home) -> None:
     """Its time for retries counts from its own first failure, not from that of the message before it."""
     topic = "sequence-elapsed"

@@ -32,7 +32,7 @@ REPEATED = {
 }
 
 
-@pytest.fixture(params=["Asia/Kathmandu", "America/St_Johns"])
+@pytest.fixture(params=["Asia/Kathmandu", pytest.param("America/St_Johns", marks=pytest.mark.slow)])
 def zone(request: pytest.FixtureRequest) -> Iterator[str]:
     with local_zone(request.param):
         yield request.param
@@ -54,7 +54,7 @@ def test_what_answers_a_delivery_is_recognised_on_a_host_in_any_zone(home: Home,
     assert [row["message_id"] for row in decided] == [f"billing:{topic}/0/{offset}" for offset in range(3)]
 
 
-@pytest.mark.parametrize(("minutes", "attempt"), [(-9, 2), (-11, 1)])
+@pytest.mark.parametrize(("minutes", "attempt"), [(-9, 2), pytest.param(-11, 1, marks=pytest.mark.slow)])
 def test_an_answer_is_recognised_though_the_clock_that_sent_its_delivery_was_ahead(home: Home, minutes: int, attempt: int) -> None:
     topic = f"ahead{minutes}"
     (input_id,) = home.append_reports(report(topic))

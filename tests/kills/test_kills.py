@@ -1,4 +1,4 @@
-"""A sample of the matrix of kills: steps that no other test of .ci/run interrupts. And what the judge finds."""
+"""A sample of the matrix of kills: a step that no other test of .ci/run interrupts. And what the judge finds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.loop.harness import Record
 
 
 @pytest.mark.long
-def test_loops_killed_while_they_load_rules_and_take_over_lose_nothing_and_send_nothing_twice() -> None:
-    command = [sys.executable, "-m", "tests.kills", "--only", "rules", "--only", "takeover"]
+def test_a_loop_killed_while_it_loads_rules_loses_nothing_and_sends_nothing_twice() -> None:
+    command = [sys.executable, "-m", "tests.kills", "--only", "rules"]
     done = subprocess.run(command, cwd=PROJECT, env={**os.environ}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert '"kills": 2' in done.stdout
+    assert '"kills": 1' in done.stdout
 
 
 def test_each_seed_kills_at_each_step_in_its_own_way() -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from tests.loop.harness import Record, Topics, write_seeds
 from tests.loop.loop_process import send_to_family
+from tests.sessions import LARGE_PAGES
 
 RETRY_TOPIC = "orders-billing-retry"
 MAX_ATTEMPTS = 5
@@ -26,7 +27,10 @@ MAX_ATTEMPTS = 5
 # As in production, but for the compiler: such a process lives for a minute, too short for what the JVM's second compiler takes of the
 # processors. With the first one alone, the JVM has 48 MB for its code by default, which are soon full: it throws
 # code away that it needs again.
-_OF_A_SHORT_LIFE = {"REDRIVE_CODEGEN": "true", "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
+_OF_A_SHORT_LIFE = {
+    "REDRIVE_CODEGEN": "true",
+    "SPARK_SUBMIT_OPTS": " ".join(("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", *LARGE_PAGES)),
+}
 
 
 @dataclass

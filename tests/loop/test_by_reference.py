@@ -58,7 +58,7 @@ def written(redrive: Redrive, key: bytes, value: bytes | None) -> Record:
     return next(record for record in redrive.read(f"{DOMAIN}.orders") if (record.partition, record.offset) == (partition, offset))
 
 
-@pytest.mark.parametrize("look_ahead", [0, 30], ids=["bulk lane", "timed lane"])
+@pytest.mark.parametrize("look_ahead", [pytest.param(0, id="bulk lane", marks=pytest.mark.slow), pytest.param(30, id="timed lane")])
 def test_a_message_is_retried_and_dies_byte_for_byte(apart: Redrive, look_ahead: int) -> None:
     apart.restart(look_ahead_seconds=look_ahead)
     had = len(apart.read(f"{DOMAIN}.orders-billing-retry")), len(apart.read(f"{DOMAIN}.orders.dlq"))

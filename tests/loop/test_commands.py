@@ -179,7 +179,7 @@ def test_what_is_on_its_way_is_not_sent_twice_and_what_died_again_begins_another
     assert [row["life_cycle"] for row in cycles] == [1, 2, 2, 3]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_is_no_whole_list_does_nothing_and_the_audit_says_so(executing: Redrive) -> None:
     executing.domain("broken")
     _die(executing, "broken", 3)
@@ -425,7 +425,7 @@ def test_nothing_is_sent_between_an_order_and_its_decision_and_everything_else_i
     assert row["state"] == "cancelled"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_loop_whose_first_decide_run_ends_it_sends_what_is_due_before(executing: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     executing.domain("doomed")
     with monkeypatch.context() as patch:

@@ -90,7 +90,7 @@ def test_a_row_that_kafka_refuses_in_a_later_page_holds_only_what_comes_after_it
     [
         (None, [7]),
         pytest.param(OutboxError("permission denied"), [4, 3], marks=pytest.mark.slow),
-        (RuntimeError("a bug"), []),
+        pytest.param(RuntimeError("a bug"), [], marks=pytest.mark.slow),
     ],
 )
 def test_pages_that_are_sent_one_after_another_are_recorded_together(
@@ -143,6 +143,7 @@ def test_a_page_that_can_t_be_marked_while_the_next_one_is_sent_is_not_sent_agai
         assert numbers(redrive, topic) == expected
 
 
+@pytest.mark.slow
 def test_all_of_it_keeps_the_promises(redrive: Redrive) -> None:
     redrive.settle()
     proved = verification.verify(redrive.loop.settings, BEGAN)

@@ -69,6 +69,7 @@ def test_a_row_for_a_topic_that_is_known_is_sent_as_it_is_read_with_the_same_byt
     assert len(redrive.read(topic)) == 5
 
 
+@pytest.mark.slow
 def test_a_row_that_kafka_refuses_goes_through_the_tables_and_the_others_don_t(redrive: Redrive, shop: Shop) -> None:
     topic = "directlarge.orders"
     redrive.topics(topic, config={"max.message.bytes": "2000"})
@@ -216,6 +217,7 @@ def test_the_watermark_goes_on_while_nothing_is_to_be_decided(redrive: Redrive, 
     assert numbers(redrive, topic) == [*range(5)]
 
 
+@pytest.mark.slow
 def test_another_installation_s_rows_are_not_taken_for_ours(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = known(redrive, shop, "directforeign")
     row = shop.order(topic, "a", '{"n": 1}', status=2)
@@ -228,6 +230,7 @@ def test_another_installation_s_rows_are_not_taken_for_ours(redrive: Redrive, sh
     assert redrive.sql(f"select 1 from publish_results where message_id = 'outbox:direct/{row}'") == []
 
 
+@pytest.mark.slow
 def test_all_of_it_keeps_the_promises(redrive: Redrive) -> None:
     redrive.settle()
     proved = verification.verify(redrive.loop.settings, BEGAN)

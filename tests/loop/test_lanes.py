@@ -87,6 +87,7 @@ def test_a_retry_is_sent_at_its_time_while_the_loop_does_something_else(ahead: R
     assert set(deliveries(ahead.read("lanesa.orders-billing-retry")).values()) == {1}
 
 
+@pytest.mark.slow
 def test_what_operators_say_between_hand_over_and_sending_is_done(ahead: Redrive) -> None:
     # these have more time until they are due: the commands are to come first, also on a busy machine
     domains = {"cancel": "lanesorderedb", "send_now": "lanesorderedc"}

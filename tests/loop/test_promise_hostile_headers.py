@@ -62,6 +62,7 @@ def test_attempts_come_from_our_table_whatever_the_headers_say(redrive: Redrive)
     assert [row["message_id"] for row in decisions] == [f"billing:forged.orders/0/{record.offset}" for record in originals]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_placed_is_no_first_failure_and_stops_nothing(redrive: Redrive) -> None:
     redrive.domain("hostile")
     record = Record("hostile.orders", 0, 5, 0, b"k", b"v", ())

@@ -43,7 +43,7 @@ def test_a_bug_is_dead_at_once(redrive: Redrive) -> None:
     assert redrive.read("bug.orders-billing-retry") == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_without_a_group_the_retry_goes_to_the_original_topic(redrive: Redrive) -> None:
     redrive.domain("nogroup")
     redrive.fails("nogroup.orders", b"k", b"v", group="")

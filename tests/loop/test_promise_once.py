@@ -88,7 +88,7 @@ def test_killed_after_a_commit_the_next_loop_finds_what_was_sent(redrive: Redriv
     assert "read_back" in {finder for _, _, finder in found}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_failure_of_what_a_killed_loop_has_sent_is_its_answer_also_if_it_names_the_original_record(
     redrive: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +110,7 @@ def test_a_failure_of_what_a_killed_loop_has_sent_is_its_answer_also_if_it_names
     assert_sent_once(redrive, "onceanswer", 2)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_killed_again_before_it_reads_back_the_loop_after_it_does(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise Died
@@ -188,7 +188,7 @@ def test_killed_before_the_timed_lane_has_recorded_the_next_loop_finds_what_was_
     assert found_by(ahead, "oncelane") == [("retry", "delivered", "read_back")] * 3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_after_an_orderly_end_nothing_is_read_back(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     fails(redrive, "onceorderly", 1)
     redrive.retries("onceorderly", 1)
@@ -215,7 +215,7 @@ def unanswered(commits: bool) -> Callable[..., KafkaError]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("domain", "commits"), [("oncecommitted", True), ("onceaborted", False)])
+@pytest.mark.parametrize(("domain", "commits"), [("oncecommitted", True), pytest.param("onceaborted", False, marks=pytest.mark.slow)])
 def test_what_became_of_a_commit_without_an_answer_is_found_out(
     ahead: Redrive, monkeypatch: pytest.MonkeyPatch, domain: str, commits: bool
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(redrive: Redri
     assert len(redrive.read("unheard.orders-billing-retry")) == 1
 
 
+@pytest.mark.slow
 def test_steps_that_fail_after_they_have_written_lose_nothing(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.domain("halfway")
     take, tick_row = Intake.take, Stored.row

@@ -97,7 +97,7 @@ def test_what_retention_removed_unread_is_a_gap_that_can_be_seen(redrive: Redriv
     assert (said["topic"], said["partition"], said["first_offset"], said["last_offset"]) == ("short.reports", 0, 1, 3)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_partition_that_was_cut_short_is_a_gap_and_what_is_written_there_anew_is_read(
     redrive: Redrive, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_start_loads_rules_only_if_they_are_others(redrive: Redrive) -> None:
     redrive.settle()
 
 
+@pytest.mark.slow
 def test_a_fence_while_the_loop_is_in_charge_charges_nothing_and_loses_nothing(redrive: Redrive) -> None:
     redrive.domain("fence")
     settings = redrive.loop.settings
