@@ -151,13 +151,13 @@ def test_a_loop_that_runs_is_not_taken_over_unasked(deployment: Deployment, job:
     assert f"generation 7, process {os.getppid()}" in str(failure.user_failure_data.description)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "name"),
     [
-        ("kafka", "sasl.password"),
         # tests/unit/test_secrets.py has these, too, without Dagster
-        *(pytest.param("kafka", name, marks=pytest.mark.slow) for name in ("sasl.oauthbearer.client.secret", "ssl.key.pem")),
-        *(pytest.param("kafka_java", name, marks=pytest.mark.slow) for name in WRONG_IN_JAVA),
+        *(("kafka", name) for name in ("sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.pem")),
+        *(("kafka_java", name) for name in WRONG_IN_JAVA),
     ],
 )
 def test_a_run_with_a_wrong_secret_tells_nothing_of_it(

@@ -196,6 +196,7 @@ def test_dbt_reads_the_same_text_in_a_seed_as_the_check(home: Home, seeds: Path)
         assert loaded == checked, name
 
 
+@pytest.mark.slow
 def test_empty_seeds_are_empty_tables_and_rules_like_any_others(home: Home, seeds: Path) -> None:
     for path in seeds.iterdir():
         path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")

@@ -99,7 +99,7 @@ def test_a_step_with_nothing_due_reads_nothing(home: Home) -> None:
     assert publish.due(Due(home.now, home.now, home.now), nothing).collect() == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_is_added_to_a_message_counts_in_a_step(home: Home) -> None:
     home.later(hours=24)
     stack = ("redrive-error-stack", b"at a line of code\n" * 1000)

@@ -82,6 +82,7 @@ def test_what_is_said_about_it_changes_its_state(home: Home, refused: dict[str, 
     assert of(home, "messages", message_id=row["message_id"])[0]["state"] == "refused"
 
 
+@pytest.mark.slow
 def test_as_long_as_the_rules_are_the_same_it_is_refused_again_and_may_be_asked_for_again(home: Home, refused: dict[str, Row]) -> None:
     row = refused["a source reads it"]
     for _ in range(2):

@@ -246,7 +246,7 @@ class Redrive(Topics):
                 return found
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
             if not self.loop.tick().did_something:
-                time.sleep(0.1)
+                time.sleep(0.2)
 
     def retries(self, domain: str, count: int) -> list[Record]:
         """Runs ticks until `count` retries have been sent."""

@@ -78,6 +78,7 @@ def test_a_message_is_retried_and_dies_byte_for_byte(apart: Redrive, look_ahead:
     assert {(row["key"], row["value"], row["by_reference"]) for row in rows} == {(None, None, True)}
 
 
+@pytest.mark.slow
 def test_what_retention_has_removed_dies_saying_so_and_nothing_else_waits(apart: Redrive) -> None:
     apart.restart(look_ahead_seconds=0)
     had = len(apart.read(f"{DOMAIN}.orders-billing-retry")), len(apart.read(f"{DOMAIN}.orders.dlq"))

@@ -14,6 +14,8 @@ from orchestration.tables import migration
 from orchestration.tables.spark import iceberg_table
 from tests.loop.harness import Record, Redrive
 
+pytestmark = pytest.mark.slow
+
 BREAKERS = "redrive.breakers"
 GATES = "redrive.gates"
 BLOCKING = "acme.BlockingError"
@@ -87,7 +89,6 @@ def _commit(redrive: Redrive, topic: str, offset: int) -> None:
     consumer.close()
 
 
-@pytest.mark.long
 def test_a_circuit_breaker_opens_probes_and_closes_over_a_restart_with_nothing_lost_or_charged(quick: Redrive) -> None:
     quick.domain("breaker")
     quick.domain("free")
@@ -138,7 +139,6 @@ def test_a_circuit_breaker_opens_probes_and_closes_over_a_restart_with_nothing_l
     quick.settle()
 
 
-@pytest.mark.slow
 def test_a_probe_that_dies_is_followed_by_the_next_and_what_the_group_has_processed_has_recovered(quick: Redrive) -> None:
     quick.domain("died")
     topic = "died.orders-billing-retry"
@@ -166,7 +166,6 @@ def test_a_probe_that_dies_is_followed_by_the_next_and_what_the_group_has_proces
     assert states == {0: "dead", 1: "recovered"}
 
 
-@pytest.mark.slow
 def test_where_order_matters_a_partition_has_a_circuit_breaker_of_its_own(quick: Redrive) -> None:
     quick.domain("parts", partitions=2)
     _commit(quick, "parts.orders-billing-retry", 0)
@@ -192,7 +191,6 @@ def test_where_order_matters_a_partition_has_a_circuit_breaker_of_its_own(quick:
     quick.settle()
 
 
-@pytest.mark.slow
 def test_a_circuit_breaker_of_a_group_that_commits_nothing_closes_when_no_report_comes(quick: Redrive) -> None:
     quick.domain("silent")
     quick.fails("silent.orders", b"k", b"0", error=BLOCKING)
@@ -203,7 +201,6 @@ def test_a_circuit_breaker_of_a_group_that_commits_nothing_closes_when_no_report
     quick.settle()
 
 
-@pytest.mark.slow
 def test_a_start_on_tables_of_an_earlier_version_goes_on_with_what_they_hold_back(quick: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     quick.domain("older")
     topic, key = "older.orders-billing-retry", "billing:older.orders"

@@ -389,7 +389,7 @@ def _decide_fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
     monkeypatch.setattr(DecideRunner, "run", failing)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_nothing_is_sent_between_an_order_and_its_decision_and_everything_else_is(
     executing: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from tests.loop.harness import Redrive
 from tests.loop.outbox_kit import DEAD, Shop, done, needs_postgres
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.usefixtures("outbox"),
     needs_postgres,
 ]
@@ -40,7 +40,6 @@ OUTBOX = "pages"
 BEGAN = wall_clock()
 
 
-@pytest.mark.slow
 def test_a_row_that_kafka_refuses_in_a_later_page_holds_only_what_comes_after_it(
     redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,8 +88,8 @@ def test_a_row_that_kafka_refuses_in_a_later_page_holds_only_what_comes_after_it
     ("error", "recorded"),
     [
         (None, [7]),
-        pytest.param(OutboxError("permission denied"), [4, 3], marks=pytest.mark.slow),
-        pytest.param(RuntimeError("a bug"), [], marks=pytest.mark.slow),
+        (OutboxError("permission denied"), [4, 3]),
+        (RuntimeError("a bug"), []),
     ],
 )
 def test_pages_that_are_sent_one_after_another_are_recorded_together(
@@ -110,7 +109,7 @@ def test_pages_that_are_sent_one_after_another_are_recorded_together(
     assert all(went_directly(redrive, *rows, outbox="pages"))
 
 
-@pytest.mark.parametrize("pages", [20, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pages", [20, 1])
 def test_a_page_that_can_t_be_marked_while_the_next_one_is_sent_is_not_sent_again(
     redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch, pages: int
 ) -> None:
@@ -143,7 +142,6 @@ def test_a_page_that_can_t_be_marked_while_the_next_one_is_sent_is_not_sent_agai
         assert numbers(redrive, topic) == expected
 
 
-@pytest.mark.slow
 def test_all_of_it_keeps_the_promises(redrive: Redrive) -> None:
     redrive.settle()
     proved = verification.verify(redrive.loop.settings, BEGAN)

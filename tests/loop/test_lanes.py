@@ -111,6 +111,7 @@ def test_what_operators_say_between_hand_over_and_sending_is_done(ahead: Redrive
         assert message["state"] == state
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_leaves_what_it_was_handed_to_the_next(ahead: Redrive) -> None:
     ahead.domain("lanesd")
     for number in range(3):

@@ -258,6 +258,7 @@ def test_without_a_status_what_is_published_and_not_deleted_yet_is_published_onc
     assert len(redrive.read(topic)) == 1
 
 
+@pytest.mark.slow
 def test_rows_of_another_relay_are_adopted_once_page_by_page_also_if_an_append_has_no_answer(
     redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def _write_stamped(redrive: Redrive, timestamps: list[int]) -> list[int]:
     return refused
 
 
+@pytest.mark.slow
 def test_a_timestamp_that_no_clock_tells_stops_no_source(redrive: Redrive) -> None:
     redrive.domain("stamped")
     # brokers before 4.0 take any time

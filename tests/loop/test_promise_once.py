@@ -174,7 +174,7 @@ def test_a_destination_that_cannot_be_read_back_waits_and_the_others_do_not(
     assert ("retry", "delivered", "read_back") in found_by(redrive, domain)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_killed_before_the_timed_lane_has_recorded_the_next_loop_finds_what_was_sent(
     ahead: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

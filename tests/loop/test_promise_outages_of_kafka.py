@@ -67,6 +67,7 @@ def test_a_destination_that_is_missing_is_paused_and_keeps_nothing_else_waiting(
     assert {row["publish_attempt"] for row in redrive.sql("select * from decisions where original_topic = 'aside.orders'")} == {0}
 
 
+@pytest.mark.slow
 def test_missing_topics_are_made_where_the_settings_say_so(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.topics("made.orders", "made.reports", partitions=3)
     allowed = redrive.loop.settings.model_copy(update={"create_topics": True})
@@ -89,6 +90,7 @@ def test_missing_topics_are_made_where_the_settings_say_so(redrive: Redrive, mon
     assert redrive.loop.steps.publish.missing_topics.topic_maker.made == 2
 
 
+@pytest.mark.slow
 def test_a_topic_that_may_not_be_written_to_costs_its_own_messages_and_no_others(redrive: Redrive) -> None:
     redrive.domain("denied")
     redrive.topics("denied.orders-locked-retry")

@@ -230,6 +230,7 @@ def test_what_is_not_known_to_be_sent_is_sent_again_by_the_next_loop_when_that_i
     redrive.settle()
 
 
+@pytest.mark.slow
 def test_an_append_that_lands_after_its_answer_got_lost_leaves_nothing_undecided(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.domain("tardy")
     append, overwrite = Ledgers.append, DataFrameWriterV2.overwrite

@@ -37,7 +37,7 @@ def test_one_noisy_source_does_not_starve_another(redrive: Redrive) -> None:
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_topic_that_was_created_again_is_read_from_its_beginning(redrive: Redrive) -> None:
     redrive.domain("renewed")
     admin = AdminClient({**redrive.kafka})

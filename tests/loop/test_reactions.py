@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 
 from tests.loop.harness import Record, Redrive
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 def _attempts(records: list[Record]) -> list[str | None]:
@@ -42,7 +42,6 @@ def test_backpressure_charges_nothing_and_a_quota_waits_five_times_as_long_also_
     redrive.settle()
 
 
-@pytest.mark.slow
 def test_a_wrapped_error_is_what_its_cause_is_and_a_blocking_one_has_a_route_of_its_own(redrive: Redrive) -> None:
     redrive.domain("chain")
     stack = "java.util.concurrent.ExecutionException: x\n\tat a.B(B.java:1)\nCaused by: java.lang.NullPointerException: y\n\tat c\n"
@@ -59,7 +58,6 @@ def test_a_wrapped_error_is_what_its_cause_is_and_a_blocking_one_has_a_route_of_
     redrive.settle()
 
 
-@pytest.mark.slow
 def test_a_start_loads_rules_only_if_they_are_others(redrive: Redrive) -> None:
     def commits() -> int:
         return len(redrive.sql(f"select * from {redrive.loop.schema}.error_rules.snapshots"))
@@ -83,7 +81,6 @@ def test_a_start_loads_rules_only_if_they_are_others(redrive: Redrive) -> None:
     redrive.settle()
 
 
-@pytest.mark.slow
 def test_a_fence_while_the_loop_is_in_charge_charges_nothing_and_loses_nothing(redrive: Redrive) -> None:
     redrive.domain("fence")
     settings = redrive.loop.settings

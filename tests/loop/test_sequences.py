@@ -19,7 +19,7 @@ from orchestration.cli.main import app
 from reporter import ReportingConsumer, Topics
 from tests.loop.harness import Redrive
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 SEQUENCES, COMMANDS = "redrive.sequences", "redrive.commands"
 
@@ -143,7 +143,6 @@ def test_within_a_key_the_order_is_kept_while_consumers_come_and_go_and_the_topi
         )
 
 
-@pytest.mark.slow
 def test_what_follows_a_dead_message_takes_the_same_way_in_its_order(ordered: Redrive) -> None:
     redrive, domain = ordered, "sequencesdead"
     redrive.domain(domain)

@@ -30,6 +30,7 @@ def recovered(record: Record, cause: bytes | None, timestamp: bytes = b"\x00\x00
     return said
 
 
+@pytest.mark.slow
 def test_the_cause_decides_and_a_retry_that_fails_is_recognised(redrive: Redrive) -> None:
     redrive.domain("spring")
     record = Record("spring.orders", 0, 3, 0, b"k", b"v", (("trace", b"\x01"),))

@@ -81,6 +81,7 @@ def test_a_row_is_a_report_of_a_record_that_failed(tables: Redrive) -> None:
     assert row["attempt"] == 2
 
 
+@pytest.mark.slow
 def test_each_row_comes_in_once_whatever_is_done_to_the_table(tables: Redrive, caplog: pytest.LogCaptureFixture) -> None:
     """Large and small appends, files that are merged, rows that are deleted, and another loop in the middle."""
     tables.domain("tablesmany")
