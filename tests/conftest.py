@@ -23,15 +23,17 @@ os.environ.setdefault("REDRIVE_SPARK_MEMORY", "3g")
 # tests. When it is full, it throws code away that it needs again.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(("-XX:ReservedCodeCacheSize=512m", *LARGE_PAGES)))
 
-# These run in this order, and before all others: they are the longest.
-_FIRST = ("tests/dbt/", "tests/dagster/", "tests/simulation/", "tests/loop/")
+# These run in this order, and before all others: they are the longest. Those before tests/loop stop the worker's Spark session, which the
+# loop of tests/loop has until the end.
+_FIRST = ("tests/dbt/", "tests/dagster/", "tests/simulation/", "tests/loop/test_security", "tests/loop/")
 
-# What has the same name here runs in the same worker. Tests of tables stop the worker's Spark session, which the loop of tests/loop
-# has until the end: they never come after it.
+# What has the same name here runs in the same worker. What has a home of its own runs before tests/loop in the worker that is free: both
+# workers take as long, and their JVMs have compiled what they need when the next home is made.
 _SHARING = {
     "tests/dbt/": "tables",
     "tests/dagster/": "tables",
-    "tests/simulation/": "tables",
+    "tests/simulation/": "homes",
+    "tests/loop/test_security": "homes",
     "tests/loop/test_promise": "promises",
     "tests/loop/": "loop",
 }

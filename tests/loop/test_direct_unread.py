@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
 from orchestration.tables.ledgers import Ledgers
+from tests.loop.death import Died, start_after_death, until_it_dies
 from tests.loop.direct_kit import known, numbers
 from tests.loop.harness import Redrive
 from tests.loop.outbox_kit import Shop, done, needs_postgres
-from tests.loop.test_promise_once import Died, start_after_death, until_it_dies
 
 OUTBOX = "directunread"
 

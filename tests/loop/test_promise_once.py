@@ -10,15 +10,11 @@ from confluent_kafka import KafkaError, Producer
 
 from orchestration.loop.health import FIRST_PAUSE
 from orchestration.loop.lane import TimedLane
-from orchestration.loop.loop import Loop
 from orchestration.loop.published import ResultsLostError
 from orchestration.loop.sending import BulkLane
 from publisher import sending
+from tests.loop.death import Died, start_after_death, until_it_dies
 from tests.loop.harness import Redrive, deliveries
-
-
-class Died(BaseException):
-    """The loop has ended here, as by kill -9."""
 
 
 @pytest.fixture
@@ -27,20 +23,6 @@ def ahead(redrive: Redrive) -> Iterator[Redrive]:
     redrive.restart(look_ahead_seconds=60.0)
     yield redrive
     redrive.restart(look_ahead_seconds=0.0)
-
-
-def start_after_death(redrive: Redrive, **settings: Any) -> None:
-    """Starts a loop after one that has ended without any of what an orderly end does."""
-    older = redrive.loop
-    older._presence.end()
-    lane = older.steps.publish.hand_over.lane
-    with lane._changed:
-        lane._ended = True
-        lane._changed.notify_all()
-    if older._serving is not None:
-        older._serving.close()
-    redrive.loop = Loop(older.settings.model_copy(update=settings))
-    redrive.loop.start()
 
 
 def found_by(redrive: Redrive, domain: str) -> list[tuple[str, str, str | None]]:
@@ -60,12 +42,6 @@ def assert_sent_once(redrive: Redrive, domain: str, count: int, topic: str = "or
     """So many deliveries lie in a topic, each once, and no more follow."""
     redrive.settle()
     assert list(deliveries(redrive.read(f"{domain}.{topic}")).values()) == [1] * count
-
-
-def until_it_dies(redrive: Redrive) -> None:
-    """Runs ticks until the loop has ended."""
-    with pytest.raises(Died):
-        redrive.until(lambda: False, "the loop ends")
 
 
 def test_killed_after_a_commit_the_next_loop_finds_what_was_sent(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:

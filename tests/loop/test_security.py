@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import signal
+import logging
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +24,23 @@ from confluent_kafka.admin import (
     UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
+from typer.testing import CliRunner
 
+from orchestration.cli.main import app
 from orchestration.demo.broker import Broker, BrokerSettings
 from orchestration.demo.kafka_process import HOST, find_java, free_port
-from orchestration.status import read_status
-from tests.loop.harness import Topics, deliveries
-from tests.loop.processes import Processes, running_processes, until
+from orchestration.loop.loop import Loop
+from orchestration.loop.sending import BulkLane
+from orchestration.settings import load_settings
+from tests.loop.death import Died, start_after_death, until_it_dies
+from tests.loop.harness import Record, Redrive, Topics, deliveries, write_seeds
+from tests.sessions import stop_session
 
 pytestmark = pytest.mark.long
 
 DOMAIN = "guarded"
 COMMANDS = f"{DOMAIN}.commands"
+RETRIES = f"{DOMAIN}.orders-billing-retry"
 PASSWORD = "a-s3cret, with ;signs"
 USERS = ("loop", "operator", "reporter")
 
@@ -122,88 +129,107 @@ def bindings(user: str, name: str | None = None) -> list[AclBinding]:
 
 
 @pytest.fixture(scope="module")
-def processes(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Processes]:
-    with running_processes(guarded.open, tmp_path_factory.mktemp("processes"), pytestconfig.rootpath, DOMAIN) as running:
-        running.topics.topics(COMMANDS)
-        yield running
+def guarded_loop(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Redrive]:
+    """A loop with the rights of its user, in a home of its own; its topics are written and read by who may do everything."""
+    stop_session()
+    directory, project = tmp_path_factory.mktemp("guarded-loop"), pytestconfig.rootpath
+    seeds = write_seeds(directory / "seeds", project)
+    # only its own topics: it may not describe others
+    sources = seeds / "sources.csv"
+    sources.write_text(sources.read_text(encoding="utf-8").replace("[a-z]+", DOMAIN), encoding="utf-8")
+    kafka, home = guarded.as_user("loop"), directory / "state"
+    settings = load_settings(
+        home=home, seeds=seeds, project=project, kafka=kafka, instance=DOMAIN, commands_topic=COMMANDS, look_ahead_seconds=0
+    )
+    running = Redrive(guarded.open, Loop(settings))
+    running.domain(DOMAIN)
+    running.topics(COMMANDS)
+    running.loop.start()
+    yield running
+    running.close()
+    stop_session()
 
 
-def report(processes: Processes, guarded: Guarded, prefix: str, count: int, **how: Any) -> None:
-    """Messages fail, and their consumer, which may only report, says so."""
-    reporter = Topics(guarded.as_user("reporter"))
-    for number in range(count):
-        key = f"{prefix}-{number}".encode()
-        partition, offset = processes.topics.write(f"{DOMAIN}.orders", key, b"value")
-        written = next(
-            record for record in processes.topics.read(f"{DOMAIN}.orders") if (record.partition, record.offset) == (partition, offset)
-        )
-        reporter.report(written, **how)
-    reporter.close()
+@pytest.fixture
+def reporter(guarded: Guarded) -> Iterator[Topics]:
+    """Who may only report."""
+    topics = Topics(guarded.as_user("reporter"))
+    yield topics
+    topics.close()
 
 
-def run(processes: Processes, guarded: Guarded, **told: Any) -> subprocess.Popen[str]:
-    """A loop with the rights of its user."""
-    return processes.start(settings={"kafka": guarded.as_user("loop"), "commands_topic": COMMANDS}, **told)
+def fails(loop: Redrive, reporter: Topics, key: bytes, **how: Any) -> None:
+    """A message fails, and its consumer, which may only report, says so."""
+    partition, offset = loop.write(f"{DOMAIN}.orders", key, b"value")
+    reporter.report(Record(f"{DOMAIN}.orders", partition, offset, int(time.time() * 1000), key, b"value", ()), **how)
 
 
-def turns(processes: Processes) -> bool:
-    """Whether the second loop has begun its ticks."""
-    status = read_status(processes.home / "state" / "status.json")
-    return status is not None and status.generation == 2 and status.state == "running"
+def sent(loop: Redrive) -> list[Record]:
+    """All that the loop has sent."""
+    return [*loop.read(RETRIES), *loop.read(f"{DOMAIN}.orders.dlq")]
+
+
+def dies_before_its_results_are_recorded(loop: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the loop until it has sent something, and dies; another one starts."""
+
+    def die(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BulkLane, "record", die)
+        until_it_dies(loop)
+    start_after_death(loop)
 
 
 def test_with_the_least_rights_all_is_done_and_what_was_sent_is_read_back(
-    guarded: Guarded, processes: Processes, monkeypatch: pytest.MonkeyPatch
+    guarded: Guarded, guarded_loop: Redrive, reporter: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    report(processes, guarded, "retried", 2)
-    report(processes, guarded, "dead", 1, error="KeyError")
-    loop = run(processes, guarded, die="before the results' append")
-    said = processes.ended(loop)
-    assert loop.returncode == -signal.SIGKILL, said[-3000:]
-    # it answers what the operator asks
-    loop = run(processes, guarded, idle_for=600)
-    until(lambda: len(processes.retries()) >= 2 and processes.dead(), "all are sent")
-    until(lambda: turns(processes), "it answers")
-    until(lambda: processes.sql("select 1 as there from dead_letters where state = 'open'"), "the dead letter is recorded")
+    caplog.set_level(logging.INFO)
+    loop = guarded_loop
+    fails(loop, reporter, b"retried-0")
+    fails(loop, reporter, b"retried-1")
+    fails(loop, reporter, b"dead", error="KeyError")
+    dies_before_its_results_are_recorded(loop, monkeypatch)
+    loop.retries(DOMAIN, 2)
+    loop.dead(DOMAIN, 1)
+    loop.settle()
     with monkeypatch.context() as patch:
-        for name, value in guarded.as_user("operator").items():
-            patch.setenv(f"REDRIVE_KAFKA__{name.replace('.', '_').upper()}", value)
-        patch.setitem(processes.kafka, "bootstrap.servers", guarded.secure["bootstrap.servers"])
-        patch.setenv("REDRIVE_COMMANDS_TOPIC", COMMANDS)
-        patch.setenv("REDRIVE_INSTANCE", DOMAIN)
-        processes.redrive("dlq", "redrive", "--all", "--reason", "the bug is fixed")
-    until(lambda: len(processes.retries()) >= 3, "the dead letter is sent again")
-    loop.send_signal(signal.SIGTERM)
-    said += processes.ended(loop)
-    assert loop.returncode == 0, said[-3000:]
-    assert "sends_read_back" in said
-    assert "read_back_denied" not in said
-    assert "part_failed" not in said, said
-    assert PASSWORD not in said
-    assert list(deliveries([*processes.retries(), *processes.dead()]).values()) == [1] * 4
+        settings = loop.loop.settings
+        operator = {f"KAFKA__{name.replace('.', '_').upper()}": value for name, value in guarded.as_user("operator").items()}
+        operator |= {"HOME": str(settings.home), "SEEDS": str(settings.seeds), "COMMANDS_TOPIC": COMMANDS, "INSTANCE": DOMAIN}
+        for name, value in operator.items():
+            patch.setenv(f"REDRIVE_{name}", value)
+        done = CliRunner().invoke(app, ["dlq", "redrive", "--all", "--reason", "the bug is fixed"])
+    assert done.exit_code == 0, done.output
+    loop.retries(DOMAIN, 3)
+    loop.settle()
+    assert "sends_read_back" in caplog.text
+    assert "read_back_denied" not in caplog.text
+    assert "part_failed" not in caplog.text
+    assert PASSWORD not in caplog.text + done.output
+    assert list(deliveries(sent(loop)).values()) == [1] * 4
 
 
 @pytest.mark.slow
-def test_without_the_right_to_read_its_destinations_it_says_so_and_goes_on(guarded: Guarded, processes: Processes) -> None:
-    retry_topic = f"{DOMAIN}.orders-billing-retry"
+def test_without_the_right_to_read_its_destinations_it_says_so_and_goes_on(
+    guarded: Guarded, guarded_loop: Redrive, reporter: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = guarded_loop
     admin = AdminClient({**guarded.open})
     read = AclBindingFilter(
-        ResourceType.TOPIC, retry_topic, ResourcePatternType.LITERAL, "User:loop", "*", AclOperation.READ, AclPermissionType.ALLOW
+        ResourceType.TOPIC, RETRIES, ResourcePatternType.LITERAL, "User:loop", "*", AclOperation.READ, AclPermissionType.ALLOW
     )
-    before = len(processes.retries())
+    before = len(loop.read(RETRIES))
     for deleted in admin.delete_acls([read]).values():
         assert len(deleted.result(10)) == 1
     try:
-        report(processes, guarded, "unread", 1)
-        loop = run(processes, guarded, die="before the results' append")
-        said = processes.ended(loop)
-        assert loop.returncode == -signal.SIGKILL, said[-3000:]
-        loop = run(processes, guarded)
-        said = processes.ended(loop)
-        assert loop.returncode == 0, said[-3000:]
-        assert f"read_back_denied topics={retry_topic}" in said
+        fails(loop, reporter, b"unread")
+        dies_before_its_results_are_recorded(loop, monkeypatch)
+        assert f"read_back_denied topics={RETRIES}" in caplog.text
         # at least once: what was sent there without a result is sent again
-        assert len(processes.retries()) == before + 2
+        loop.retries(DOMAIN, before + 2)
+        loop.settle()
+        assert len(loop.read(RETRIES)) == before + 2
     finally:
-        for created in admin.create_acls(bindings("loop", retry_topic)).values():
+        for created in admin.create_acls(bindings("loop", RETRIES)).values():
             created.result(10)
