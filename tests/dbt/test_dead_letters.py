@@ -179,7 +179,8 @@ def to_send(home: Home, *letters: Row) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("profile", "stack"), [("dlq", True), pytest.param("safi", False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("profile", "stack"), [("dlq", True), ("safi", False)])
 def test_a_dead_letter_that_is_refused_again_and_again_keeps_one_payload_and_goes_with_it(home: Home, profile: str, stack: bool) -> None:
     topic = topic_of(profile, stack)
     (first,) = decided(home, failed(topic, 80, key=b"k80"))

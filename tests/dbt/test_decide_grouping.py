@@ -12,10 +12,9 @@ from tests.dbt.decide_cases.case import ADOPTED, KNOWN_ALREADY, ORPHAN, REDRIVEN
 from tests.dbt.decisions_after import decisions_after
 from tests.dbt.harness import Home, Report, Result, failed_again, order, pointer, report
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 def test_what_a_later_batch_says_of_a_message_is_decided_after_what_an_earlier_one_said(home: Home) -> None:
     """Each pair of batches is there before either is decided."""
     dead, sent, redriven = (
@@ -60,7 +59,7 @@ def test_what_a_later_batch_says_of_a_message_is_decided_after_what_an_earlier_o
     assert sorted(decided) == sorted(expected.items())
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+@pytest.mark.parametrize("seed", range(1, 12))
 def test_how_inputs_are_grouped_into_runs_changes_nothing(home: Home, seed: int) -> None:
     """Inputs that often are about the same few messages, in batches, each decided alone; then the same in random groups of batches."""
     chance = random.Random(seed)

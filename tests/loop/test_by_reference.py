@@ -101,6 +101,7 @@ def test_what_retention_has_removed_dies_saying_so_and_nothing_else_waits(apart:
     assert set(deliveries(apart.read(f"{DOMAIN}.orders-billing-retry")).values()) == {1}
 
 
+@pytest.mark.slow
 def test_a_transactional_record_that_failed_before_its_end_is_sent(apart: Redrive) -> None:
     had = len(apart.read(f"{DOMAIN}.orders-billing-retry"))
     producer = Producer({**apart.kafka, "transactional.id": f"{DOMAIN}-app"})

@@ -143,7 +143,8 @@ def test_results_that_cannot_be_appended_are_read_back(
     assert {row["message_id"] for row in found} == {f"outbox:direct/{one}" for one in rows}
 
 
-@pytest.mark.parametrize("page", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [1, 2])
 def test_a_commit_without_an_answer_is_read_back(redrive: Redrive, shop: Shop, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
     topic = known(redrive, shop, f"directunknown{page}")
     slot = redrive.loop.steps.take_rows.direct._slot

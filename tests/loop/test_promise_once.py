@@ -191,7 +191,8 @@ def unanswered(commits: bool) -> Callable[..., KafkaError]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("domain", "commits"), [("oncecommitted", True), pytest.param("onceaborted", False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("domain", "commits"), [("oncecommitted", True), ("onceaborted", False)])
 def test_what_became_of_a_commit_without_an_answer_is_found_out(
     ahead: Redrive, monkeypatch: pytest.MonkeyPatch, domain: str, commits: bool
 ) -> None:
