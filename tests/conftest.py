@@ -27,8 +27,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(("-XX:ReservedCodeCacheSize=
 # loop of tests/loop has until the end.
 _FIRST = ("tests/dbt/", "tests/dagster/", "tests/simulation/", "tests/loop/test_security", "tests/loop/")
 
-# What has the same name here runs in the same worker. What has a home of its own runs before tests/loop in the worker that is free: both
-# workers take as long, and their JVMs have compiled what they need when the next home is made.
+# What has the same name here runs in the same worker. Those of `homes` make a home each. While one worker has the tests of tables, they run
+# in the other one before tests/loop, whose home is then made by a JVM that has compiled most of the code for that.
 _SHARING = {
     "tests/dbt/": "tables",
     "tests/dagster/": "tables",

@@ -178,7 +178,6 @@ def to_send(home: Home, *letters: Row) -> dict[str, dict[str, Any]]:
     return {row["delivery_id"]: row for row in due.to_pylist() if row["delivery_id"] in ids}
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("profile", "stack"), [("dlq", True), ("safi", False)])
 def test_a_dead_letter_that_is_refused_again_and_again_keeps_one_payload_and_goes_with_it(home: Home, profile: str, stack: bool) -> None:

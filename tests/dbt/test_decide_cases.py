@@ -48,16 +48,17 @@ def test_what_is_decided(case: Case, decided: dict[str, list[Row]]) -> None:
     assert case.then(decisions), [row.asDict() for row in decisions]
 
 
+# each takes its time: many kinds of inputs are in the first two decide runs, most in the first four
 @pytest.mark.long
-def test_a_dbt_run_by_hand_decides_the_same(home: Home, decided: dict[str, list[Row]]) -> None:
-    """The inputs of the first two decide runs are decided again by a `dbt run`, the others by the loop: every column is the same."""
+@pytest.mark.parametrize("by_hand_runs", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_dbt_run_by_hand_decides_the_same(home: Home, decided: dict[str, list[Row]], by_hand_runs: int) -> None:
+    """The inputs of the first decide runs are decided again by a `dbt run`, the others by the loop: every column is the same."""
     first = min(row["batch"] for rows in decided.values() for row in rows)
     by_the_loop = [row for row in home.read("deliveries") if row["batch"] >= first]
     runs = {row["decide_run"] for row in by_the_loop}
     ends = sorted(max(row["batch"] for row in by_the_loop if row["decide_run"] == run) for run in runs)
     home.forget(first - 1)
-    # each takes its time: many kinds of inputs are in the first two
-    for end in ends[:2]:
+    for end in ends[:by_hand_runs]:
         home.decide_by_hand(end)
     by_hand = [row for row in home.read("deliveries") if row["batch"] >= first]
     home.decide()

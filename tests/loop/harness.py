@@ -87,11 +87,15 @@ class Record:
         return tuple((key, value) for key, value in self.headers if not key.startswith(("redrive-", "dlq-")))
 
 
-def write_seeds(directory: Path, project: Path) -> Path:
-    """The project's rules, with the sources, routes and policies of the tests; returns the directory, which is made."""
+def write_seeds(directory: Path, project: Path, domain: str = "[a-z]+") -> Path:
+    """The project's rules, with the sources, routes and policies of the tests; returns the directory, which is made.
+
+    domain: the one whose report topics the sources read. By default they read those of all tests.
+    """
     directory.mkdir(parents=True)
     for path in (project / "dbt_project" / "seeds").glob("*.csv"):
-        (directory / path.name).write_text(SEEDS.get(path.stem) or path.read_text(encoding="utf-8"), encoding="utf-8")
+        text = SEEDS.get(path.stem) or path.read_text(encoding="utf-8")
+        (directory / path.name).write_text(text.replace("[a-z]+", domain) if path.stem == "sources" else text, encoding="utf-8")
     return directory
 
 

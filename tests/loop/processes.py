@@ -169,9 +169,8 @@ def assert_never_early(records: list[Record]) -> None:
 def running_processes(kafka: dict[str, str], directory: Path, project: Path, domain: str, partitions: int = 1) -> Iterator[Processes]:
     """Processes with the tests' seeds, whose source reads only the topics of this domain. They are killed at the end."""
     topics = Topics(kafka)
-    sources = write_seeds(directory / "seeds", project) / "sources.csv"
     # only its own topics: the loops of a new home would take in what all tests before have written
-    sources.write_text(sources.read_text(encoding="utf-8").replace("[a-z]+", domain), encoding="utf-8")
+    write_seeds(directory / "seeds", project, domain)
     topics.domain(domain, partitions)
     running = Processes(kafka, directory, project, topics, domain)
     yield running

@@ -83,7 +83,8 @@ WRONG = {
             pytest.param(command, marks=pytest.mark.slow)
             for command in (
                 "sql|delete from messages",
-                "sql|--format|json|select headers, value, due_at from deliveries where original_topic = 'answered.orders' order by 3",
+                "sql|--format|json|select headers, value, due_at from deliveries"
+                " where original_topic = 'answered.orders' order by delivery_id",
                 "dlq|show|ID",
                 "policy|try|exponential(initial=1s, factor=2, max=60s, jitter=0.3, attempts=5)",
                 "explain|nobody:knows/0/1",

@@ -13,7 +13,7 @@ from orchestration.loop.lane import TimedLane
 from orchestration.loop.published import ResultsLostError
 from orchestration.loop.sending import BulkLane
 from publisher import sending
-from tests.loop.death import Died, start_after_death, until_it_dies
+from tests.loop.death import Died, die, start_after_death, until_it_dies
 from tests.loop.harness import Redrive, deliveries
 
 
@@ -45,9 +45,6 @@ def assert_sent_once(redrive: Redrive, domain: str, count: int, topic: str = "or
 
 
 def test_killed_after_a_commit_the_next_loop_finds_what_was_sent(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(*_: object) -> None:
-        raise Died
-
     with monkeypatch.context() as patch:
         patch.setattr(BulkLane, "record", die)
         fails(redrive, "oncekill", 3)
@@ -68,9 +65,6 @@ def test_killed_after_a_commit_the_next_loop_finds_what_was_sent(redrive: Redriv
 def test_a_failure_of_what_a_killed_loop_has_sent_is_its_answer_also_if_it_names_the_original_record(
     redrive: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(*_: object) -> None:
-        raise Died
-
     redrive.domain("onceanswer")
     original = redrive.fails("onceanswer.orders", b"k", b"v")
     with monkeypatch.context() as patch:
@@ -88,9 +82,6 @@ def test_a_failure_of_what_a_killed_loop_has_sent_is_its_answer_also_if_it_names
 
 @pytest.mark.slow
 def test_killed_again_before_it_reads_back_the_loop_after_it_does(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(*_: object) -> None:
-        raise Died
-
     fails(redrive, "onceagain", 2)
     with monkeypatch.context() as patch:
         patch.setattr(BulkLane, "record", die)
@@ -110,10 +101,6 @@ def test_a_destination_that_cannot_be_read_back_waits_and_the_others_do_not(
     redrive: Redrive, kafka: dict[str, str], monkeypatch: pytest.MonkeyPatch, hides: bool
 ) -> None:
     """hides: somebody's transaction begins before ours, so that what was sent can't be seen; or it begins later."""
-
-    def die(*_: object) -> None:
-        raise Died
-
     domain = "oncehidden" if hides else "onceseen"
     redrive.domain(domain, partitions=2)
     other = Producer({**kafka, "transactional.id": f"{domain}-other", "transaction.timeout.ms": 600_000})
@@ -190,7 +177,6 @@ def unanswered(commits: bool) -> Callable[..., KafkaError]:
     return call
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("domain", "commits"), [("oncecommitted", True), ("onceaborted", False)])
 def test_what_became_of_a_commit_without_an_answer_is_found_out(

@@ -32,7 +32,7 @@ from orchestration.demo.kafka_process import HOST, find_java, free_port
 from orchestration.loop.loop import Loop
 from orchestration.loop.sending import BulkLane
 from orchestration.settings import load_settings
-from tests.loop.death import Died, start_after_death, until_it_dies
+from tests.loop.death import die, start_after_death, until_it_dies
 from tests.loop.harness import Record, Redrive, Topics, deliveries, write_seeds
 from tests.sessions import stop_session
 
@@ -133,10 +133,7 @@ def guarded_loop(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory, pyt
     """A loop with the rights of its user, in a home of its own; its topics are written and read by who may do everything."""
     stop_session()
     directory, project = tmp_path_factory.mktemp("guarded-loop"), pytestconfig.rootpath
-    seeds = write_seeds(directory / "seeds", project)
-    # only its own topics: it may not describe others
-    sources = seeds / "sources.csv"
-    sources.write_text(sources.read_text(encoding="utf-8").replace("[a-z]+", DOMAIN), encoding="utf-8")
+    seeds = write_seeds(directory / "seeds", project, DOMAIN)
     kafka, home = guarded.as_user("loop"), directory / "state"
     settings = load_settings(
         home=home, seeds=seeds, project=project, kafka=kafka, instance=DOMAIN, commands_topic=COMMANDS, look_ahead_seconds=0
@@ -171,10 +168,6 @@ def sent(loop: Redrive) -> list[Record]:
 
 def dies_before_its_results_are_recorded(loop: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs the loop until it has sent something, and dies; another one starts."""
-
-    def die(*_: object) -> None:
-        raise Died
-
     with monkeypatch.context() as patch:
         patch.setattr(BulkLane, "record", die)
         until_it_dies(loop)
