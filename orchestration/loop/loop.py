@@ -85,7 +85,7 @@ class Loop:
         the first one here. Returns early if it is stopped, or another loop is in charge. Raises SeedError, DbtError.
         """
         seeds = read_seeds(self.settings.seeds)
-        self.dbt = begin_dbt(self.settings)
+        self.dbt = begin_dbt(self.settings, seeds)
         self.spark = start_session(self.settings)
         self.schema = schema_of(self.settings.project)
         self.rules = RulesInForce(self.settings, self.spark, self.dbt, self.health, seeds, lambda: self.steps.use_rules())

@@ -9,7 +9,8 @@ import threading
 from pyspark.sql import SparkSession
 
 from orchestration.logs import event
-from orchestration.loop.rules_in_force import RulesInForce, seeds_file, seeds_stamp
+from orchestration.loop.rules_in_force import RulesInForce, seeds_file, seeds_stamp, were_loaded
+from orchestration.rules.seed_rows import Seeds
 from orchestration.settings import Settings
 from orchestration.starter.directory import relink
 from orchestration.tables.dbt import Dbt, sql_digest
@@ -20,8 +21,9 @@ from orchestration.tables.views import make_tables
 log = logging.getLogger(__name__)
 
 
-def begin_dbt(settings: Settings) -> Dbt:
-    """dbt, which begins to parse the project if the tables have to be made: Spark, which starts at the same time, mostly waits for Java.
+def begin_dbt(settings: Settings, seeds: Seeds) -> Dbt:
+    """dbt, which begins to parse the project if the tables have to be made or the seeds to be loaded: Spark, which starts at the same time,
+    mostly waits for Java.
 
     An error is raised by the next use of dbt, which parses again.
     """
@@ -31,7 +33,7 @@ def begin_dbt(settings: Settings) -> Dbt:
         with contextlib.suppress(Exception):
             dbt.parse()
 
-    if _made(settings) != sql_digest(settings):
+    if _made(settings) != sql_digest(settings) or not were_loaded(settings, seeds):
         settings.make_home()
         threading.Thread(target=parse, name="parse", daemon=True).start()
     return dbt
@@ -44,7 +46,10 @@ def _made(settings: Settings) -> str:
 
 
 def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Dbt, rules: RulesInForce) -> None:
-    """Makes what is missing, and migrates tables of an earlier table version. Raises DbtError, CatalogError."""
+    """Makes what is missing, migrates tables of an earlier table version, and checks seeds that are not loaded yet.
+
+    Raises DbtError, CatalogError, SeedError.
+    """
     migrate_tables(settings, spark, schema)
     relink(settings)
     digest = sql_digest(settings)
@@ -56,3 +61,5 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
             make_tables(spark, dbt, schema)
         settings.project_digest.write_text(digest, encoding="utf-8")
         seeds_file(settings).write_text(seeds_stamp(rules.seeds, rules.loaded_hash()), encoding="utf-8")
+    # a loop that runs goes on by its rules, where this one could not load its own: it has not taken over yet
+    rules.check()

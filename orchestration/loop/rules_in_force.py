@@ -14,6 +14,7 @@ from orchestration.logs import event
 from orchestration.loop.health import SEEDS, Health, Reason
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepReport, StepResult
+from orchestration.rules.policy_reading import definitions, problems, read_policies
 from orchestration.rules.seeds import SeedError, Seeds, read_seeds
 from orchestration.rules.topic_patterns import topic_matches
 from orchestration.settings import Settings
@@ -32,6 +33,16 @@ def seeds_file(settings: Settings) -> Path:
 def seeds_stamp(seeds: Seeds, rules_hash: str) -> str:
     """The content of that file: the digest of the seeds, and the hash of the rules made of them."""
     return f"{seeds.digest} {rules_hash}\n"
+
+
+def were_loaded(settings: Settings, seeds: Seeds) -> bool:
+    """Whether these seeds are those that were loaded last; a `dbt build` beside the loop may have loaded others since."""
+    return _stamp(settings).partition(" ")[0] == seeds.digest
+
+
+def _stamp(settings: Settings) -> str:
+    file = seeds_file(settings)
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 @dataclass
@@ -86,19 +97,29 @@ class RulesInForce:
         rules = self.spark.table(f"{schema(self.settings.project)}.rules")
         return str(rules.select("rules_hash").collect()[0]["rules_hash"])
 
+    def check(self) -> None:
+        """Has the SQL read the policies of seeds that are not loaded yet. Raises SeedError, DbtError."""
+        if were_loaded(self.settings, self.seeds):
+            return
+        found = list(problems(self.settings.seeds, self.seeds, read_policies(self.spark, self.dbt, definitions(self.seeds))))
+        if found:
+            raise SeedError(found)
+
     def load(self) -> None:
-        """Loads the seeds, if others were loaded last, and sets the hash that every decide run from now on must find."""
-        file = seeds_file(self.settings)
-        stamp = file.read_text(encoding="utf-8") if file.exists() else ""
+        """Loads the seeds, if others were loaded last, and sets the hash that every decide run from now on must find.
+
+        Raises SeedError, DbtError.
+        """
         rules = self.loaded_hash()
         # the stamp has the hash of the tables, too: a `dbt build` beside the loop may have loaded other files since
-        if stamp != seeds_stamp(self.seeds, rules):
+        if _stamp(self.settings) != seeds_stamp(self.seeds, rules):
             self.dbt.parse()
+            self.check()
             with dbt_interpreted(self.spark):
                 self.dbt.run("seed")
                 self.dbt.run("run", select=["rules"])
             rules = self.loaded_hash()
-            file.write_text(seeds_stamp(self.seeds, rules), encoding="utf-8")
+            seeds_file(self.settings).write_text(seeds_stamp(self.seeds, rules), encoding="utf-8")
         self.hash = rules
         self.is_stale = False
         self.when_loaded()
@@ -126,5 +147,6 @@ class RulesInForce:
         except Exception as error:
             if is_gone(error):
                 raise
-            report.failed(SEEDS, Reason(f"the seeds could not be loaded: {error if isinstance(error, DbtError) else in_short(error)}"))
+            said = error if isinstance(error, DbtError | SeedError) else in_short(error)
+            report.failed(SEEDS, Reason(f"the seeds could not be loaded; the old rules stay in force:\n{said}"))
         return report.result()

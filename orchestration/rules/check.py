@@ -9,7 +9,7 @@ from orchestration.kafka.cluster import Cluster, ClusterError, Topic
 from orchestration.kafka.topics import new_topic, room
 from orchestration.rules.check_findings import Finding, own_topic
 from orchestration.rules.check_sequences import sequences_kept
-from orchestration.rules.policies import why_not
+from orchestration.rules.policy_reading import definitions, problems
 from orchestration.rules.seed_rows import Row, Seeds
 from orchestration.rules.seeds import SeedError, read_seeds
 from orchestration.rules.topic_patterns import speaks_for_all, table_of, topic_matches
@@ -128,25 +128,11 @@ def _equal_rules(settings: Settings, seeds: Seeds) -> Iterator[Finding]:
 
 
 def _policies(settings: Settings, seeds: Seeds, rulebook: Rulebook) -> Iterator[Finding]:
-    """Policies that the SQL can't parse, or that a route uses as publish_policy but can't: with one of them, no seeds are loaded."""
-    rows = {row["policy"]: row for row in seeds.rows["retry_policies"]}
-    reading = rulebook.reading_of({name: row["definition"] for name, row in rows.items()})
-    misused = [row for row in seeds.rows["routes"] if row["publish_policy"] in reading.processing_only]
-    for row in misused:
-        yield Finding(
-            False,
-            "seeds",
-            f"{settings.seeds / 'routes.csv'}:{row.line}: publish_policy is {row['publish_policy']!r}, which has "
-            f"{reading.processing_only[row['publish_policy']]}: failed sends are bounded by attempts alone; name a policy without it",
-        )
-    for problem in reading.problems:
-        yield Finding(
-            False,
-            "seeds",
-            f"{settings.seeds / 'retry_policies.csv'}:{rows[problem.name].line}: definition: {why_not(problem.definition, problem.clause)}",
-        )
-    if not reading.problems and not misused:
-        yield Finding(True, "policies", f"{len(rows)} can be read")
+    policies = definitions(seeds)
+    wrong = list(problems(settings.seeds, seeds, rulebook.reading_of(policies)))
+    yield from (Finding(False, "seeds", problem) for problem in wrong)
+    if not wrong:
+        yield Finding(True, "policies", f"{len(policies)} can be read")
 
 
 def _kafka(settings: Settings, seeds: Seeds | None, rulebook: Rulebook, groups: Collection[str], *, create: bool) -> Iterator[Finding]:

@@ -5,13 +5,13 @@ The answers come from the SQL that decides; this module holds no rule.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestration.rules.policies import why_not
+from orchestration.rules.policy_reading import PolicyReading, ask, read_policies
 from orchestration.rules.routing import Redrive, Redriven, Routing, view
 from orchestration.rules.seed_rows import Seeds
 from orchestration.rules.topics_needed import Plan, plan_topics
@@ -28,23 +28,6 @@ class ExplainError(Exception):
     """The question can't be answered."""
 
     exit_code = 2
-
-
-@dataclass(frozen=True)
-class PolicyProblem:
-    """A policy that can't be parsed, and the first of its clauses that isn't understood."""
-
-    name: str
-    definition: str
-    clause: str
-
-
-@dataclass(frozen=True)
-class PolicyReading:
-    """problems: policies that can't be parsed. processing_only: by policy, the clause that a publish_policy must not have."""
-
-    problems: tuple[PolicyProblem, ...]
-    processing_only: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -127,17 +110,13 @@ class Rulebook:
 
     def reading_of(self, policies: Mapping[str, str]) -> PolicyReading:
         """Parses policies, given by name, with the SQL."""
-        rows = self._ask(policies, "select policy, definition, not_understood, processing_only from {read} order by policy")
-        return PolicyReading(
-            tuple(
-                PolicyProblem(row["policy"], row["definition"], row["not_understood"]) for row in rows if row["not_understood"] is not None
-            ),
-            {row["policy"]: row["processing_only"] for row in rows if row["processing_only"] is not None},
-        )
+        return read_policies(self._spark, self._dbt, policies)
 
     def schedule_of(self, definition: str, failures: int) -> Schedule:
         """What a policy's text means, for its first failures. Raises ExplainError, naming the clause that isn't understood."""
-        rows = self._ask(
+        rows = ask(
+            self._spark,
+            self._dbt,
             {"policy": definition},
             f"""
             select failure, not_understood, max_attempts, max_elapsed_ms, on_exhausted, jitter, {{delay}} as delay_ms
@@ -203,7 +182,9 @@ class Rulebook:
         waiting = [place for place, row in enumerate(rows) if row["policy_text"] and row["delay_ms"] is not None]
         if waiting:
             cases = " ".join(f"when '{place}' then {rows[place]['publish_attempt'] or rows[place]['attempt'] or 0:d}" for place in waiting)
-            for row in self._ask(
+            for row in ask(
+                self._spark,
+                self._dbt,
                 {str(place): rows[place]["policy_text"] for place in waiting},
                 "select policy, quota_multiplier, {delay} as delay_ms from {read} as read",
                 failures=f"case policy {cases} end",
@@ -223,17 +204,6 @@ class Rulebook:
         if objection := unreadable_tables(self._settings, self._spark, self._schema):
             raise ExplainError(objection)
         return self._spark.table(name).select(column).collect()[0][column]
-
-    def _ask(self, policies: Mapping[str, str], statement: str, **delay: str) -> list[Row]:
-        """Runs a statement over policies: {read} stands for the parsed policies, {delay} for the delay of a failure by one of them."""
-        read = self._dbt.compiled("{{ read_policies('policies_to_read') }}")
-        wait = ""
-        if delay:
-            arguments = f"{json.dumps(delay['failures'])}, {json.dumps(delay['policy'])}"
-            wait = self._dbt.compiled("{{ backoff_delay_ms(" + arguments + ") }}")
-        with view(self._spark.createDataFrame(list(policies.items()), "policy string, definition string"), "policies_to_read"):
-            rows: list[Row] = self._spark.sql(statement.format(read=f"({read})", delay=wait)).collect()
-        return rows
 
 
 def history(views: AnalysedViews, message_id: str) -> list[dict[str, Any]]:

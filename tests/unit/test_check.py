@@ -13,7 +13,7 @@ import pytest
 from orchestration.kafka.cluster import Cluster, Topic
 from orchestration.rules.check import _permissions
 from orchestration.rules.check_sequences import sequences_kept
-from orchestration.rules.seeds import Row, Seeds
+from orchestration.rules.seeds import Row, Seeds, read_seeds
 from orchestration.rules.topic_patterns import speaks_for_all
 from orchestration.rules.topics_needed import Need
 from orchestration.settings import Settings, load_settings
@@ -57,6 +57,16 @@ def test_who_speaks_for_any_topic_is_warned_of(settings: Settings) -> None:
 def test_the_shipped_source_speaks_for_what_the_demo_uses() -> None:
     with (SEEDS / "sources.csv").open(newline="", encoding="utf-8") as file:
         assert [row["speaks_for"] for row in csv.DictReader(file)] == ["orders"]
+
+
+def test_the_shipped_rules_are_those_of_the_readme() -> None:
+    rows = read_seeds(SEEDS).rows
+    policies = {row["policy"]: row["definition"] for row in rows["retry_policies"]}
+    assert policies["default"] == "exponential(initial=1s, factor=2, max=60s, jitter=0.3, attempts=5)"
+    everything = next(row for row in rows["routes"] if {row["topic"], row["consumer_group"], row["error_kind"]} == {"*"})
+    assert (everything["retry_policy"], everything["retry_topic"]) == ("default", "{topic}-{group}-retry")
+    readme = (SEEDS.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{said}`" in readme for said in (policies["default"], everything["retry_topic"]))
 
 
 @pytest.mark.parametrize("topic", ["_schemas", "__consumer_offsets", "redrive.commands", "told", "closed.gates"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli import main as cli
+from orchestration.cli.ending import SUPERSEDED_EXIT
 from orchestration.dagster.resource import Redrive
 from orchestration.log_lines import JsonLines, LogLines
 from orchestration.operators.selections import DlqError
@@ -91,6 +93,45 @@ def test_check_shows_a_missing_address_among_what_it_finds() -> None:
     given = CliRunner().invoke(cli.app, ["check"])
     assert given.exit_code == 1
     assert WHAT_TO_SET in given.stdout
+
+
+@pytest.mark.parametrize(
+    ("idle", "superseded_by", "stops", "command", "code"),
+    [
+        (True, None, False, "run --until-idle", 0),
+        (False, None, False, "run --until-idle", 1),
+        # a signal has ended it
+        (False, None, True, "run --until-idle", 0),
+        (False, None, True, "run", 0),
+        (False, 8, True, "run", SUPERSEDED_EXIT),
+    ],
+)
+def test_the_exit_code_says_how_a_loop_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
+    tmp_path: Path,
+    idle: bool,
+    superseded_by: int | None,
+    stops: bool,
+    command: str,
+    code: int,
+) -> None:
+    class Loop:
+        def __init__(self, _: object) -> None:
+            self.superseded_by, self.stopping = superseded_by, SimpleNamespace(is_set=lambda: stops)
+
+        def start(self) -> None:
+            pass
+
+        def run(self, **_: object) -> bool:
+            return idle
+
+    monkeypatch.setattr("orchestration.loop.loop.Loop", Loop)
+    monkeypatch.setattr("orchestration.cli.run.end_on_signals", lambda _: None)
+    monkeypatch.setenv("REDRIVE_PROJECT", str(pytestconfig.rootpath))
+    monkeypatch.setenv("REDRIVE_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    given = CliRunner().invoke(cli.app, [*command.split(), "--home", str(tmp_path)])
+    assert given.exit_code == code, given.output
 
 
 def test_the_status_shows_what_both_lanes_have_and_sent(
