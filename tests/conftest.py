@@ -25,7 +25,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(("-XX:ReservedCodeCacheSize=
 
 # These run in this order, and before all others: they are the longest. Those before tests/loop stop the worker's Spark session, which the
 # loop of tests/loop has until the end.
-_FIRST = ("tests/dbt/", "tests/dagster/", "tests/simulation/", "tests/loop/test_security", "tests/loop/")
+_FIRST = ("tests/dbt/", "tests/dagster/", "tests/simulation/", "tests/kills/", "tests/loop/test_security", "tests/loop/")
 
 # What has the same name here runs in the same worker. Those of `homes` make a home each. While one worker has the tests of tables, they run
 # in the other one before tests/loop, whose home is then made by a JVM that has compiled most of the code for that.
@@ -33,6 +33,7 @@ _SHARING = {
     "tests/dbt/": "tables",
     "tests/dagster/": "tables",
     "tests/simulation/": "homes",
+    "tests/kills/": "homes",
     "tests/loop/test_security": "homes",
     "tests/loop/test_promise": "promises",
     "tests/loop/": "loop",

@@ -122,7 +122,7 @@ select
     decision,
     case decision when 'duplicate' then 'known_already' when 'refused' then objection else 'new_row' end as reason,
     case when decision = 'publish' then 'publish' end as kind,
-    case when decision = 'publish' then greatest(recorded_at, due_at) else recorded_at end as due_at,
+    case when decision = 'publish' then {{ whole_ms('greatest(recorded_at, due_at)') }} else recorded_at end as due_at,
     case when decision = 'publish' then topic end as topic,
     cast(null as int) as partition,
     cast(null as string) as breaker_key,

@@ -47,7 +47,7 @@ class TimedLane:
     """The lane of one loop: a thread that sends (`lane`), and one that records (`lane-results`).
 
     The loop's thread calls its methods; `end` is also called by the thread that ends the process after a signal, at the same time. Only
-    `withdraw`, `finish_send` and `end` wait for Kafka.
+    `withdraw`, `finish_send`, `held` and `end` wait for Kafka.
 
     now_ms: the loop's clock, in epoch milliseconds. most_rows, most_bytes: what may be held. longest_unrecorded: if there are results, and
     for longer than this, in seconds, none was recorded, nothing more is sent until they are: an append waits for those of the loop's steps.
@@ -88,13 +88,6 @@ class TimedLane:
         with self._changed:
             return {name for rows in self._all() for name in rows.column("delivery_id").to_pylist()}
 
-    def span(self) -> tuple[datetime, datetime] | None:
-        """The earliest and the latest due time of all that the lane has; None if it has nothing."""
-        with self._changed:
-            dues = [moment(bound(rows.column("due_at"))) for rows in self._all() for bound in (pc.min, pc.max)]
-        known = [due for due in dues if due is not None]
-        return (min(known), max(known)) if known else None
-
     def oldest(self) -> datetime | None:
         """The earliest due time of all that the lane has, and of what `take_done` is yet to return as open: no floor may pass it."""
         with self._changed:
@@ -113,6 +106,10 @@ class TimedLane:
                 return 0, 0
             has = list(self._all())
             return max(0, self.most_rows - sum(rows.num_rows for rows in has)), max(0, self.most_bytes - sum(rows.nbytes for rows in has))
+
+    def _are_unrecorded(self, results: list[pa.Table]) -> bool:
+        with self._changed:
+            return any(one is other for one in results for other in self._unrecorded)
 
     @property
     def has_unrecorded(self) -> bool:
@@ -175,7 +172,10 @@ class TimedLane:
             current = self._sending
             # by identity: while much is due, the next rows are being sent at once
             self._changed.wait_for(lambda: current is None or self._sending is not current)
-        self._record_now()
+            sent = [*self._unrecorded]
+        # more than once: an attempt that is repeated records only the results that it had the first time
+        while self._are_unrecorded(sent):
+            self._record_now()
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -299,12 +299,12 @@ class Loop:
             self._serving = None
 
     def _append_end(self) -> None:
-        """Appends the last row, which a loop that takes over waits for. It is refused if another loop has taken the tables already."""
+        """Appends the last row, for which a later loop waits, with what has settled and no row says yet. Refused if another took over."""
         if self._has_ended or self.health.unsure or self.steps.publish.has_unrecorded:
             return
         try:
             with interpreted(self.spark):
-                self.stored.append(replace(self.state.of_kind("end"), settled={}, unrecorded_since=None))
+                self.stored.append(replace(self.state.of_kind("end"), settled=dict(self.steps.settle.unrecorded), unrecorded_since=None))
         except Exception as error:
             event(log, logging.DEBUG, "end_not_recorded", reason=error)
 

@@ -112,6 +112,9 @@ class ReadBack:
             with self.hand_over.lane.held():
                 # nothing is sent until what was sent is known: it would lie after the ranges that are read
                 self.hand_over.withdraw_all()
+                if (unknown := self.hand_over.lane.unrecorded_since()) is not None:
+                    # of a send that was recorded just now: it began earlier than what this was called for
+                    self.since = min(self.since, unknown - self.clock.ahead)
                 if not self.is_fenced:
                     self.leadership.fence_own()
                 names = self._destinations(report.state.window.lowest_floor, now, self.since)

@@ -4,7 +4,7 @@ The queries read the ledgers, the decisions, what the topics hold, and the state
 refer to `{first}` and `{upto}`, the batches between which results and decisions are judged; `{watermark}`, up to which everything is
 decided; `{recorded_until}`: what was sent before has a result; and to the views `verified_records`, what was found in the topics, and
 `verified_ranges`, the offsets that were read there; and to `{direct_ids}`, an expression for the ids of what this installation has sent
-directly, without a decision.
+directly, without a decision; `{kept_since}`: the results of what was sent before may have been removed.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ PROMISES: Final = (
     ),
     Promise(
         "in_its_topic",
-        "Every retry, redrive and dead letter that was delivered lies in its topic, where its result says.",
+        "Everything that was delivered lies in its topic, where its result says.",
         """
         select
             results.delivery_id as subject,
@@ -155,7 +155,7 @@ PROMISES: Final = (
             left semi join deliveries on records.delivery_id = deliveries.delivery_id and records.due_at = deliveries.due_at
             union all
             select * from verified_records
-            where delivery_id rlike r'{direct_ids}'
+            where delivery_id rlike r'{direct_ids}' and sent_at >= {kept_since}
         )
 
         select

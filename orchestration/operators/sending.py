@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -21,6 +22,7 @@ from publisher import RejectedPropertiesError, kafka_error, redact
 
 # Seconds to wait for the brokers.
 _PATIENCE = 30
+_ABORT_PATIENCE = 5
 
 Progress = Callable[[int, int], None]
 """Called with the number of records that are done, and of all."""
@@ -76,6 +78,10 @@ def write(settings: Settings, command: str, values: Sequence[bytes], progress: P
             producer.poll(0)
         left = producer.flush(_PATIENCE)
         if problems or left:
+            if settings.transactions:
+                # while it is open, nobody can read the commands that others give after it
+                with suppress(KafkaException):
+                    producer.abort_transaction(_ABORT_PATIENCE)
             why = redact(problems[0], settings.kafka_properties) if problems else f"no answer within {_PATIENCE} s"
             raise CommandError(f"{settings.commands_topic}: {why}")
         if settings.transactions:

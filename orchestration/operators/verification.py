@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 
-from orchestration.clock import EPOCH, literal
+from orchestration.clock import EPOCH, literal, wall_clock
 from orchestration.kafka.cluster import Cluster, Partition
 from orchestration.kafka.sent_records import MARGIN, RANGES, sent_in
 from orchestration.operators.promises import PROMISES, Promise
@@ -27,10 +27,16 @@ from orchestration.tables.spark import schema, session_to_ask
 _NAMED = 20
 
 
-# What is judged: how much was delivered to each topic.
+# What is judged: how much was delivered to each topic. A topic to which something was decided may have records without a result.
 _JUDGED = """
-select topic, count(*) as results from publish_results
-where outcome = 'delivered' and batch >= {first} and batch <= {upto}
+select topic, sum(results) as results
+from (
+    select topic, 1 as results from publish_results
+    where outcome = 'delivered' and batch >= {first} and batch <= {upto}
+    union all
+    select distinct topic, 0 as results from deliveries
+    where kind is not null and topic is not null and batch >= {first} and batch <= {upto}
+) as judged
 group by topic
 """
 
@@ -68,26 +74,32 @@ class Verification:
 
 
 def verify(settings: Settings, since: datetime | None = None) -> Verification:
-    """Proves all promises, for what was recorded since a moment; None: for everything.
+    """Proves all promises, for what was recorded since a moment; None: for everything that `retention_days` keeps.
 
     Raises VerificationError, ClusterError, SettingsError.
     """
     settings.require_brokers()
     spark = _session(settings)
     spark.sql(f"use {schema(settings.project)}")
-    bounds = _bounds(spark, since) | {"direct_ids": direct_id_pattern(settings)}
+    # what is older may be removed, and some of its rows before the others
+    kept = wall_clock() - timedelta(days=settings.retention_days) if settings.retention_days else EPOCH
+    bounds = _bounds(spark, kept if since is None else max(since, kept))
+    bounds |= {"direct_ids": direct_id_pattern(settings), "kept_since": literal(kept)}
     judged = {row["topic"]: int(row["results"]) for row in spark.sql(_JUDGED.format_map(bounds)).collect()}
-    ranges, gone = _ranges(Cluster(settings.kafka_properties), judged, since)
-    read = [(partition.topic, partition.number, begin, end) for partition, (begin, end) in ranges.items()]
-    spark.createDataFrame(read, RANGES).createOrReplaceTempView("verified_ranges")
+    cluster = Cluster(settings.kafka_properties)
+    for name in cluster.not_readable([name for name, results in judged.items() if not results]):
+        del judged[name]
+    ranges, gone = _ranges(cluster, judged, since)
     records = _records(spark, settings, ranges)
     records.createOrReplaceTempView("verified_records")
+    spark.createDataFrame(_kept_ranges(cluster, ranges), RANGES).createOrReplaceTempView("verified_ranges")
     try:
         findings = tuple(_finding(spark, promise, bounds) for promise in PROMISES)
     finally:
         for view in ("verified_ranges", "verified_records"):
             spark.catalog.dropTempView(view)
-    return Verification(since, sum(judged.values()), records.count(), len(judged) - len(gone), gone, findings)
+    missing = tuple(name for name in gone if judged[name])
+    return Verification(since, sum(judged.values()), records.count(), len(judged) - len(gone), missing, findings)
 
 
 def _session(settings: Settings) -> SparkSession:
@@ -103,7 +115,7 @@ def _session(settings: Settings) -> SparkSession:
     return spark
 
 
-def _bounds(spark: SparkSession, since: datetime | None) -> dict[str, str]:
+def _bounds(spark: SparkSession, since: datetime) -> dict[str, str]:
     """What the queries of the promises refer to, as SQL."""
     (last,) = spark.sql("select greatest((select max(batch) from events), (select max(batch) from publish_results)) as upto").collect()
     ticks = collected(
@@ -119,11 +131,9 @@ def _bounds(spark: SparkSession, since: datetime | None) -> dict[str, str]:
             """
         )
     )
-    first = 0
-    if since is not None:
-        # the row of a tick comes after what it did
-        (row,) = spark.sql(f"select max(batch) as batch from ticks where recorded_at < {literal(since)}").collect()
-        first = int(row["batch"] or 0) + 1
+    # the row of a tick comes after what it did
+    (row,) = spark.sql(f"select max(batch) as batch from ticks where recorded_at < {literal(since)}").collect()
+    first = 0 if row["batch"] is None else int(row["batch"]) + 1
     (decided,) = spark.sql("select max(batch) as batch from deliveries").collect()
     return {
         "first": str(first),
@@ -139,6 +149,20 @@ def _ranges(cluster: Cluster, topics: Collection[str], since: datetime | None) -
     millis = 0 if since is None else max(0, (since - MARGIN - EPOCH) // timedelta(milliseconds=1))
     ranges = cluster.since({partition: millis for topic in described.values() for partition in topic.all_partitions})
     return ranges, tuple(sorted(set(topics) - described.keys()))
+
+
+def _kept_ranges(cluster: Cluster, ranges: Mapping[Partition, tuple[int, int]]) -> list[tuple[str, int, int, int]]:
+    """The ranges (RANGES) in which every record must still lie that was there: without what retention has removed while it was read, and
+    without topics that are compacted.
+    """
+    configs = cluster.configs(sorted({partition.topic for partition in ranges}))
+    compacted = {name for name, config in configs.items() if "compact" in (config.get("cleanup.policy") or "")}
+    starts = cluster.starts(ranges) if ranges else {}
+    return [
+        (partition.topic, partition.number, max(begin, starts[partition]), end)
+        for partition, (begin, end) in ranges.items()
+        if partition.topic not in compacted and partition in starts
+    ]
 
 
 def _records(spark: SparkSession, settings: Settings, ranges: Mapping[Partition, tuple[int, int]]) -> DataFrame:

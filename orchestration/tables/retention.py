@@ -1,8 +1,8 @@
 """Removes what is finished and old: messages, with all their rows; and rows of `ticks` that nothing reads any more.
 
-A message is finished if it was processed, sent, cancelled or dropped by its policy, and nothing has happened to it since. What waits
-stays, and so do dead, discarded and refused messages, whatever their age. Of rows of outboxes, what is not written back stays, and those
-that were not published: in a table without a status they look pending, and would be published if their rows were removed here.
+A message is finished if it was processed, sent, cancelled or dropped by its policy, and nothing was decided or recorded about it since.
+What waits stays, and so do dead, discarded and refused messages, whatever their age. Of rows of outboxes, what is not written back stays,
+and those that were not published: in a table without a status they look pending, and would be published if their rows were removed here.
 
 `deliveries` comes first; a result or an event is removed because its delivery or decision is gone. So a run that was interrupted is
 completed by the next, and no delivery is ever open again because its result went first.
@@ -112,6 +112,10 @@ class Retention:
             left anti join (
                 select message_id from {self.schema}.deliveries
                 where due_at >= {literal(before)} or recorded_at >= {literal(before)} or batch > {self.batch:d}
+                union all
+                -- what waited for long was sent only now
+                select message_id from {self.schema}.publish_results
+                where message_id is not null and (recorded_at >= {literal(before)} or batch > {self.batch:d})
             ) as recent on messages.message_id = recent.message_id
             where messages.state in {_FINISHED} and not (messages.message_id like 'outbox:%' and messages.state in {_NOT_PUBLISHED})
         """

@@ -110,7 +110,6 @@ def test_dead_letters_are_redriven_by_hand_in_two_steps(deployment: Deployment) 
     assert [record.key for record in deployment.kafka.read("redrive.commands")] == [sent["command"].encode()] * 2
 
 
-@pytest.mark.slow
 def test_the_triage_does_what_the_rules_say(deployment: Deployment) -> None:
     before = len(deployment.kafka.read("redrive.commands"))
     said = _observed(deployment, deployment.run("triage", {"ops": {"triage_dead_letters": {"config": {"dry_run": True}}}}))

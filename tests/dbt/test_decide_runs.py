@@ -115,12 +115,7 @@ def broken_rule(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.mark.parametrize(
     ("ending", "complaint"),
     [
-        pytest.param(
-            "select * from classified where original_offset <> 1",
-            "the decide step made 0 decisions for input",
-            id="drops one",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param("select * from classified where original_offset <> 1", "the decide step made 0 decisions for input", id="drops one"),
         pytest.param(
             "select * from classified union all select * from classified where original_offset = 1",
             "the decide step made 2 decisions for input",

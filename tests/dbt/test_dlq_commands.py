@@ -199,7 +199,6 @@ def test_an_id_that_is_no_dead_letter(call: Call, command: str, message_id: str,
     assert said in str(result.exception)
 
 
-@pytest.mark.slow
 def test_groups_count_what_is_selected(call: Call, dead: list[Row]) -> None:
     found = rows(call("dlq", "groups", "--topic", "dlq", "--format", "json"))
     assert [(row["error_class"], row["open"], row["dead"], row["died"]) for row in found] == [

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from orchestration.clock import literal
+from orchestration.clock import EPOCH, literal
 from orchestration.kafka.sent_records import FOUND, RANGES
 from orchestration.operators.promises import PROMISES
 from orchestration.outbox.direct_ids import direct_id_pattern, direct_suffix
@@ -31,6 +31,7 @@ class Sent:
     first: int
     deliveries: list[Row]
     records: list[dict[str, Any]]
+    kept_since: datetime | None = None
 
     def breaches(self, promise: str) -> dict[str, str]:
         """What breaks a promise among these messages: detail by subject."""
@@ -44,6 +45,7 @@ class Sent:
             "watermark": str(self.home.batch + 1),
             "recorded_until": literal(self.home.now + timedelta(minutes=1)),
             "direct_ids": direct_id_pattern(load_settings()),
+            "kept_since": literal(self.kept_since or EPOCH),
         }
         return {row["subject"]: row["detail"] for row in spark.sql(QUERIES[promise].format_map(bounds)).collect()}
 
@@ -171,3 +173,5 @@ def test_a_row_that_was_sent_directly_without_a_result_is_told(sent: Sent) -> No
     for offset, delivery in enumerate((direct, "outbox:shop/8#direct.00000000.1f"), 10):
         sent.records.append({**sent.records[0], "offset": offset, "delivery_id": delivery})
     assert sent.breaches("sent_and_recorded") == {direct: f"no result for {sent.topic}-billing-retry/0/10"}
+    sent.kept_since = sent.records[-1]["sent_at"] + timedelta(seconds=1)
+    assert sent.breaches("sent_and_recorded") == {}, "its result may be removed"

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from orchestration.settings import Settings, load_settings
 from tests.loop.harness import Record, Topics, write_seeds
 from tests.loop.loop_process import send_to_family
 from tests.sessions import LARGE_PAGES
@@ -47,24 +48,16 @@ class Processes:
     _enough: threading.Event = field(default_factory=threading.Event)
     consumer_rests: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def commands(self) -> str:
+        """The topic of commands: none that other tests have on this broker. A test that gives commands creates it."""
+        return f"{self.domain}.commands"
+
     def start(self, idle_for: int = 5, *, settings: dict[str, Any] | None = None, **told: Any) -> subprocess.Popen[str]:
         """Starts a loop, which ends when nothing waits and nothing came for so many seconds. settings: others than the tests'."""
         # a loop that is to die dies once
         (self.home / "state" / "killed-at").unlink(missing_ok=True)
-        given = {
-            "home": str(self.home / "state"),
-            "seeds": str(self.home / "seeds"),
-            "project": str(self.project),
-            "kafka": self.kafka,
-            # another installation on the same brokers has another name, or one would fence the other
-            "instance": self.domain,
-            "idle_for_seconds": idle_for,
-            # not what other tests have ordered on this broker
-            "commands_topic": os.environ.get("REDRIVE_COMMANDS_TOPIC", f"{self.domain}.commands"),
-            # the bulk lane alone, unless a test says otherwise
-            "look_ahead_seconds": 0,
-            **(settings or {}),
-        }
+        given = self._given(idle_for_seconds=idle_for, **(settings or {}))
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.loop.loop_process", json.dumps({"settings": given, **told})],
             cwd=self.project,
@@ -74,6 +67,24 @@ class Processes:
         )
         self._started.append(process)
         return process
+
+    def settings(self) -> Settings:
+        """Those of the loops."""
+        return load_settings(**self._given())
+
+    def _given(self, **others: Any) -> dict[str, Any]:
+        return {
+            "home": str(self.home / "state"),
+            "seeds": str(self.home / "seeds"),
+            "project": str(self.project),
+            "kafka": self.kafka,
+            # another installation on the same brokers has another name, or one would fence the other
+            "instance": self.domain,
+            "commands_topic": self.commands,
+            # the bulk lane alone, unless a test says otherwise
+            "look_ahead_seconds": 0,
+            **others,
+        }
 
     def ended(self, process: subprocess.Popen[str], seconds: float = 1200) -> str:
         """Waits for the end of a loop; what it said."""
@@ -137,6 +148,7 @@ class Processes:
             "REDRIVE_SEEDS": str(self.home / "seeds"),
             "REDRIVE_KAFKA__BOOTSTRAP_SERVERS": self.kafka["bootstrap.servers"],
             "REDRIVE_INSTANCE": self.domain,
+            "REDRIVE_COMMANDS_TOPIC": self.commands,
         }
         command = [str(Path(sys.executable).with_name("redrive")), *arguments, "--home", str(self.home / "state")]
         return subprocess.run(command, cwd=self.project, env=environment, capture_output=True, text=True, check=False)

@@ -83,12 +83,10 @@ def test_killed_after_each_step_it_loses_nothing_and_sends_nothing_twice(process
     }
 
 
-def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_it_redrives_it_loses_none_and_issues_none_twice(processes: Processes) -> None:
     # a start issues what ten seconds allow at most, so that the last kill has something left to interrupt
     count = 60
-    commands = f"{processes.domain}.commands"
-    processes.topics.topics(commands)
-    monkeypatch.setenv("REDRIVE_COMMANDS_TOPIC", commands)
+    processes.topics.topics(processes.commands)
     processes.fail_some("message", count, error="KeyError")
     first = processes.start()
     said = processes.ended(first)

@@ -120,10 +120,8 @@ def assert_ended_by(kill: Kill, code: int, said: str) -> None:
 
 
 @pytest.mark.parametrize("processes", ["laneslater"], indirect=True)
-def test_killed_after_a_withdrawal_it_sends_nothing_of_what_was_cancelled(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = f"{processes.domain}.commands"
-    processes.topics.topics(commands)
-    monkeypatch.setenv("REDRIVE_COMMANDS_TOPIC", commands)
+def test_killed_after_a_withdrawal_it_sends_nothing_of_what_was_cancelled(processes: Processes) -> None:
+    processes.topics.topics(processes.commands)
     ahead = {"look_ahead_seconds": 300.0}
     first = processes.start(settings=ahead, die="after a withdrawal")
     until(lambda: turns(processes, 1), "the first loop turns")

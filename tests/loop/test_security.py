@@ -203,7 +203,6 @@ def test_with_the_least_rights_all_is_done_and_what_was_sent_is_read_back(
     assert list(deliveries(sent(loop)).values()) == [1] * 4
 
 
-@pytest.mark.slow
 def test_without_the_right_to_read_its_destinations_it_says_so_and_goes_on(
     guarded: Guarded, guarded_loop: Redrive, reporter: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

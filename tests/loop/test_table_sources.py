@@ -65,7 +65,6 @@ def taken(redrive: Redrive, source: str = "quarantine") -> list[int]:
     return [row["events"], row["offsets"]]
 
 
-@pytest.mark.slow
 def test_a_row_is_a_report_of_a_record_that_failed(tables: Redrive) -> None:
     append(tables, 6, 8)
     retries = {record.header("redrive-original-offset"): record for record in tables.retries("tables", 2)}

@@ -25,7 +25,7 @@ def decided(loop: Loop) -> int:
     return loop.state.counts.get("decisions", 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_older_loop_sends_nothing_once_a_newer_one_is_in_charge(
     redrive: Redrive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

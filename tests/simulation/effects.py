@@ -107,14 +107,14 @@ class Effects:
 
 
 @contextmanager
-def injected(effects: Effects) -> Iterator[None]:
-    """Loops that start inside the `with` block have the simulated clock and faults."""
+def injected(effects: Effects, messages: int) -> Iterator[None]:
+    """Loops that start inside the `with` block have the simulated clock and faults. messages: how many are simulated."""
     with pytest.MonkeyPatch.context() as patch:
         clock = partial(LoopClock, wall=effects.time.wall, monotonic=effects.time.monotonic)
         patch.setattr(orchestration.loop.starting_point, "LoopClock", clock)
         # small, so that a crash leaves a backlog to the bulk lane
-        patch.setattr(orchestration.loop.hand_over, "MOST_OVERDUE", 40)
-        patch.setattr(orchestration.loop.hand_over, "MOST_ROWS", 400)
+        patch.setattr(orchestration.loop.hand_over, "MOST_OVERDUE", messages * 8 // 100)
+        patch.setattr(orchestration.loop.hand_over, "MOST_ROWS", messages * 8 // 10)
         # no threads: the simulation calls what they would call
         patch.setattr(TimedLane, "_start", lambda _: None)
         patch.setattr(sending, "_commit", partial(_commit, effects, sending._commit))

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestration.operators.verification import verify
+from tests.promises import broken_promises
 from tests.simulation.effects import Effects, Time, injected
 from tests.simulation.model import broken
 from tests.simulation.world import World
@@ -28,10 +28,10 @@ def simulate(
     kafka: dict[str, str], home: Path, project: Path, *, seed: int, messages: int = 1_000, steps: int = 30, crashes: int = 20
 ) -> Outcome:
     """Runs one simulation. The topics on the brokers are made, so each needs brokers of its own. crashes: about how many."""
-    # a step has some 25 effects, a start twelve
-    effects = Effects(seed, Time(), max(1, (25 * steps + 12 * crashes) // max(crashes, 1)))
+    # a step has some 18 effects, a start twelve
+    effects = Effects(seed, Time(), max(1, (18 * steps + 12 * crashes) // max(crashes, 1)))
     began = time.monotonic()
-    with injected(effects):
+    with injected(effects, messages):
         world = World(kafka, home, project, effects, seed, messages, steps)
         world.start()
         for step in range(steps):
@@ -42,8 +42,7 @@ def simulate(
         states = tables_say(world)
         found = broken(world.fates, world.history)
         world.close()
-        verified = verify(world.settings)
-    found += [f"{finding.promise.name}: {finding.broken}, such as {finding.named[:3]}" for finding in verified.findings if finding.broken]
+        found += broken_promises(world.settings)
     if sum(states.values()) != len(world.fates):
         found.append(f"{len(world.fates)} messages, but the tables say {states}")
     left = {state: count for state, count in states.items() if state not in ("recovered", "dead", "cancelled")}

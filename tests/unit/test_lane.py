@@ -208,6 +208,16 @@ def test_only_what_was_tried_is_tried_again(world: World) -> None:
     world.until(lambda: world.recorded == ["before", "a"])
 
 
+def test_what_came_while_an_attempt_failed_is_recorded_too_before_reports_are(world: World) -> None:
+    an_attempt_has_failed(world)
+    with pytest.raises(AppendError):
+        world.lane.take_done()
+    world.answers.set()
+    world.until(lambda: len(world.lane._unrecorded) == 2)
+    world.lane.finish_send()
+    assert (world.recorded, world.lane.has_unrecorded) == (["before", "a"], False)
+
+
 def test_an_error_in_the_lane_stops_it_until_the_loop_knows_and_does_not_end_it(world: World) -> None:
     def fail(_: object) -> list[pa.RecordBatch]:
         raise ZeroDivisionError

@@ -6,9 +6,10 @@ import dataclasses
 import hashlib
 import itertools
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from orchestration.loop.commands import _LEAD, Commands, _Open
 from orchestration.loop.issued import ISSUED_AHEAD, IssuedCommands
 from orchestration.operators.commands import CommandError, CommandRequest, check_request, parse_assume_after, parse_at, parse_rate
 from orchestration.operators.lists import Target, keep, kept
-from orchestration.operators.sending import records
+from orchestration.operators.sending import records, write
 from orchestration.rules.seeds import Row, Seeds
 from orchestration.settings import Settings, load_settings
 
@@ -232,3 +233,22 @@ def test_no_two_messages_are_closer_than_the_rate_allows(rate: float, pauses: li
 
 def test_without_a_rate_nothing_has_a_time() -> None:
     assert opened(None).due_times(NOW, 1_000) is None
+
+
+def test_a_command_that_kafka_does_not_take_leaves_no_transaction_open(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    class Producer:
+        """Takes records, and gets no answer."""
+
+        called: ClassVar[list[str]] = []
+
+        def __getattr__(self, name: str) -> Callable[..., int]:
+            def call(*_: object, **__: object) -> int:
+                self.called.append(name)
+                return 2
+
+            return call
+
+    monkeypatch.setattr("orchestration.kafka.clients.producer", lambda *_: Producer())
+    with pytest.raises(CommandError, match="no answer within 30 s"):
+        write(settings, "command", [b"part", b"closing"])
+    assert Producer.called[-2:] == ["flush", "abort_transaction"]

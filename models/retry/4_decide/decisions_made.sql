@@ -48,11 +48,14 @@ select
     case when sends_dead_letter then 'dead_letter' when is_another_try then if(answered.outbox_row is not null, 'publish', decision) end as kind,
     case when is_allowed then destination end as topic,
     original_partition as partition,
-    case
-        when is_another_try then retry_at
-        when sends_dead_letter_again then recorded_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0)
-        else recorded_at
-    end as due_at,
+    {% set due %}
+        case
+            when is_another_try then retry_at
+            when sends_dead_letter_again then recorded_at + make_dt_interval(0, 0, 0, delay_ms / 1000.0)
+            else recorded_at
+        end
+    {%- endset %}
+    {{ whole_ms(due) }} as due_at,
     case when is_another_try then {{ breaker_key('circuit_breaker_per', 'consumer_group', 'original_topic', 'original_partition') }} end as breaker_key,
     case when is_another_try then if(answered.outbox_row is not null, 'all', publish_charge) end as publish_charge,
     case when sends_dead_letter_again or (is_another_try and decision = 'retry') then delay_ms end as delay_ms,

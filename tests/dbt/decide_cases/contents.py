@@ -7,9 +7,23 @@ from tests.dbt.harness import Report, report, spring_report
 
 UNREADABLE = ("orphan", "unreadable")
 
+LONG = report("long-texts", error="x" * 600)
+LONG = LONG.but(headers=(*(LONG.headers or ()), ("redrive-error-message", b"m" * 2_000), ("redrive-error-stack", b"s" * 2_000)))
+
 CASES = [
+    Case(
+        "texts are cut, and a retry keeps no stack",
+        (comes(LONG),),
+        (RETRY,),
+        lambda rows: (rows[0]["error_class"], rows[0]["error_message"], rows[0]["error_stack"]) == ("x" * 512, "m" * 1_024, None),
+    ),
     # ---------- hostile values
-    Case("an offset that is no number", (comes(report("unreadable", "x")),), (UNREADABLE,)),
+    Case(
+        "an offset that is no number",
+        (comes(report("unreadable", "x")),),
+        (UNREADABLE,),
+        lambda rows: rows[0]["topic"] == "failures-topic.dlq",
+    ),
     Case("an offset beyond any", (comes(report("unreadable", "9" * 40)),), (UNREADABLE,)),
     Case("a negative partition", (comes(report("unreadable", partition=-1)),), (UNREADABLE,)),
     Case("a topic that isn't one", (comes(report("bad topic")),), (UNREADABLE,)),

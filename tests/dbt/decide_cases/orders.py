@@ -51,6 +51,15 @@ CASES = [
         ),
     ),
     Case(
+        "the due time that a rate gives is in whole milliseconds, and not earlier",
+        (
+            comes(report("redriven-at-a-rate", error="KeyError")),
+            lambda rows: [order("redrive", rows[0]).but(at=rows[0]["recorded_at"] + timedelta(days=3, microseconds=333_333))],
+        ),
+        (DEAD, ("redrive", "redrive")),
+        lambda rows: rows[1]["due_at"] == rows[0]["recorded_at"] + timedelta(days=3, milliseconds=334),
+    ),
+    Case(
         "a redrive goes where the operator says, if nothing is read there",
         (
             comes(*(report("redrive-to", offset, error="KeyError") for offset in range(5))),
