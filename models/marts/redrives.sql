@@ -49,7 +49,10 @@ later_commands as (
 
 clock as (
 
-    select max(loop_time) as now from {{ ref('ticks') }}
+    select
+        max(loop_time) as now,
+        max_by(commands_since, batch) as commands_since
+    from {{ ref('ticks') }}
 
 ),
 
@@ -64,6 +67,8 @@ redrives as (
         case
             when counted.issued >= commands.listed then 'done'
             when later_commands.is_stopped then 'stopped'
+            -- it was carried out, and retention has removed what says so
+            when commands.closed_batch < clock.commands_since then 'done'
             when later_commands.is_paused then 'paused'
             when commands.start_at > clock.now then 'waiting'
             when commands.what = 'redrive' and counted.issued = commands.canary then 'canary'

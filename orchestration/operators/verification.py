@@ -19,6 +19,7 @@ from orchestration.operators.promises import PROMISES, Promise
 from orchestration.outbox.direct_ids import direct_id_pattern
 from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables, without_tables
+from orchestration.tables.ledgers import LEDGERS
 from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, session_to_ask
@@ -131,8 +132,9 @@ def _bounds(spark: SparkSession, since: datetime) -> dict[str, str]:
             """
         )
     )
-    # the row of a tick comes after what it did
-    (row,) = spark.sql(f"select max(batch) as batch from ticks where recorded_at < {literal(since)}").collect()
+    # of all ledgers: from each of them, maintenance may have removed the last rows of then
+    batches = " union all ".join(f"select batch from {ledger} where recorded_at < {literal(since)}" for ledger in LEDGERS)
+    (row,) = spark.sql(f"select max(batch) as batch from ({batches})").collect()
     first = 0 if row["batch"] is None else int(row["batch"]) + 1
     (decided,) = spark.sql("select max(batch) as batch from deliveries").collect()
     return {

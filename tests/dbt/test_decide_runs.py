@@ -120,6 +120,7 @@ def broken_rule(tmp_path: Path) -> Callable[[str], Path]:
             "select * from classified union all select * from classified where original_offset = 1",
             "the decide step made 2 decisions for input",
             id="doubles one",
+            marks=pytest.mark.slow,
         ),
     ],
 )

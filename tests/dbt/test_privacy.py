@@ -133,6 +133,7 @@ def test_what_is_only_hidden_can_be_redriven_and_what_was_dropped_can_not(home: 
     assert (sent["key"], sent["value"]) == (b"s3cret-key", b"s3cret-value")
 
 
+@pytest.mark.slow
 def test_a_privacy_that_nobody_knows_stops_the_rules_not_the_privacy(home: Home, seeds: Path) -> None:
     text = (seeds / "routes.csv").read_text(encoding="utf-8")
     (seeds / "routes.csv").write_text(text.replace("safi+stack,hidden", "safi+stack,hiden"), encoding="utf-8")

@@ -168,6 +168,7 @@ def test_seeds_come_through_as_they_stand_in_their_files(home: Home, seeds: Path
     assert loaded == sorted(rows)
 
 
+@pytest.mark.slow
 def test_dbt_reads_the_same_text_in_a_seed_as_the_check(home: Home, seeds: Path) -> None:
     """Blanks around a value, a line break inside one, and text that looks like a number or a truth value."""
     for path in (PROJECT / "dbt_project" / "seeds").glob("*.csv"):

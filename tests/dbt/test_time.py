@@ -113,7 +113,7 @@ def test_times_that_python_cannot_hold_are_the_nearest_that_it_can(home: Home) -
             assert tuple(row) == (first, first, last, last, date.min, date.max)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_tables_with_times_that_python_cannot_hold_can_be_read(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home.later(hours=24)
     said = (("redrive-failed-at", b"0001-01-01T00:00:00Z"), ("redrive-error-kind", b"blocking"))

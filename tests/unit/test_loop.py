@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -12,9 +13,11 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from orchestration.loop.circuit_breakers import CircuitBreakers
+from orchestration.loop.consumer_progress import Place
 from orchestration.loop.decide import Decide
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import DECIDE, LEDGERS, Health
+from orchestration.loop.loop import Loop
 from orchestration.loop.recovery import Recovery
 from orchestration.loop.state import LoopState
 from orchestration.loop.steps import StepResult, Tick, reduce
@@ -200,3 +203,19 @@ def test_a_run_does_not_pass_a_batch_that_may_still_be_committed(monkeypatch: py
     deciding.step.undecided.stored.ledgers.certain = 4  # type: ignore[misc]
     result = deciding.step.run(deciding.state, NOW)
     assert (runs.told, result.state.watermark) == ([(3, 4)], 4)
+
+
+def test_the_last_row_says_what_has_settled_and_no_row_says_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestration.loop.loop.interpreted", nullcontext)
+    place, rows = Place("billing", "orders-billing-retry", 0), list[LoopState]()
+    loop = object.__new__(Loop)
+    loop.__dict__ |= {
+        "_has_ended": False,
+        "health": Health(lambda: NOW),
+        "spark": None,
+        "state": state_at(NOW),
+        "stored": SimpleNamespace(append=rows.append),
+        "steps": SimpleNamespace(publish=SimpleNamespace(has_unrecorded=False), settle=SimpleNamespace(unrecorded={place: 17})),
+    }
+    loop._append_end()
+    assert [(row.kind, row.settled) for row in rows] == [("end", {place: 17})]

@@ -64,6 +64,18 @@ def test_if_kafka_gives_no_answer_it_is_tried_again_and_nothing_is_sent_before(e
     assert not reads.hand_over.lane._is_held, "the lane waits for ever"
 
 
+def test_a_send_of_the_lane_that_began_earlier_is_read_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fence() -> None:
+        raise ClusterError("Kafka did not answer", "_TIMED_OUT")
+
+    reads = read_back(fence)
+    # its result, which says that the outcome is unknown, is recorded when the lane is held
+    monkeypatch.setattr(reads.hand_over.lane, "unrecorded_since", lambda: NOW - 90 * SECOND)
+    reads.after(NOW - SECOND)
+    assert not reads.run(StepReport(state_at(NOW)), NOW)
+    assert reads.since == NOW - 90 * SECOND
+
+
 def test_a_loop_that_is_not_in_charge_any_more_ends() -> None:
     def fence() -> None:
         raise SupersededError(TROUBLE, 8)
