@@ -106,15 +106,11 @@ class RulesInForce:
             raise SeedError(found)
 
     def load(self) -> None:
-        """Loads the seeds, if others were loaded last, and sets the hash that every decide run from now on must find.
-
-        Raises SeedError, DbtError.
-        """
+        """Loads the seeds, if others were loaded last, and sets the hash that every decide run from now on must find. Raises DbtError."""
         rules = self.loaded_hash()
         # the stamp has the hash of the tables, too: a `dbt build` beside the loop may have loaded other files since
         if _stamp(self.settings) != seeds_stamp(self.seeds, rules):
             self.dbt.parse()
-            self.check()
             with dbt_interpreted(self.spark):
                 self.dbt.run("seed")
                 self.dbt.run("run", select=["rules"])
@@ -143,6 +139,7 @@ class RulesInForce:
             event(log, logging.INFO, "rules_loaded_again", directory=self.settings.seeds)
         self.seeds, self.is_stale = seeds, True
         try:
+            self.check()
             self.load()
         except Exception as error:
             if is_gone(error):

@@ -159,11 +159,11 @@ def _kept_ranges(cluster: Cluster, ranges: Mapping[Partition, tuple[int, int]]) 
     """
     configs = cluster.configs(sorted({partition.topic for partition in ranges}))
     compacted = {name for name, config in configs.items() if "compact" in (config.get("cleanup.policy") or "")}
-    starts = cluster.starts(ranges) if ranges else {}
+    starts = cluster.starts(ranges)
     return [
-        (partition.topic, partition.number, max(begin, starts[partition]), end)
+        (partition.topic, partition.number, max(begin, starts.get(partition, begin)), end)
         for partition, (begin, end) in ranges.items()
-        if partition.topic not in compacted and partition in starts
+        if partition.topic not in compacted
     ]
 
 

@@ -66,6 +66,7 @@ def test_a_sabotaged_rule_is_found(rule: str, kafka: dict[str, str], tmp_path: P
     path, text, instead, finding = SABOTAGED[rule]
     project = copy_of_the_project(tmp_path)
     sql = (project / path).read_text(encoding="utf-8")
+    assert sql.count(text) == 1
     (project / path).write_text(sql.replace(text, instead), encoding="utf-8")
     outcome = simulate(kafka, tmp_path, project, seed=1, messages=300, steps=10, crashes=3)
     assert any(finding in text for text in outcome.broken), outcome

@@ -196,24 +196,25 @@ def an_attempt_has_failed(world: World) -> None:
     world.lane._record()
 
 
-def test_only_what_was_tried_is_tried_again(world: World) -> None:
-    """An attempt may have succeeded although its answer was lost: with more rows in it, the new ones would be taken for recorded."""
+def another_send_is_unrecorded_after_a_failed_attempt(world: World) -> None:
+    """The loop has been told of the failure, and results can be recorded again."""
     an_attempt_has_failed(world)
     with pytest.raises(AppendError):
         world.lane.take_done()
     world.answers.set()
     world.until(lambda: len(world.lane._unrecorded) == 2)
+
+
+def test_only_what_was_tried_is_tried_again(world: World) -> None:
+    """An attempt may have succeeded although its answer was lost: with more rows in it, the new ones would be taken for recorded."""
+    another_send_is_unrecorded_after_a_failed_attempt(world)
     world.lane.take_done()
     assert world.recorded[0] == "before"
     world.until(lambda: world.recorded == ["before", "a"])
 
 
 def test_what_came_while_an_attempt_failed_is_recorded_too_before_reports_are(world: World) -> None:
-    an_attempt_has_failed(world)
-    with pytest.raises(AppendError):
-        world.lane.take_done()
-    world.answers.set()
-    world.until(lambda: len(world.lane._unrecorded) == 2)
+    another_send_is_unrecorded_after_a_failed_attempt(world)
     world.lane.finish_send()
     assert (world.recorded, world.lane.has_unrecorded) == (["before", "a"], False)
 
