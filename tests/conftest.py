@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql.types import TimestampType
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from orchestration.tables.dbt import Dbt
 from tests.sessions import LARGE_PAGES
 
 # without Spark's code generation, queries of small tables are several times as fast; processes that tests start use it, as in production
@@ -54,6 +56,34 @@ def _refuse_local_time(self: TimestampType, micros: int) -> Any:
 
 
 setattr(TimestampType, TimestampType.fromInternal.__name__, _refuse_local_time)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsed_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Gives each new home, of all workers, what dbt has parsed for the first one: parsing all takes 14 s of a processor.
+
+    dbt compares it with the files, the variables and the environment, and parses again what differs.
+    """
+    base = tmp_path_factory.getbasetemp()
+    kept = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "partial_parse.msgpack"
+    runner = Dbt._runner
+
+    def with_parsed(self: Dbt) -> Any:
+        own = (self.writes_to or self.settings.home) / "dbt" / kept.name
+        if kept.exists() and not own.exists():
+            own.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(kept, own)
+        made = runner(self)
+        if own.exists() and not kept.exists():
+            # complete at once: the other worker may look for it
+            part = kept.with_suffix(f".{os.getpid()}")
+            shutil.copyfile(own, part)
+            part.replace(kept)
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dbt, Dbt._runner.__name__, with_parsed)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -170,6 +170,11 @@ class Settings(BaseSettings):
         return self.home / "project.digest"
 
     @property
+    def parsed_project(self) -> Path:
+        """The file in which dbt keeps what it has parsed: it parses again only what differs."""
+        return self.home / "dbt" / "partial_parse.msgpack"
+
+    @property
     def decide_statements(self) -> Path:
         """The file with the statements of a decide run, as dbt has compiled them."""
         return self.home / "decide.json"

@@ -107,8 +107,7 @@ def dbt_args(
 
 def dbt_to_ask(settings: Settings) -> Dbt:
     """dbt that writes nothing to the home. It copies what the loop's dbt has parsed, which saves most of the parsing."""
-    place = scratch()
-    parsed = settings.home / "dbt" / "partial_parse.msgpack"
+    place, parsed = scratch(), settings.parsed_project
     with contextlib.suppress(OSError):
         (place / "dbt").mkdir(exist_ok=True)
         shutil.copyfile(parsed, place / "dbt" / parsed.name)

@@ -27,6 +27,7 @@ from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, start_session
 from orchestration.tables.views import make_tables
 from tests.dbt.arrow_rows import arrow_rows
+from tests.dbt.loaded_seeds import LoadedSeeds
 from tests.sessions import stop_session
 
 PROJECT = Path(__file__).parents[2]
@@ -184,6 +185,7 @@ class Home:
         self.schema = schema(PROJECT)
         self._dbt = Dbt(self._settings)
         make_tables(self.spark, self._dbt, self.schema)
+        self._seeds = LoadedSeeds.all(seeds, self._dbt)
         self._runner = DecideRunner(self.spark, self.schema, self._dbt)
         self._views = AnalysedViews(self.spark.newSession(), self.schema)
         self._ledgers = Ledgers(self.spark, self.schema, generation=1)
@@ -301,10 +303,9 @@ class Home:
         return bool(self.spark.sql(f"select * from ({' union all '.join(inputs)}) limit 1").collect())
 
     def run(self, command: str, *select: str, project: Path = PROJECT) -> None:
-        """Runs a dbt command over the whole project, as a bare `dbt run` or `dbt seed` does, or over what is selected.
-
-        project: another copy.
-        """
+        """Runs a dbt command over the whole project, or another copy, as a bare `dbt run` does, or over what is selected."""
+        if command == "seed":
+            self._seeds.loaded = {}
         dbt = self._dbt if project == PROJECT else Dbt(self._settings.model_copy(update={"project": project}))
         dbt.run(command, select=select)
 
@@ -313,9 +314,8 @@ class Home:
         return self._dbt.compiled(inline)
 
     def load_rules(self) -> None:
-        """Loads the seeds and makes the table `rules`, as the loop does when the files have changed."""
-        self._dbt.run("seed")
-        self._dbt.run("run", select=["rules"])
+        """Loads the seeds that have changed and makes the table `rules`, as the loop does with all seeds."""
+        self._seeds.load()
 
     def read(self, table: str) -> list[Row]:
         """All rows of a table or view; times are aware, in UTC."""

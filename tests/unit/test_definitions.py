@@ -170,14 +170,18 @@ def test_the_loop_closes_in_the_ledgers_only(
 
 
 def test_a_manifest_is_parsed_when_the_project_has_changed_and_else_not(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[object] = []
+    parsed: list[list[str]] = []
+    settings = load_settings(home=home, project=PROJECT)
+    settings.parsed_project.parent.mkdir(exist_ok=True)
+    settings.parsed_project.write_bytes(b"what the loop has parsed")
 
     def parse(arguments: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         parsed.append(arguments)
+        begins_with = Path(arguments[arguments.index("--target-path") + 1]) / settings.parsed_project.name
+        assert begins_with.read_bytes() == b"what the loop has parsed"
         return subprocess.CompletedProcess(arguments, 1, "", "no such model")
 
     monkeypatch.setattr(subprocess, "run", parse)
-    settings = load_settings(home=home, project=PROJECT)
     load_manifest(settings)
     assert parsed == []
     monkeypatch.setenv("REDRIVE_SCHEMA", "another")
