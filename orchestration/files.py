@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 # In seconds.
@@ -15,6 +17,13 @@ def write_atomically(path: Path, text: str) -> None:
     beside = path.with_name(path.name + ".new")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def copy_if_there(path: Path, directory: Path) -> None:
+    """Copies a file that saves work but isn't needed, if it is there and can be copied. The directory is made if it is missing."""
+    with suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, directory / path.name)
 
 
 def remove_unused(directory: Path, pattern: str) -> None:

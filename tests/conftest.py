@@ -14,6 +14,7 @@ from pyspark.sql.types import TimestampType
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from orchestration.files import copy_if_there
 from orchestration.tables.dbt import Dbt
 from tests.sessions import LARGE_PAGES
 
@@ -70,9 +71,8 @@ def parsed_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     def with_parsed(self: Dbt) -> Any:
         own = (self.writes_to or self.settings.home) / "dbt" / kept.name
-        if kept.exists() and not own.exists():
-            own.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(kept, own)
+        if not own.exists():
+            copy_if_there(kept, own.parent)
         made = runner(self)
         if own.exists() and not kept.exists():
             # complete at once: the other worker may look for it

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from orchestration.files import copy_if_there
 from orchestration.settings import Settings
 
 Manifest = Mapping[str, Any]
@@ -52,9 +51,8 @@ def _parse(settings: Settings, path: Path) -> str:
             *("--target-path", target, "--log-path", target),
         ]
         environment = {**os.environ, **settings.dbt_environment}
-        # dbt parses again only what differs from what the loop's has parsed
-        with suppress(OSError):
-            shutil.copyfile(settings.parsed_project, Path(target) / settings.parsed_project.name)
+        # dbt then parses only what differs from what the loop has parsed
+        copy_if_there(settings.parsed_project, Path(target))
         try:
             done = subprocess.run(
                 arguments, cwd=settings.dbt_directory, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import pickle
 import re
-import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from orchestration.files import copy_if_there
 from orchestration.settings import Settings
 from orchestration.tables.compiled_sql import compiled_sql
 from orchestration.tables.spark import in_short, schema, scratch, to_ask
@@ -107,10 +106,8 @@ def dbt_args(
 
 def dbt_to_ask(settings: Settings) -> Dbt:
     """dbt that writes nothing to the home. It copies what the loop's dbt has parsed, which saves most of the parsing."""
-    place, parsed = scratch(), settings.parsed_project
-    with contextlib.suppress(OSError):
-        (place / "dbt").mkdir(exist_ok=True)
-        shutil.copyfile(parsed, place / "dbt" / parsed.name)
+    place = scratch()
+    copy_if_there(settings.parsed_project, place / "dbt")
     return Dbt(to_ask(settings), place)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestration.tables.dbt import Dbt
@@ -10,11 +10,11 @@ from orchestration.tables.dbt import Dbt
 
 @dataclass
 class LoadedSeeds:
-    """The files of a directory, as they were when they were loaded. A file that is not among them may have been loaded or not."""
+    """The files of a directory as they were when they were loaded, by name. What is not among them is loaded by the next `load`."""
 
     directory: Path
     dbt: Dbt
-    loaded: dict[str, bytes] = field(default_factory=dict)
+    loaded: dict[str, bytes]
 
     @classmethod
     def all(cls, directory: Path, dbt: Dbt) -> LoadedSeeds:
@@ -26,10 +26,10 @@ class LoadedSeeds:
         before, now = self.loaded, _contents(self.directory)
         changed = sorted(name for name, content in now.items() if content != before.get(name))
         if changed:
-            # of a load that fails it isn't known which tables it has made
+            # a load that fails may have made some of the tables: all files are loaded again then
             self.loaded = {}
             self.dbt.run("seed", select=changed)
-            # rules that can't be made stay as they were: the seeds are different then, and are loaded again with what is right
+            # before the rules, which may be refused: the tables have those seeds all the same, until the files are right again
             self.loaded = now
             self.dbt.run("run", select=["rules"])
 
