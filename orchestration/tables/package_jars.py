@@ -1,7 +1,7 @@
-"""The jars of Spark's packages, as a start has resolved them: later starts have them on the class path, and need not resolve them again.
+"""The jars of Spark's packages, as a first start has resolved them: they are on the class path, and need not be resolved again.
 
-That saves the second that Spark takes to resolve packages it has already, and the classes in these jars can come from the archive of
-classes: Java archives what is on the class path only. docs/decisions/0066 has the measurements.
+That saves the second that Spark takes to resolve packages it has already, and a copy of them for tasks; and the classes in these jars
+can come from the archive of classes: Java archives what is on the class path only. docs/decisions/0066 has the measurements.
 """
 
 from __future__ import annotations

@@ -97,13 +97,11 @@ def _session(settings: Settings, log: Path, *, brief: bool = False) -> SparkSess
         return builder.getOrCreate()
     interrupted = signal.getsignal(signal.SIGINT)
     with output_to(log) as output:
-        jars = start_jvm(configuration, output, brief=brief)
+        start_jvm(configuration, output, brief=brief)
         if builder._options["spark.master"] == "local[*]":
             # one thread more than there are processors, so that a long task of a question keeps no step waiting
             builder = builder.config("spark.master", f"local[{_processors() + 1}]")
         session = builder.getOrCreate()
-    if jars is not None:
-        jars.keep(session.conf.get("spark.jars", None) or "")
     if threading.current_thread() is threading.main_thread():
         # Spark installs a handler of its own, which would raise in the middle of a step
         signal.signal(signal.SIGINT, interrupted)

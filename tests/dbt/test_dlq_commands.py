@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from typer.testing import CliRunner, Result
 
 from orchestration.cli.main import app, main
 from orchestration.dagster.report import read_report
+from orchestration.operators.commands import CommandRequest
 from orchestration.operators.dead_letters import DeadLetters
+from orchestration.operators.lists import Target
 from orchestration.operators.selections import DlqError, Selection
 from orchestration.rules.seeds import read_seeds
-from orchestration.settings import load_settings
+from orchestration.settings import Settings, load_settings
 from orchestration.status import Status, write_status
 from orchestration.tables.query import Rows
 from orchestration.tables.rows import collected
@@ -380,6 +382,32 @@ def test_a_wrong_regular_expression_is_a_line(call: Call, arguments: tuple[str, 
     assert "at org.apache" not in said
     if arguments[0] != "sql":
         assert "is not a regular expression" in said
+
+
+@pytest.mark.usefixtures("sound_seeds")
+def test_each_command_sends_its_request_and_the_list_of_what_its_options_select(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, str, str | None, set[str]]] = []
+
+    def send(_: Settings, request: CommandRequest, targets: Sequence[Target] = (), advance: object = None) -> str:
+        sent.append((request.what, request.reason, request.ticket, {one.message_id for one in targets}))
+        return "the id of the command"
+
+    monkeypatch.setattr("orchestration.operators.sending.send", send)
+    monkeypatch.setenv("REDRIVE_KAFKA__BOOTSTRAP_SERVERS", "nowhere:1")
+    opened, discarded = {"billing:dlq/0/0", "billing:dlq/0/1", "shipping:dlq/0/2"}, {"billing:dlq/0/4"}
+    # a note is of open dead letters unless --state says otherwise; `purge --yes` doesn't ask
+    asked = {
+        "redrive": ((), opened),
+        "discard": (("--class", "^java[.]lang[.]Class"), {"shipping:dlq/0/2"}),
+        "restore": ((), discarded),
+        "note": (("--state", "all", "--group", "billing"), {f"billing:dlq/0/{offset}" for offset in (0, 1, 3, 4)}),
+        "purge": (("--yes",), discarded),
+    }
+    for what, (options, _) in asked.items():
+        result = call("dlq", what, "--topic", "dlq", *options, "--reason", f"{what} it", "--ticket", "T-1")
+        assert result.exception is None, result.exception
+        assert result.stdout.strip() == "the id of the command"
+    assert sent == [(what, f"{what} it", "T-1", listed) for what, (_, listed) in asked.items()]
 
 
 def test_a_home_without_tables_says_how_they_are_made(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,6 +94,25 @@ def test_check_shows_a_missing_address_among_what_it_finds() -> None:
     given = CliRunner().invoke(cli.app, ["check"])
     assert given.exit_code == 1
     assert WHAT_TO_SET in given.stdout
+
+
+@pytest.mark.usefixtures("without_address", "no_spark")
+def test_the_tables_are_listed_where_there_are_none_yet() -> None:
+    given = CliRunner().invoke(cli.app, ["sql", "--tables", "--format", "json"])
+    assert given.exit_code == 0, given.output
+    listed = {row["name"]: row for row in json.loads(given.stdout)}
+    assert {name: listed[name]["group"] for name in ("messages", "dead_letters", "deliveries", "events", "retry_policies")} == {
+        "messages": "marts", "dead_letters": "marts", "deliveries": "retry", "events": "ledgers", "retry_policies": "rules",
+    }  # fmt: skip
+    assert all(row["description"] for row in listed.values())
+
+
+@pytest.mark.parametrize("arguments", [(), ("select 1", "--tables")])
+@pytest.mark.usefixtures("without_address", "no_spark")
+def test_sql_takes_either_a_statement_or_the_option_that_lists_tables(arguments: tuple[str, ...]) -> None:
+    given = CliRunner().invoke(cli.app, ["sql", *arguments])
+    assert given.exit_code == 2
+    assert "either one select, or --tables" in given.output
 
 
 @pytest.mark.parametrize(
