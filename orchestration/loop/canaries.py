@@ -15,7 +15,10 @@ _SEND_FAILED = ("dead_letter", "parked")
 
 
 def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: int, canary: int) -> list[Row]:
-    """The decided canaries of a command, one row each. A `duplicate` means that the message was on its way already; it is not a failure."""
+    """The decided canaries of a command, one row each. A `duplicate` means that the message was on its way already; it is not a failure.
+
+    failed_in: the first batch whose decision says that the canary failed, or was refused; null if it has not failed so far.
+    """
     rows = spark.sql(
         f"""
         with
@@ -46,12 +49,11 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
             redriven.message_id,
             redriven.decision,
             redriven.original_topic,
-            redriven.decision not in ('redrive', 'retry', 'duplicate') or failed.message_id is not null as has_failed,
+            if(redriven.decision in ('redrive', 'retry', 'duplicate'), failed.batch, redriven.batch) as failed_in,
             sent.sent,
             coalesce(settled.offset > sent.sent.offset and settled.settled_at >= sent.sent.sent_at, false) as has_settled
         from redriven
-        left join failed
-            on redriven.message_id = failed.message_id and redriven.life_cycle = failed.life_cycle and redriven.batch < failed.batch
+        left join failed on redriven.input_id = failed.input_id
         left join sent on redriven.message_id = sent.message_id
         left join settled_offsets as settled
             on sent.sent.consumer_group = settled.consumer_group
@@ -63,16 +65,21 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
 
 
 def _failed(schema: str, closed_batch: int) -> str:
-    """The life cycles in which a message that was sent has failed again, as in the macro `failed_again`, or was cancelled.
+    """The batches in which canaries that were sent have failed again, as in the macro `failed_again`, or were cancelled.
 
     In the mart `redrives`, a cancellation is not a failure. Here it must count as one: a cancelled canary never succeeds, so the rest of
     the command would wait for ever.
     """
     ended = ", ".join(f"'{decision}'" for decision in (*_SEND_FAILED, "cancelled"))
     return f"""
-        select message_id, life_cycle, max(batch) as batch from {schema}.deliveries
-        where batch >= {closed_batch:d} and decision not in ('duplicate', 'follows') and (report_topic is not null or decision in ({ended}))
-        group by message_id, life_cycle
+        select redriven.input_id, min(later.batch) as batch
+        from redriven
+        inner join {schema}.deliveries as later
+            on redriven.message_id = later.message_id and redriven.life_cycle = later.life_cycle and redriven.batch < later.batch
+        where
+            later.batch >= {closed_batch:d}
+            and later.decision not in ('duplicate', 'follows') and (later.report_topic is not null or later.decision in ({ended}))
+        group by redriven.input_id
     """
 
 

@@ -198,7 +198,7 @@ class Commands:
             event(log, logging.WARNING, "command_rejected", command=command, reason=row["problem"])
             self._finished[command] = row["closed_batch"]
         elif row["of_command"] is not None:
-            self._control(row["what"], row["of_command"], row["who"])
+            self._control(row["what"], row["of_command"], row["who"], row["closed_batch"])
             self._finished[command] = row["closed_batch"]
         elif self.issued.of(command) >= row["listed"]:
             self._finished[command] = row["closed_batch"]
@@ -238,7 +238,8 @@ class Commands:
         due_at: datetime | None = last["due_at"]
         return due_at and due_at + timedelta(seconds=1 / row["rate_per_second"])
 
-    def _control(self, what: str, of: str, who: str) -> None:
+    def _control(self, what: str, of: str, who: str, batch: int) -> None:
+        """Carries out a command about another one, which came in in this batch."""
         each = self._open.get(of)
         if each is None:
             event(log, logging.WARNING, "command_control_ignored", command=of, what=what, who=who, reason="the command is not running")
@@ -246,7 +247,7 @@ class Commands:
         event(log, logging.INFO, "command_control_applied", command=of, what=what, who=who)
         if what == "stop":
             self._finish(each)
-        elif what == "resume" and each.held is not None and not each.paused:
+        elif what == "resume" and not each.paused and self._was_held(each, batch):
             each.passed, each.held = True, None
         else:
             # of a command that is neither paused nor held, a `resume` changes nothing: its canaries are still judged
@@ -319,9 +320,21 @@ class Commands:
                 each.looked_at = now
                 self._judge(each, consumers, now, complete=complete)
 
+    def _was_held(self, each: _Open, batch: int) -> bool:
+        """Whether canaries had failed before this batch, in which the rest of the command was resumed.
+
+        By the tables: a loop that starts reads again what an earlier one was told, and has judged no canary yet.
+        """
+        if each.canary is None or each.passed or self.issued.of(each.command) < each.canary:
+            return False
+        if each.held is not None:
+            return True
+        canaries = canaries_of(self.spark, self.schema, each.command, each.closed_batch, each.canary)
+        return any(row["failed_in"] is not None and row["failed_in"] < batch for row in canaries)
+
     def _judge(self, each: _Open, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
         canaries = canaries_of(self.spark, self.schema, each.command, each.closed_batch, each.canary or 0)
-        failed = [row["message_id"] for row in canaries if row["has_failed"]]
+        failed = [row["message_id"] for row in canaries if row["failed_in"] is not None]
         if failed:
             each.held = f"{len(failed)} of {each.canary} canaries failed, for example {failed[0]}"
             event(

@@ -163,6 +163,40 @@ def test_a_command_whose_reading_failed_is_taken_up_when_it_is_read_again(
     assert [record.getMessage().split()[0] for record in caplog.records] == ["command_accepted"]
 
 
+@pytest.mark.parametrize(
+    ("failed_in", "held", "issued", "passes"),
+    [
+        # a loop that has started reads the command and its `resume` again, and has judged no canary yet
+        ([None, 8], None, 2, True),
+        # what failed after it was resumed, or in the same batch, was not what the operator knew of
+        ([None, 9], None, 2, False),
+        ([None, 10], None, 2, False),
+        ([None, None], None, 2, False),
+        # the loop that has judged them knows
+        ([], "1 of 2 canaries failed", 2, True),
+        # not all canaries are sent yet
+        ([7], None, 1, False),
+    ],
+)
+def test_a_resume_sends_the_rest_if_canaries_had_failed_before_it(
+    monkeypatch: pytest.MonkeyPatch, failed_in: list[int | None], held: str | None, issued: int, passes: bool
+) -> None:
+    command = dataclasses.replace(opened(None), canary=2, held=held)
+    commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": issued}), 100, {"c": command})  # type: ignore[arg-type]
+    monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: [{"failed_in": batch} for batch in failed_in])
+    commands._control("resume", "c", "ada", 9)
+    assert (command.passed, command.held) == (passes, None if passes else held)
+
+
+def test_a_resume_after_a_pause_does_not_pass_over_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = dataclasses.replace(opened(None), canary=2)
+    commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": 2}), 100, {"c": command})  # type: ignore[arg-type]
+    monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: [{"failed_in": 8}])
+    commands._control("pause", "c", "ada", 7)
+    commands._control("resume", "c", "ada", 9)
+    assert (command.paused, command.passed) == (False, False)
+
+
 def opened(rate: float | None) -> _Open:
     return _Open("c", "redrive", 10**6, 1, 1, None, rate, None, None, timedelta())
 
