@@ -104,7 +104,7 @@ class Settings(BaseSettings):
 
     maintenance_snapshot_minutes: Annotated[int, Field(ge=1, le=525_600)] = 60
     """`redrive maintain` expires snapshots that are older than this. It must be longer than any statement that reads the tables takes."""
-    maintenance_snapshots: Count = 20
+    maintenance_snapshots: Count = 10
     """How many of the last snapshots are kept, whatever their age."""
     maintenance_orphan_days: Annotated[int, Field(ge=2, le=3650)] = 3
     """After this many days `redrive maintain` removes files that no snapshot refers to. It must be longer than any commit takes."""
