@@ -84,6 +84,13 @@ def _taken_up(redrive: Redrive, command: str) -> None:
     redrive.until(lambda: redrive.sql(f"select 1 from events where kind = 'command' and command = '{command}'"), f"{command} is taken up")
 
 
+def _resumed_before_a_restart(redrive: Redrive, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(commands.Commands, "_issue", lambda *_: 0)
+        _taken_up(redrive, _call(redrive, "dlq", "resume", command, "--reason", "that one is another bug").split()[-1])
+        redrive.restart()
+
+
 def _until_done(redrive: Redrive, command: str, state: str = "done") -> Any:
     """Turns the loop until it has nothing more to issue of a command, which must then be in this state."""
     _taken_up(redrive, command)
@@ -139,14 +146,9 @@ def test_dead_letters_are_redriven_canaries_first_and_a_loop_that_dies_between_n
     (again,) = executing.sql(f"select * from dead_letters where original_topic = 'again.orders' and original_offset = {failed[0].offset}")
     assert (again["state"], again["life_cycle"], again["life_cycles"]) == ("open", 2, 2)
 
-    # whoever sees it differently resumes it. A loop that ends before it has issued more: the next one goes on all the same
-    with monkeypatch.context() as patch:
-        patch.setattr(commands.Commands, "_issue", lambda *_: 0)
-        said = _call(executing, "dlq", "resume", command, "--reason", "that one is another bug")
-        _taken_up(executing, said.split()[-1])
-        executing.restart()
-    # then the loop is killed before it has written down what it issued
-    # one that is killed appends no last row either
+    # whoever sees it differently resumes it; a loop that ends before it has issued more goes on after its start all the same
+    _resumed_before_a_restart(executing, command, monkeypatch)
+    # then the loop is killed before it has written down what it issued, and appends no last row either
     for row_of in ("_append_tick", "_append_end"):
         monkeypatch.setattr(executing.loop, row_of, lambda: None)
     orders = f"select count(*) as orders from events where command = '{command}' and kind = 'redrive'"
