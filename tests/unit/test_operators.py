@@ -188,13 +188,14 @@ def test_a_resume_sends_the_rest_if_canaries_had_failed_before_it(
     assert (command.passed, command.held) == (passes, None if passes else held)
 
 
-def test_a_resume_after_a_pause_does_not_pass_over_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = dataclasses.replace(opened(None), canary=2)
+@pytest.mark.parametrize("held", [None, "1 of 2 canaries failed"])
+def test_a_resume_after_a_pause_does_not_pass_over_canaries(monkeypatch: pytest.MonkeyPatch, held: str | None) -> None:
+    command = dataclasses.replace(opened(None), canary=2, held=held)
     commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": 2}), 100, {"c": command})  # type: ignore[arg-type]
     monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: [{"failed_in": 8}])
     commands._control("pause", "c", "ada", 7)
     commands._control("resume", "c", "ada", 9)
-    assert (command.paused, command.passed) == (False, False)
+    assert (command.paused, command.passed, command.held) == (False, False, held)
 
 
 def opened(rate: float | None) -> _Open:

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.loop.circuit_breaker import CircuitBreaker, Probe
-from orchestration.loop.commands import Commands
 from orchestration.loop.consumer_progress import Awaited, Place
 from orchestration.loop.health import DECIDE, KAFKA, Health, Reason
 from orchestration.loop.issued import IssuedCommands
@@ -168,18 +167,6 @@ def test_what_a_tick_has_ordered_itself_is_not_undecided_for_the_metrics() -> No
         return turn_of(state, NOW, 1, Health(lambda: NOW), nothing, {}, 0).undecided
 
     assert (measured(None), measured(NOW), measured(NOW - timedelta(seconds=1))) == (0, 0, 3)
-
-
-def test_a_command_that_is_neither_paused_nor_held_keeps_its_canaries() -> None:
-    def control(what: str, **fields: Any) -> tuple[bool, bool, str | None]:
-        one = SimpleNamespace(**{"paused": False, "passed": False, "held": None, **fields})
-        Commands._control(cast(Any, SimpleNamespace(_open={"c": one})), what, "c", "me")
-        return one.paused, one.passed, one.held
-
-    assert control("resume") == (False, False, None), "not judged yet"
-    assert control("resume", held="1 of 2 canaries failed") == (False, True, None)
-    assert control("resume", held="1 of 2 canaries failed", paused=True) == (False, False, "1 of 2 canaries failed")
-    assert control("pause") == (True, False, None)
 
 
 def test_the_loop_writes_its_state_where_it_begins_and_in_the_reducer_alone() -> None:
