@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +29,9 @@ _PARTITIONS = 3
 # The longest that a loop may take until it dies, and until nothing waits any more, in seconds.
 _DIES_WITHIN = 300.0
 _IDLE_WITHIN = 900.0
+
+# How long a loop has for an order before the next one is given, in seconds: the command line takes the processors that the loop needs.
+_ORDERED_EVERY = 10.0
 
 # How long nothing may have come before a loop ends: longer than the consumer takes to fail a retry, on a busy machine.
 _IDLE_FOR = 15
@@ -52,13 +55,16 @@ class Outcome:
 
 
 @contextmanager
-def installation(kafka: dict[str, str], directory: Path, project: Path) -> Iterator[Installation]:
-    """An installation whose loops are killed; they are ended at the end."""
+def installation(kafka: dict[str, str], directory: Path, project: Path, *, factor: int = 4) -> Iterator[Installation]:
+    """An installation whose loops are killed; they are ended at the end.
+
+    factor: of the delays, of which there are four. With 4, the last one is a minute, longer than an order takes on a slow machine, so that
+    the timed lane has something to withdraw.
+    """
     with running_processes(kafka, directory, project, "killed", _PARTITIONS) as processes:
-        # the last delays are longer than an order takes, so that the timed lane has something to withdraw
         policies = directory / "seeds" / "retry_policies.csv"
         policies.write_text(
-            policies.read_text(encoding="utf-8").replace("factor=2, max=60s, jitter=0, attempts", "factor=3, jitter=0, attempts"),
+            policies.read_text(encoding="utf-8").replace("factor=2, max=60s, jitter=0, attempts", f"factor={factor}, jitter=0, attempts"),
             encoding="utf-8",
         )
         processes.topics.topics(processes.commands)
@@ -132,7 +138,8 @@ class Installation:
         while process.poll() is None and time.monotonic() < deadline:
             if kill.step.order:
                 self.processes.called(*kill.step.order, "--reason", "it is killed")
-            time.sleep(0.2)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_ORDERED_EVERY)
         said = self.processes.ended(process, 30) if process.poll() is not None else "it has not died"
         found = [] if kill.step.has_older else self._of_older()
         died = process.returncode == -signal.SIGKILL if kill.victims.startswith("all") else process.returncode not in (None, 0)

@@ -23,7 +23,7 @@ def test_a_loop_killed_while_it_loads_rules_loses_nothing_and_sends_nothing_twic
     stop_session()
     with (
         Broker(BrokerSettings(tmp_path / "broker")) as broker,
-        installation({"bootstrap.servers": broker.bootstrap_servers}, tmp_path / "home", PROJECT) as installed,
+        installation({"bootstrap.servers": broker.bootstrap_servers}, tmp_path / "home", PROJECT, factor=2) as installed,
     ):
         outcome = installed.seed([chosen])
     assert outcome.broken == []
