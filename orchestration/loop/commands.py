@@ -80,7 +80,11 @@ class _Open:
             return "paused"
         if self.start_at is not None and self.start_at > now:
             return "waiting"
-        return "canary" if issued == self.canary and not self.passed else "running"
+        return "canary" if self.awaits_canaries(issued) else "running"
+
+    def awaits_canaries(self, issued: int) -> bool:
+        """Whether all canaries are issued, and the rest waits for them."""
+        return issued == self.canary and not self.passed
 
     def wants(self, now: datetime, most: int) -> int:
         """How many messages may be issued now, at most `most`. With a rate: those that are due within ISSUED_AHEAD."""
@@ -315,25 +319,22 @@ class Commands:
         up until an operator resumes the command. One that is still to be sent is waited for.
         """
         for each in self._open.values():
-            waits = each.canary is not None and not each.passed and each.held is None and self.issued.of(each.command) >= each.canary
+            waits = each.awaits_canaries(self.issued.of(each.command)) and each.held is None
             if waits and (each.looked_at is None or each.looked_at + _CANARY_LOOK <= now):
                 each.looked_at = now
                 self._judge(each, consumers, now, complete=complete)
 
     def _was_held(self, each: _Open, batch: int) -> bool:
-        """Whether canaries had failed before this batch, in which the rest of the command was resumed.
-
-        By the tables: a loop that starts reads again what an earlier one was told, and has judged no canary yet.
-        """
-        if each.canary is None or each.passed or self.issued.of(each.command) < each.canary:
+        """Whether canaries had failed before this batch, by the tables: a loop that reads a `resume` when it starts has judged none yet."""
+        if not each.awaits_canaries(self.issued.of(each.command)):
             return False
-        if each.held is not None:
-            return True
-        canaries = canaries_of(self.spark, self.schema, each.command, each.closed_batch, each.canary)
-        return any(row["failed_in"] is not None and row["failed_in"] < batch for row in canaries)
+        return each.held is not None or any(row["failed_in"] is not None and row["failed_in"] < batch for row in self._canaries(each))
+
+    def _canaries(self, each: _Open) -> list[Row]:
+        return canaries_of(self.spark, self.schema, each.command, each.closed_batch, each.canary or 0)
 
     def _judge(self, each: _Open, consumers: Consumers, now: datetime, *, complete: Completeness) -> None:
-        canaries = canaries_of(self.spark, self.schema, each.command, each.closed_batch, each.canary or 0)
+        canaries = self._canaries(each)
         failed = [row["message_id"] for row in canaries if row["failed_in"] is not None]
         if failed:
             each.held = f"{len(failed)} of {each.canary} canaries failed, for example {failed[0]}"
