@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from reporter.holds import Holds, Sequence
 from reporter.reports import Place, PreviousMessageWasRecovered, Report, Reporter, header
-from reporter.sequence_ids import sequence_id
+from reporter.sequence_ids import check_place, sequence_id
 
 log = logging.getLogger("reporter")
 
@@ -57,7 +57,7 @@ class ReportingConsumer:
 
     kafka: properties for all clients, `bootstrap.servers` at least. sequence: where records carry the id of their sequence, as in the
     route: `key`, the name of a header, or a path ($.order.id). before_report, after_report: called with each report; an exception of the
-    first ends the consumer before the report is written, and the record is read again.
+    first ends the consumer before the report is written, and the record is read again. Raises ValueError if `sequence` is no path.
     """
 
     kafka: Mapping[str, str]
@@ -69,6 +69,7 @@ class ReportingConsumer:
     holds: Holds = field(default_factory=Holds, init=False)
 
     def __post_init__(self) -> None:
+        check_place(self.sequence)
         self._reporter = Reporter(self.kafka, self.topics.reports, self.group)
         self._original_of = {retry: original for original, retry in self.topics.retries.items()}
         self._state: Consumer | None = None
@@ -91,7 +92,8 @@ class ReportingConsumer:
                 "group.id": self.group,
                 # both topics of a partition must come to one consumer: the range assignor does that for equal numbers of partitions
                 "partition.assignment.strategy": "range",
-                # an offset is stored when its record is processed or reported, and committed every second
+                # an offset is stored when its record is processed or reported, and committed every second: it would never be without this
+                "enable.auto.commit": True,
                 "enable.auto.offset.store": False,
                 "auto.commit.interval.ms": 1000,
                 "isolation.level": "read_committed",

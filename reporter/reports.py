@@ -16,6 +16,9 @@ FOLLOWS: Final = "follows"
 
 _MOST_MESSAGE, _MOST_STACK = 1_000, 8_000
 
+# How many calls of each error are kept of a stack trace that is too long: the most that fit.
+_MOST_CALLS = (16, 8, 4, 2, 1)
+
 
 class PreviousMessageWasRecovered(Exception):  # noqa: N818  # the name that other languages use for it, too
     """To be raised for a record that is to be processed after an earlier one that has failed: it is not tried, and charged no attempt."""
@@ -61,9 +64,21 @@ class Report:
         if self.is_follower:
             facts["redrive-error-kind"] = FOLLOWS
         else:
-            facts["redrive-error-stack"] = "".join(traceback.format_exception(self.error))[-_MOST_STACK:]
+            facts["redrive-error-stack"] = stack_of(self.error)
         new = [(name, str(fact).encode(errors="replace")) for name, fact in facts.items()]
         return [*cast("list[tuple[str, str | bytes | None]]", record.headers() or []), *new]
+
+
+def stack_of(error: Exception) -> str:
+    """The stack trace. Of a long one, fewer calls of each error are kept, so that all errors are named: rules may match each of them."""
+    text = "".join(traceback.format_exception(error))
+    for most in _MOST_CALLS:
+        if len(text) <= _MOST_STACK:
+            return text
+        text = "".join(traceback.format_exception(error, limit=-most))
+    half = _MOST_STACK // 2
+    # a line that is cut must not look like one that names an error
+    return text if len(text) <= _MOST_STACK else f"{text[:half]}\n... {text[-half:]}"
 
 
 @dataclass

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from functools import lru_cache
 from typing import cast
 
 from confluent_kafka import Message
 
 _MOST, _KEPT = 256, 243
 
+# A step of a path, as Spark's get_json_object reads it: a name, a name in quotes, a place in an array.
+_STEP = re.compile(r"\.(?P<name>[^.\[]+)|\['(?P<quoted>[^'?]+)'\]|\[(?P<index>\d+)\]")
+
+
+def check_place(place: str) -> None:
+    """Raises ValueError for a path that is none, or that may lead to several places."""
+    if place.startswith("$"):
+        _steps(place)
+
 
 def sequence_id(place: str, record: Message) -> str | None:
-    """The id; None if the record is in no sequence. place: `key`, the name of a header, or a path of names into a JSON payload ($.a.b).
+    """The id; None if the record is in no sequence. place: `key`, the name of a header, or a path into a JSON payload ($.a.b, $.a[0]['b']).
 
     The same as in redrive's SQL (macros/identity/sequence_id.sql): bytes that are no text are written as hexadecimal digits.
     """
-    if place.startswith("$."):
+    if place.startswith("$"):
         found = _at(place, record.value())
     elif place == "key":
         found = _text(record.key())
@@ -45,12 +56,29 @@ def _text(value: str | bytes | None) -> str | None:
         return value.hex().upper()
 
 
+@lru_cache
+def _steps(path: str) -> tuple[str | int, ...]:
+    steps: list[str | int] = []
+    place = 1
+    while place < len(path) or not steps:
+        step = _STEP.match(path, place)
+        if step is None or "*" in (step["name"], step["quoted"]):
+            raise ValueError(f"{path} is no path to one place: $.name, $['name'], $.name[0]")
+        steps.append(int(step["index"]) if step["index"] else step["name"] or step["quoted"])
+        place = step.end()
+    return tuple(steps)
+
+
 def _at(path: str, value: str | bytes | None) -> str | None:
     try:
-        found = json.loads(value or b"")
-        for name in path[2:].split("."):
-            found = found[name]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        # as Spark does, control characters in a text are accepted
+        found = json.loads(value or b"", strict=False)
+        for step in _steps(path):
+            # a text has places, too, and none of them is meant
+            if not isinstance(found, dict if isinstance(step, str) else list):
+                return None
+            found = found[step]
+    except (ValueError, LookupError, RecursionError):
         return None
     if found is None or isinstance(found, str):
         return found

@@ -1,9 +1,9 @@
 {#- The id of the sequence that a message belongs to: what must be processed in order has the same id. Null if the message has none. An id of more than
-    256 characters is cut, and ends with its hash. If the privacy keeps no payload, or denies the header, only its hash is kept.
+    256 characters is cut, and ends with its hash.
 
-    place: where messages carry it: `key`, the name of a header, or a path into a JSON payload, which begins with $; empty: nowhere. privacy: a
-    struct of `privacy_read`, or null. -#}
-{% macro sequence_id(place, key, value, headers, privacy) -%}
+    place: where messages carry it: `key`, the name of a header, or a path into a JSON payload, which begins with $; empty: nowhere. is_hidden: whether
+    only the hash of the id may be kept, as is_sequence_hidden says. -#}
+{% macro sequence_id(place, key, value, headers, is_hidden) -%}
     {%- set header = 'try_element_at(filter(' ~ headers ~ ', h -> h.key = ' ~ place ~ '), -1).value' -%}
     {%- set id -%}
         nullif(case
@@ -15,8 +15,8 @@
         end, '')
     {%- endset -%}
     case
-        when {{ privacy_keeps('payload', privacy) }} and not {{ is_denied_header(place, privacy) }}
-            then case when length({{ id }}) > 256 then concat(left({{ id }}, 243), '~', {{ short_hash(id) }}) else {{ id }} end
-        else sha2({{ id }}, 256)
+        when {{ is_hidden }} then sha2({{ id }}, 256)
+        when length({{ id }}) > 256 then concat(left({{ id }}, 243), '~', {{ short_hash(id) }})
+        else {{ id }}
     end
 {%- endmacro %}

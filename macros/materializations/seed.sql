@@ -10,7 +10,7 @@
 
     For one version, a renamed column may have its former name in the file: meta `formerly` maps it to the new one.
 
-    Blanks around a value are removed, as in orchestration/rules/seeds.py: the values that Python checks must be those that the rules compare. -#}
+    Blanks around a value are removed, and empty lines left out, as in orchestration/rules/seeds.py: the values that Python checks must be those that the rules compare. -#}
 {% materialization seed, adapter='spark' %}
 
     {%- set types = model['config'].get('column_types', {}) -%}
@@ -43,7 +43,8 @@
         from values
             -- a row of nulls gives an empty file its columns
             ({{ (['null'] * (table.column_names | length)) | join(', ') }}, false)
-            {%- for row in table.rows %},
+            {#- an empty line, which Python's check skips, is a row without values to dbt -#}
+            {%- for row in table.rows if row.values() | reject('none') | list %},
             (
                 {%- for column in table.column_names -%}
                 {%- set value = defaults.get(formerly.get(column, column)) if row[column] is none else row[column] | trim -%}

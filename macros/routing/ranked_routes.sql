@@ -5,7 +5,7 @@
     select
         {{ route_rank('topic', 'consumer_group') }} as rank,
         case when error_kind = '*' then 1 else 0 end as by_kind,
-        topic,
+        {{ regular_expression('topic') }} as topic,
         consumer_group,
         error_kind,
         {%- for column in columns %}

@@ -20,6 +20,13 @@ decided as (
 
 ),
 
+stopped as (
+
+    select distinct of_command as command from {{ ref('operator_commands') }}
+    where status = 'complete' and what = 'stop'
+
+),
+
 commanded_messages as (
 
     select
@@ -32,7 +39,7 @@ commanded_messages as (
 
         ---------- what was done
         case
-            when decided.place is null then 'listed'
+            when decided.place is null then if(stopped.command is null, 'listed', 'stopped')
             when decided.decision is null then 'issued'
             when decided.decision = 'duplicate' then 'on_its_way'
             when decided.decision = 'refused' then 'refused'
@@ -61,6 +68,7 @@ commanded_messages as (
         on
             listed.command = decided.command
             and listed.place = decided.place
+    left join stopped on listed.command = stopped.command
 
 )
 

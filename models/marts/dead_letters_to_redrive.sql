@@ -14,22 +14,11 @@ rules as (
 
 ),
 
-stopped as (
-
-    select of_command as command from {{ ref('operator_commands') }}
-    where status = 'complete' and what = 'stop'
-
-),
-
 commanded as (
 
     -- not listed again: dead letters that a command lists and whose order isn't decided, even if it is paused, and refused ones, which need a person
-    select distinct messages.delivery_id
-    from {{ ref('commanded_messages') }} as messages
-    left join stopped on messages.command = stopped.command
-    where
-        (messages.what = 'redrive' and messages.state = 'refused')
-        or (messages.state in ('listed', 'issued') and stopped.command is null)
+    select distinct delivery_id from {{ ref('commanded_messages') }}
+    where state in ('listed', 'issued') or (what = 'redrive' and state = 'refused')
 
 ),
 

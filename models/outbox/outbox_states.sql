@@ -40,7 +40,10 @@ decided as (
         cast(null as timestamp) as processed_at,
         coalesce(error_message, error_class, case when kind is null then reason end) as last_error
     from {{ ref('deliveries') }}
-    where outbox_row is not null and decision not in {{ operator_decisions() }} and decision <> 'duplicate'
+    where
+        outbox_row is not null and decision not in {{ operator_decisions() }} and decision <> 'duplicate'
+        -- an order that is refused changes nothing
+        and not (decision = 'refused' and input_id like 'loop/%')
 
 ),
 

@@ -5,7 +5,7 @@ topics as (
 
     select
         {{ regular_expression('error_class') }} as error_class,
-        topic,
+        {{ regular_expression('topic') }} as topic,
         consumer_group,
         dead_letter_topic
     from {{ ref('dead_letter_topics') }}

@@ -58,7 +58,7 @@ select
     nullif(header, '') as header,
     {{ error_kind('kind') }} as kind,
     source,
-    topic,
+    {{ regular_expression('topic') }} as topic,
     consumer_group,
     why,
     error_set

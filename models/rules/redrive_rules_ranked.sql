@@ -5,7 +5,7 @@ rules as (
 
     select
         {{ regular_expression("nullif(error_class, '')") }} as error_class,
-        topic,
+        {{ regular_expression('topic') }} as topic,
         consumer_group,
         max_life_cycles,
         cast({{ duration_ms('delay') }} as bigint) as delay_ms,

@@ -6,7 +6,12 @@ with
 sources as (
 
     select coalesce(sort_array(collect_list(struct(*))), array()) as sources
-    from {{ ref('sources') }}
+    from (
+        select
+            * except (speaks_for),
+            array_join(transform(split(trim(speaks_for), ' +'), p -> {{ regular_expression('p') }}), ' ') as speaks_for
+        from {{ ref('sources') }}
+    ) as tried
 
 ),
 

@@ -17,21 +17,22 @@ _SEND_FAILED = ("dead_letter", "parked")
 def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: int, canary: int) -> list[Row]:
     """The decided canaries of a command, one row each. A `duplicate` means that the message was on its way already; it is not a failure.
 
-    failed_in: the first batch whose decision says that the canary failed, or was refused; null if it has not failed so far.
+    issued_in: the batch in which its order was written. failed_in: the first batch whose decision says that the canary failed, or was
+    refused; null if it has not failed so far.
     """
     rows = spark.sql(
         f"""
         with
 
         orders as (
-            select concat_ws('/', topic_id, partition, offset, index) as input_id from {schema}.events
+            select concat_ws('/', topic_id, partition, offset, index) as input_id, batch as issued_in from {schema}.events
             where batch >= {closed_batch:d} and command = '{command}' and kind <> 'command' and index < {canary:d}
         ),
 
         redriven as (
-            select distinct input_id, batch, decision, message_id, life_cycle, original_topic
-            from {schema}.deliveries left semi join orders using (input_id)
-            where batch >= {closed_batch:d}
+            select distinct input_id, deliveries.batch, issued_in, decision, message_id, life_cycle, original_topic
+            from {schema}.deliveries inner join orders using (input_id)
+            where deliveries.batch >= {closed_batch:d}
         ),
 
         failed as ({_failed(schema, closed_batch)}),
@@ -49,6 +50,7 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
             redriven.message_id,
             redriven.decision,
             redriven.original_topic,
+            redriven.issued_in,
             if(redriven.decision in ('redrive', 'retry', 'duplicate'), failed.batch, redriven.batch) as failed_in,
             sent.sent,
             coalesce(settled.offset > sent.sent.offset and settled.settled_at >= sent.sent.sent_at, false) as has_settled
@@ -95,6 +97,12 @@ def _settled_offsets(schema: str, closed_batch: int) -> str:
         from (select batch, recorded_at, explode(settled) as settled from {schema}.ticks where batch >= {closed_batch:d})
         group by settled.consumer_group, settled.topic, settled.partition
     """
+
+
+def had_failed(canaries: list[Row], canary: int | None, batch: int) -> bool:
+    """Whether all canaries had been issued before this batch, and one had failed: before all of them are issued, nothing is held."""
+    issued = [row for row in canaries if row["issued_in"] < batch]
+    return len(issued) == canary and any(row["failed_in"] is not None and row["failed_in"] < batch for row in issued)
 
 
 def has_succeeded(canary: Row, assume_after: timedelta, consumers: Consumers, now: datetime, *, complete: Completeness) -> bool:

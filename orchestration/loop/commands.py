@@ -19,7 +19,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from orchestration.logs import event
-from orchestration.loop.canaries import canaries_of, has_succeeded
+from orchestration.loop.canaries import canaries_of, had_failed, has_succeeded
 from orchestration.loop.command_orders import Orders
 from orchestration.loop.completeness import Completeness
 from orchestration.loop.consumer_progress import Consumers
@@ -328,7 +328,7 @@ class Commands:
         """Whether canaries had failed before this batch, by the tables: a loop that reads a `resume` when it starts has judged none yet."""
         if not each.awaits_canaries(self.issued.of(each.command)):
             return False
-        return each.held is not None or any(row["failed_in"] is not None and row["failed_in"] < batch for row in self._canaries(each))
+        return each.held is not None or had_failed(self._canaries(each), each.canary, batch)
 
     def _canaries(self, each: _Open) -> list[Row]:
         return canaries_of(self.spark, self.schema, each.command, each.closed_batch, each.canary or 0)

@@ -58,6 +58,8 @@ class Intake:
 
     def __post_init__(self) -> None:
         self.discovery = Discovery(self.cluster, self.sources)
+        # before anything is read: a start takes in before it loads the rules
+        self.use(self.sources)
         self._size = StepSize(self.settings.intake_max_rows, self.settings.intake_max_bytes)
 
     @property

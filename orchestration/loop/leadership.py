@@ -19,6 +19,9 @@ from publisher import PublisherSettings, SessionLostError, SupersededError, erro
 
 log = logging.getLogger(__name__)
 
+# Kafka's topic of committed offsets.
+OFFSETS = "__consumer_offsets"
+
 # The slots beside those of the bulk lane, by their place after these.
 TIMED_LANE, DIRECT_SENDS, _BESIDE = 0, 1, 2
 
@@ -75,10 +78,15 @@ class Leadership:
     def fence(self) -> None:
         """Takes the generation in Kafka, which fences the sends of older loops. Raises ClusterError, SessionLostError.
 
-        The generation is stored with committed offsets of the sources' topics, as these are topics that a loop is certainly allowed to
-        read.
+        The generation is stored with committed offsets of the topics that this loop reads, as it is certainly allowed to. There may be
+        none, or others than the older loop read: where it is allowed, also with those of Kafka's own topic of offsets.
         """
-        self._fence_topics = tuple(sorted(name for name in self.cluster.topic_names() if is_source(self.rules.seeds, name)))
+        own = [name for name in self.cluster.topic_names() if is_source(self.rules.seeds, name) or name == self.settings.commands_topic]
+        if not own:
+            # a new cluster makes that topic when somebody asks for committed offsets
+            self.cluster.committed(self.settings.group, [(OFFSETS, 0)])
+        denied = self.cluster.not_readable([OFFSETS])
+        self._fence_topics = (*own, *({OFFSETS} - denied))
         self.renew_bulk_lane()
         take_charge(self.bulk_lane.settings, self._fence_topics, max(self.stored.most_slots(), slots_of(self.settings)))
         self.in_charge = True

@@ -260,7 +260,9 @@ class Publish:
         report.change(window=replace(report.state.window, unpublished_since=since))
 
     def _keeps_order(self, report: StepReport) -> bool:
-        return bool(report.state.outboxes) or self.leadership.rules.keeps_sequences
+        # those of the seeds, too: the first rows may be in the tables before the state knows the outbox, and the floor must not pass them
+        rules = self.leadership.rules
+        return bool(report.state.outboxes) or rules.has_outboxes or rules.keeps_sequences
 
     # ---------- what is due
 

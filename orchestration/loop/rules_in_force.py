@@ -69,6 +69,11 @@ class RulesInForce:
         """Whether a route says that its messages are to be processed in order."""
         return any(route["sequence"] for route in self.seeds.rows["routes"])
 
+    @property
+    def has_outboxes(self) -> bool:
+        """Whether rows of outboxes are published, which stay in order."""
+        return bool(self.seeds.rows["outboxes"])
+
     def keeps_order_of(self, consumer_group: str, topics: Collection[str]) -> bool:
         """Whether the messages of all these topics are to be processed in order by a group, by the first route that fits each."""
         return all(self._has_sequences(topic, consumer_group) for topic in topics)

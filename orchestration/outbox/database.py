@@ -230,7 +230,10 @@ class OutboxTable:
         found = 0
         with self._connected() as connection, connection.begin():
             if "status" in columns:
-                marked = {"status": statuses["processing"], "claimed_at": now}
+                # published meanwhile: by what a `dbt run` has decided, or by the loop that has taken over
+                new = {"status": statuses["processing"], "claimed_at": now}
+                is_done = columns["status"] == statuses["done"]
+                marked = {name: sa.case((is_done, columns[name]), else_=value) for name, value in new.items() if name in columns}
                 for ids in _chunks(by_status["processing"]):
                     found += self._execute(connection, self._update(marked).where(self._is_one_of(ids)))
             else:

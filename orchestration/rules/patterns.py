@@ -29,6 +29,9 @@ _SEVERAL = 2
 """Ways are counted up to this number: two are as bad as more."""
 _MOST_STEPS = 200_000
 """The most steps through the automaton, after which an expression counts as too large."""
+# The pieces of an expression: what is escaped, a set, or a character. And the beginnings of those that Python reads, and Java doesn't.
+_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+_NOT_JAVA = re.compile(r"\\U|\(\?(?:P|#|[a-zA-Z]*[aL])|\{(?!\d+(?:,\d*)?\})")
 # A character of each category, and some that expressions hardly name, so that a negated set matches something.
 _ALPHABET = "aZ5_ \n-.~\x00\u00e9\U0010fffd"
 
@@ -102,12 +105,27 @@ def objection(pattern: str, *, ignore_case: bool = False) -> str | None:
             parsed = _parser.parse(pattern)
     except (re.error, RecursionError, OverflowError, FutureWarning) as error:
         return f"is not a regular expression: {error}. It must be valid in Python's `re` and in Java: \\p{{L}} and (?<name>...) are not"
+    if (found := _not_java(pattern)) is not None:
+        return (
+            f"is not a regular expression for Java: {found!r}. Write \\{{ and \\[ for the characters; (?P<name>...), (?#...), \\U, and the"
+            " flags a and L are Python's alone"
+        )
     if len(pattern) > _MOST_CHARACTERS:
         return f"has {len(pattern)} characters; {_MOST_CHARACTERS} are the most"
     try:
         _check(parsed, _alphabet(parsed), has_branches="|" in pattern, ignore_case=ignore_case)
     except _UnsafeError as unsafe:
         return str(unsafe)
+    return None
+
+
+def _not_java(pattern: str) -> str | None:
+    """Something that Python reads, and Java doesn't, or otherwise: a set within a set is a union there."""
+    for piece in _PIECE.finditer(pattern):
+        if (found := _NOT_JAVA.match(pattern, piece.start())) is not None:
+            return found[0]
+        if len(piece[0]) > 1 and piece[0][0] == "[" and "[" in re.sub(r"\\.", "", piece[0][1:], flags=re.DOTALL):
+            return piece[0]
     return None
 
 

@@ -288,6 +288,13 @@ CASES = [
         "c.C header 429",
     ),
     Case(
+        "a header's value, where nothing says what is wrapped",
+        fails("codes", LISTENER, "m", None, ("status", "429")),
+        "quota",
+        "header status=429 for topic codes",
+        f"{LISTENER} header 429",
+    ),
+    Case(
         ASKED_ONCE,
         fails("codes", "c.C", "m", "c.C: m\n\tat x.Y\nCaused by: d.D: boo\n", ("status", "200")),
         "retriable",

@@ -87,7 +87,11 @@ ROUTES += [
         ("^sequence-release-", "key", {"followers": "release"}),
         ("sequence-header", "sequence", {}),
         ("sequence-path", "$.order.id", {}),
+        ("sequence-steps", "$.lines[1]['id']", {}),
         ("sequence-hidden", "key", {"privacy": "hidden"}),
+        # of two kinds, one hides the ids
+        ("sequence-mixed", "key", {"error_kind": "fatal"}),
+        ("sequence-mixed", "key", {"privacy": "hidden"}),
     )
 ]
 

@@ -65,6 +65,7 @@ def spark(home: Home) -> Iterator[SparkSession]:
 def test_in_which_batch_a_canary_has_failed(spark: SparkSession) -> None:
     found = canaries_of(spark, "global_temp", "c", 4, len(MESSAGES))
     assert {row["message_id"]: row["failed_in"] for row in found} == {message: failed_in for message, (*_, failed_in) in MESSAGES.items()}
+    assert {row["issued_in"] for row in found} == {6}
 
 
 def test_only_the_first_messages_of_the_command_are_canaries(spark: SparkSession) -> None:

@@ -9,9 +9,11 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import Row
 
+from reporter.reports import stack_of
 from tests.dbt.classification_cases import ASKED_ONCE, CASES, JAVA_STACK, PYTHON_STACK, TIMEOUT
 from tests.dbt.harness import PROJECT, Home, Report
 from tests.dbt.kafka_error_cases import KAFKA_CASES, KAFKA_CODES
+from tests.deep_errors import deep_error
 
 
 def _at(reported: Report, place: int) -> Report:
@@ -77,6 +79,17 @@ def test_causes_are_read_from_headers_and_stacks(home: Home) -> None:
     frame = home.spark.createDataFrame(rows, "place int, wrapper string, error_class string, message string, stack string")
     read = [row["chain"] for row in frame.selectExpr("place", f"{chain} as chain").orderBy("place").collect()]
     assert [[tuple(cause) for cause in causes] for causes in read] == [case[4] for case in cases]
+
+
+def test_the_first_of_many_causes_is_read_from_what_the_reporter_sends_of_a_long_stack(home: Home) -> None:
+    chain = home.compiled("{{ cause_chain('wrapper', 'error_class', 'message', 'stack') }}")
+    stack = stack_of(deep_error(100))
+    assert len(stack) <= 8_000
+    frame = home.spark.createDataFrame(
+        [(None, "LookupError", "number 2", stack)], "wrapper string, error_class string, message string, stack string"
+    )
+    (row,) = frame.selectExpr(f"{chain} as chain").collect()
+    assert [tuple(cause) for cause in row["chain"]] == [("LookupError", f"number {number}") for number in (2, 1, 0)]
 
 
 def test_what_is_read_of_a_hostile_stack_is_bounded(home: Home) -> None:

@@ -72,6 +72,7 @@ select
     {%- endfor %}
     'topic' as circuit_breaker_per,
     '' as sequence_by,
+    false as is_sequence_hidden,
     'record' as publish_charge,
     cast(null as string) as order_detail,
     0 as publish_attempt,
@@ -170,6 +171,7 @@ select
     ) as policy,
     'topic' as circuit_breaker_per,
     '' as sequence_by,
+    false as is_sequence_hidden,
     'record' as publish_charge,
     array('^fail') as source_topics,
     'hash' as rules_hash,
@@ -257,6 +259,7 @@ select
     ) as policy,
     'partition' as circuit_breaker_per,
     '' as sequence_by,
+    false as is_sequence_hidden,
     'all' as publish_charge,
     array('^fail') as source_topics,
     'hash' as rules_hash,

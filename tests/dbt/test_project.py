@@ -21,6 +21,9 @@ from tests.dbt.harness import PROJECT, Home, copy_of_the_project, report
 # tables that nothing replaces
 RECORDS = ("events", "publish_results", "ticks", "deliveries")
 
+# Python reads it, and so does the check: a backspace
+NOT_JAVA = r"^orders[\b]"
+
 
 @pytest.fixture(scope="module")
 def declared(home: Home) -> dict[str, dict[str, Any]]:
@@ -170,7 +173,7 @@ def test_seeds_come_through_as_they_stand_in_their_files(home: Home, seeds: Path
 
 @pytest.mark.slow
 def test_dbt_reads_the_same_text_in_a_seed_as_the_check(home: Home, seeds: Path) -> None:
-    """Blanks around a value, a line break inside one, and text that looks like a number or a truth value."""
+    """Blanks around a value, a line break inside one, text that looks like a number or a truth value, and empty lines."""
     for path in (PROJECT / "dbt_project" / "seeds").glob("*.csv"):
         header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
         with (seeds / path.name).open("w", newline="", encoding="utf-8") as file:
@@ -182,6 +185,9 @@ def test_dbt_reads_the_same_text_in_a_seed_as_the_check(home: Home, seeds: Path)
         )
     with (seeds / "transparent_wrappers.csv").open("a", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([["a.Wrapper", "two\nlines\u2028or three"], ["\u00a0 b.Wrapper", "1.10 "]])
+    for name in ("error_classes.csv", "dialects.csv", "transparent_wrappers.csv"):
+        with (seeds / name).open("a", encoding="utf-8") as file:
+            file.write("\n\n")
     home.load_rules()
     for name, checked_rows in read_seeds(seeds).rows.items():
         columns = list(checked_rows[0].values) if checked_rows else []
@@ -195,6 +201,33 @@ def test_dbt_reads_the_same_text_in_a_seed_as_the_check(home: Home, seeds: Path)
             for row in home.read(name)
         )
         assert loaded == checked, name
+
+
+@pytest.mark.parametrize(
+    ("seed", "row"),
+    [
+        ("routes", {"topic": NOT_JAVA, "retry_policy": "default", "publish_policy": "patient", "retry_topic": "{topic}-retry"}),
+        *(
+            pytest.param(seed, row, marks=pytest.mark.slow)
+            for seed, row in (
+                ("error_rules", {"topic": NOT_JAVA, "error_class": "a.B", "kind": "fatal"}),
+                ("dead_letter_topics", {"topic": NOT_JAVA, "error_class": "a.B", "dead_letter_topic": "{topic}.dlq"}),
+                ("sources", {"source": "another", "topic": "another", "dialect": "redrive", "speaks_for": f"orders {NOT_JAVA}"}),
+            )
+        ),
+    ],
+)
+def test_a_topic_s_expression_that_java_doesn_t_read_is_refused_when_the_rules_are_loaded(
+    home: Home, seeds: Path, seed: str, row: dict[str, str]
+) -> None:
+    """And not by a decide run, days later, when it is tried on the first topic."""
+    path = seeds / f"{seed}.csv"
+    header = next(csv.reader(io.StringIO(path.read_text(encoding="utf-8"))))
+    defaults = {"consumer_group": "*", "error_kind": "*", "source": "*", "dead_letter_topic": "{topic}.dlq", "start": "earliest"}
+    with path.open("a", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerow([{**defaults, **row}.get(name, "") for name in header])
+    with pytest.raises(DbtError, match=r"INVALID_PARAMETER_VALUE\.PATTERN"):
+        home.load_rules()
 
 
 @pytest.mark.slow

@@ -147,7 +147,10 @@ _IDS: list[tuple[str, dict[str, Any], str | None]] = [
     ("sequence-key-id", {"key": b"x" * 300}, f"{'x' * 243}~{hashlib.sha256(b'x' * 300).hexdigest()[:12]}"),
     ("sequence-header", {}, "h1"),
     ("sequence-path", {"value": b'{"order": {"id": 17}}'}, "17"),
+    ("sequence-path", {"value": b'{"order": {"text": "a\tb", "id": 17}}'}, "17"),
     ("sequence-path", {"value": b"no json"}, None),
+    ("sequence-steps", {"value": b'{"lines": [{}, {"id": "b"}]}'}, "b"),
+    ("sequence-steps", {"value": b'{"lines": ["a"]}'}, None),
     # its privacy keeps no payload
     ("sequence-hidden", {"key": b"customer 17"}, hashlib.sha256(b"customer 17").hexdigest()),
     ("orders", {"key": b"of no sequence"}, None),
@@ -157,6 +160,16 @@ _IDS: list[tuple[str, dict[str, Any], str | None]] = [
 def test_a_sequence_is_named_by_key_header_or_path(home: Home) -> None:
     reports = [report(topic, offset, **how).with_headers(("sequence", b"h1")) for offset, (topic, how, _) in enumerate(_IDS)]
     assert [row["sequence"] for row in decided(home, *reports)] == [expected for _, _, expected in _IDS]
+
+
+def test_failures_of_all_kinds_are_of_one_sequence_where_the_route_of_one_of_them_hides_its_id(home: Home) -> None:
+    topic = "sequence-mixed"
+    key = b"customer 17"
+    failed, dead, follower = decided(
+        home, report(topic, 1, key=key), report(topic, 2, key=key, error="KeyError"), follows(topic, 3, key=key)
+    )
+    assert (failed["decision"], dead["decision"], follower["decision"]) == ("retry", "dead_letter", "follows")
+    assert {row["sequence"] for row in (failed, dead, follower)} == {hashlib.sha256(key).hexdigest()}
 
 
 @pytest.mark.slow

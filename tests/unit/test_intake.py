@@ -9,6 +9,7 @@ from typing import Any, cast
 from confluent_kafka import Producer
 
 from orchestration.kafka.cluster import Cluster, Partition
+from orchestration.loop.discovery import COMMANDS
 from orchestration.loop.intake import Intake
 from orchestration.loop.positions import Gap, SourceOffsets
 from orchestration.rules.seeds import Row
@@ -16,14 +17,21 @@ from orchestration.settings import load_settings
 from tests.unit.publisher_kit.mock_cluster import MockCluster
 
 
-def intake(brokers: MockCluster, *sources: tuple[str, str, str]) -> Intake:
+def intake(brokers: MockCluster, *sources: tuple[str, str, str], commands_topic: str = "") -> Intake:
     """Of sources with name, topic and start; without tables, as nothing is taken."""
     kafka = {"bootstrap.servers": brokers.bootstrap}
     rows = tuple(
         Row(0, {"source": name, "topic": topic, "start": start, "speaks_for": f"{topic}-orders ^{topic}"}) for name, topic, start in sources
     )
     nothing = cast(Any, None)
-    return Intake(nothing, load_settings(kafka=kafka), Cluster(kafka, timeout_seconds=2), nothing, rows, SourceOffsets())
+    return Intake(
+        nothing,
+        load_settings(kafka=kafka, commands_topic=commands_topic),
+        Cluster(kafka, timeout_seconds=2),
+        nothing,
+        rows,
+        SourceOffsets(),
+    )
 
 
 def report(brokers: MockCluster, topic: str, partition: int = 0) -> None:
@@ -54,6 +62,14 @@ def test_a_partition_without_an_answer_is_named_and_left_alone_and_stops_no_othe
         assert one.unanswered == ["half/1"]
     assert read(one, 40) == [("half", 0, 0, 1), ("half", 1, 0, 1)]
     assert one.unanswered == []
+
+
+def test_commands_are_read_as_such_at_once_also_if_a_source_s_pattern_matches_their_topic(two_brokers: MockCluster) -> None:
+    """A start takes in what has come before it loads the rules."""
+    one = intake(two_brokers, ("reports", "^half", "earliest"), commands_topic="half")
+    report(two_brokers, "half", 0)
+    (found,) = one.available(0)
+    assert (found.source, found.partition.topic) == (COMMANDS, "half")
 
 
 def test_a_source_that_begins_at_the_end_waits_for_the_ends_of_all_its_partitions(two_brokers: MockCluster) -> None:

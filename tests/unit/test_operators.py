@@ -183,7 +183,7 @@ def test_a_resume_sends_the_rest_if_canaries_had_failed_before_it(
 ) -> None:
     command = dataclasses.replace(opened(None), canary=2, held=held)
     commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": issued}), 100, {"c": command})  # type: ignore[arg-type]
-    monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: [{"failed_in": batch} for batch in failed_in])
+    monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: [{"issued_in": 6, "failed_in": batch} for batch in failed_in])
     commands._control("resume", "c", "ada", 9)
     assert (command.passed, command.held) == (passes, None if passes else held)
 
@@ -192,10 +192,19 @@ def test_a_resume_sends_the_rest_if_canaries_had_failed_before_it(
 def test_a_resume_after_a_pause_does_not_pass_over_canaries(monkeypatch: pytest.MonkeyPatch, held: str | None) -> None:
     command = dataclasses.replace(opened(None), canary=2, held=held)
     commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": 2}), 100, {"c": command})  # type: ignore[arg-type]
-    monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: [{"failed_in": 8}])
+    monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: [{"issued_in": 6, "failed_in": 8}])
     commands._control("pause", "c", "ada", 7)
     commands._control("resume", "c", "ada", 9)
     assert (command.paused, command.passed, command.held) == (False, False, held)
+
+
+def test_a_resume_before_all_canaries_were_issued_passes_over_nothing_also_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = dataclasses.replace(opened(None), canary=2)
+    commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": 2}), 100, {"c": command})  # type: ignore[arg-type]
+    canaries = [{"issued_in": 6, "failed_in": 8}, {"issued_in": 9, "failed_in": None}]
+    monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: canaries)
+    commands._control("resume", "c", "ada", 9)
+    assert not command.passed
 
 
 def opened(rate: float | None) -> _Open:

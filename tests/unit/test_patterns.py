@@ -40,6 +40,14 @@ IN_A_ROW = "repetitions in a row that match the same text"
         ("^(", "is not a regular expression: missing )"),
         # Java reads these otherwise than Python
         ("^[a-z&&[^b]]$", "is not a regular expression: Possible"),
+        ("^(?P<env>eu|us)-orders", "is not a regular expression for Java: '(?P'"),
+        ("^(?#a remark)orders", "is not a regular expression for Java: '(?#'"),
+        ("^(?ia:orders)", "is not a regular expression for Java: '(?ia'"),
+        ("^x{,3}", "is not a regular expression for Java: '{'"),
+        ("^KafkaError{code=", "is not a regular expression for Java: '{'"),
+        ("^[a[]", "is not a regular expression for Java: '[a[]'"),
+        (r"^[]a[b]", "is not a regular expression for Java: '[]a[b]'"),
+        (r"^\U00000041", r"is not a regular expression for Java: '\\U'"),
     ],
 )
 def test_what_can_explode_is_refused(pattern: str, told: str) -> None:
@@ -63,6 +71,9 @@ def test_what_can_explode_is_refused(pattern: str, told: str) -> None:
         "^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
         "^[0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}$",
         "^a|^b",
+        r"^KafkaError\{code=[{}\[]",
+        r"^x{2}y{2,}z{2,3}\[a\[",
+        "^(?i:A)(?:b)(?=c)",
     ],
 )
 def test_what_cannot_is_left_alone(pattern: str) -> None:

@@ -16,8 +16,9 @@ from orchestration.loop.sequence_feed import DECIDED as WRITTEN
 from reporter import PreviousMessageWasRecovered, Report, message_id
 from reporter.holds import DECIDED, Holds
 from reporter.holds import Sequence as OfRecords
-from reporter.reports import Place
-from reporter.sequence_ids import names_of, sequence_id
+from reporter.reports import Place, stack_of
+from reporter.sequence_ids import check_place, names_of, sequence_id
+from tests.deep_errors import deep_error
 
 CASES = json.loads((Path(__file__).parents[2] / "docs" / "sequences.json").read_text(encoding="utf-8"))["cases"]
 
@@ -105,6 +106,22 @@ def test_a_report_says_what_failed_and_keeps_the_headers_of_the_record() -> None
     assert "redrive-error-kind" not in said
 
 
+@pytest.mark.parametrize("calls", [1, 10, 100])
+def test_a_long_stack_names_every_error_of_the_chain(calls: int) -> None:
+    stack = stack_of(deep_error(calls))
+    assert len(stack) <= 8_000
+    assert [line for line in stack.splitlines() if line.startswith("LookupError")] == [f"LookupError: number {n}" for n in range(3)]
+    assert stack.count("Traceback (most recent call last):") == 3
+
+
+def test_a_stack_that_is_too_long_because_of_its_messages_keeps_both_ends() -> None:
+    stack = stack_of(deep_error(1, "x" * 5_000))
+    assert len(stack) <= 8_005
+    assert stack.startswith("Traceback (most recent call last):")
+    assert "\n... xxx" in stack
+    assert stack.endswith("x\n")
+
+
 def test_a_record_that_was_not_tried_is_reported_as_a_follower() -> None:
     report = Report(record(headers_=None), PreviousMessageWasRecovered("an earlier one has failed"))
     said = dict(report.headers("billing"))
@@ -133,11 +150,23 @@ def test_a_record_and_its_retries_have_one_id() -> None:
         ("$.order.id", {"value_": b'{"order": null}'}, None),
         ("$.order.id", {"value_": b"no json"}, None),
         ("$.order.id", {"value_": None}, None),
+        ("$['order'].id", {"value_": b'{"order": {"id": 17}}'}, "17"),
+        ("$.lines[1]['the id']", {"value_": b'{"lines": [{}, {"the id": "b"}]}'}, "b"),
+        ("$.lines[1]", {"value_": b'{"lines": "text"}'}, None),
+        ("$.lines[1]", {"value_": b'{"lines": ["a"]}'}, None),
+        ("$[0]", {"value_": b'["a"]'}, "a"),
+        ("$.order.id", {"value_": b'{"order": {"text": "a\tb", "id": 17}}'}, "17"),
     ],
 )
 def test_a_sequence_is_named_as_in_redrive(place: str, fields: dict[str, Any], expected: str | None) -> None:
     """tests/dbt/test_sequences.py has the same for SQL."""
     assert sequence_id(place, record(**fields)) == expected
+
+
+@pytest.mark.parametrize("place", ["$", "$.", "$order", "$.a..b", "$.a[*].b", "$.*", "$['a]", "$.a[-1]"])
+def test_a_path_that_leads_nowhere_is_refused_at_once(place: str) -> None:
+    with pytest.raises(ValueError, match="is no path to one place"):
+        check_place(place)
 
 
 def test_redrive_may_cut_an_id_or_keep_its_hash_only() -> None:

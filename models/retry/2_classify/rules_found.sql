@@ -47,7 +47,8 @@ in_scope as (
                 and coalesce({{ topic_matches('alike.original_topic', 't.topic') }}, false)
                 and (t.consumer_group = '*' or t.consumer_group <=> alike.consumer_group)
         ) as dead_letter_topics_here,
-        array_position(transform(alike.classes, c -> not array_contains(rules.transparent_wrappers, c)), true) - 1 as outermost,
+        -- if all of them are wrappers, the first
+        greatest(array_position(transform(alike.classes, c -> not array_contains(rules.transparent_wrappers, c)), true) - 1, 0) as outermost,
         transform(alike.classes, class -> filter(
             rules.class_rules[class],
             r -> {{ is_in_scope('r.what', 'alike.source', 'alike.original_topic', 'alike.consumer_group') }}

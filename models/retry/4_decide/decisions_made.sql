@@ -91,6 +91,7 @@ select
 
     ---------- what it must stay in order with
     sequence_by,
+    is_sequence_hidden,
     case when standing = 'answer' then answered.sequence end as sequence,
     -- where it is in the burst in which it is sent; null: nothing else of its sequence is sent meanwhile
     case

@@ -61,7 +61,7 @@ judged as (
         * except (sequence),
         coalesce(
             sequence,
-            case when is_report then {{ sequence_id('sequence_by', 'input_key', 'input_value', 'input_headers', 'privacy') }} end,
+            case when is_report then {{ sequence_id('sequence_by', 'input_key', 'input_value', 'input_headers', 'is_sequence_hidden') }} end,
             -- without an id, it waits for nothing, and is found all the same
             case when decision = 'follows' then message_id end
         ) as sequence,

@@ -43,14 +43,15 @@ def state_at(floor: datetime, paused: Mapping[str, PausedDestination] | None = N
     return LoopState(**{**row, **fields}, window=SendWindow(floor, paused or {}))
 
 
-def publish_step(bulk_lane: Any, now: datetime) -> Publish:
+def publish_step(bulk_lane: Any, now: datetime, look_ahead: timedelta = timedelta(), *, has_outboxes: bool = False) -> Publish:
     """A publish step with a bulk lane of the test."""
     nothing = cast(Any, None)
     clock = cast(Any, StoppedClock(now))
-    charge = cast(Any, SimpleNamespace(in_charge=True, bulk_lane=bulk_lane, rules=SimpleNamespace(keeps_sequences=False)))
+    rules = SimpleNamespace(keeps_sequences=False, has_outboxes=has_outboxes)
+    charge = cast(Any, SimpleNamespace(in_charge=True, bulk_lane=bulk_lane, rules=rules))
     topic_maker = cast(Any, SimpleNamespace(settings=SimpleNamespace(create_topics=False)))
     health = Health(lambda: now)
-    hand_over = HandOver(charge, clock, timedelta(), transactions=True)
+    hand_over = HandOver(charge, clock, look_ahead, transactions=True)
     missing_topics = MissingTopics(topic_maker, nothing)
     charge.settings = SimpleNamespace(transactions=True)
     read_back = ReadBack(charge, hand_over, clock)
