@@ -27,7 +27,7 @@ from tests.sessions import stop_session
 _PARTITIONS = 3
 
 # The longest that a loop may take until it dies, and until nothing waits any more, in seconds.
-_DIES_WITHIN = 300.0
+_DIES_WITHIN = 600.0
 _IDLE_WITHIN = 900.0
 
 # How long a loop has for an order before the next one is given, in seconds: the command line takes the processors that the loop needs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -200,9 +201,24 @@ def test_a_loop_that_was_frozen_and_superseded_writes_nothing_when_it_goes_on(pr
     assert told["written"] == 0
 
 
-def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(processes: Processes) -> None:
+def dbt_beside(processes: Processes, *command: str) -> subprocess.CompletedProcess[str]:
+    """A dbt command that a person runs on the state of the loops, as a process that has ended."""
     state = processes.home / "state"
+    own = ["--target-path", str(state / "dbt-beside"), "--log-path", str(state / "logs-beside")]
     environment = {**os.environ, "REDRIVE_HOME": str(state), "REDRIVE_SEEDS": str(processes.home / "seeds")}
+    called = [str(Path(sys.executable).with_name("dbt")), *command, *own]
+    return subprocess.run(called, cwd=processes.project, env=environment, capture_output=True, text=True, check=False)
+
+
+def assert_all_twenty_died_once(processes: Processes) -> None:
+    assert len(processes.dead()) == 20
+    sent = deliveries([*processes.retries(), *processes.dead()])
+    assert set(sent.values()) == {1}
+    assert len(sent) == 20 * MAX_ATTEMPTS
+    assert_never_early([*processes.retries(), *processes.dead()])
+
+
+def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(processes: Processes) -> None:
     with processes.failing_consumer():
         processes.fail_some("first", 5)
         # it does not end by itself: a `dbt build` may take minutes, in which nothing fails
@@ -211,15 +227,7 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
         succeeded = 0
         for round_, command in enumerate(("run", "build", "run")):
             processes.fail_some(f"beside {round_}", 5)
-            dbt = [
-                str(Path(sys.executable).with_name("dbt")),
-                command,
-                "--target-path",
-                str(state / "dbt-beside"),
-                "--log-path",
-                str(state / "logs-beside"),
-            ]
-            ended = subprocess.run(dbt, cwd=processes.project, env=environment, capture_output=True, text=True, check=False)
+            ended = dbt_beside(processes, command)
             # where the loop came first with what both decide, it is refused, and nothing else
             refused = "Found conflicting files" in ended.stdout and "ERROR=1 " in ended.stdout
             assert ended.returncode == 0 or refused, ended.stdout[-3000:]
@@ -229,11 +237,30 @@ def test_a_bare_dbt_beside_the_loop_loses_nothing_and_sends_nothing_twice(proces
         loop.send_signal(signal.SIGTERM)
         said = processes.ended(loop)
         assert loop.returncode == 0, said[-3000:]
-    assert len(processes.dead()) == 20
-    sent = deliveries([*processes.retries(), *processes.dead()])
-    assert set(sent.values()) == {1}
-    assert len(sent) == 20 * MAX_ATTEMPTS
-    assert_never_early([*processes.retries(), *processes.dead()])
+    assert_all_twenty_died_once(processes)
+
+
+def test_a_dbt_that_leaves_the_decisions_to_a_busy_loop_is_never_refused(processes: Processes) -> None:
+    with processes.failing_consumer():
+        processes.fail_some("first", 5)
+        loop = processes.start(idle_for=3600)
+        until(lambda: len(processes.retries()) >= 5, "the loop sends")
+        for round_ in range(3):
+            processes.fail_some(f"beside {round_}", 5)
+            ended = dbt_beside(processes, "run", "--exclude", "deliveries")
+            assert ended.returncode == 0, ended.stdout[-3000:]
+            ran = json.loads((processes.home / "state" / "dbt-beside" / "run_results.json").read_text(encoding="utf-8"))["results"]
+            names = {result["unique_id"] for result in ran}
+            assert "model.redrive.messages" in names
+            assert "model.redrive.deliveries" not in names
+        until(lambda: len(processes.dead()) >= 20, "all are dead")
+        loop.send_signal(signal.SIGTERM)
+        said = processes.ended(loop)
+        assert loop.returncode == 0, said[-3000:]
+    # nobody else has decided anything
+    assert "decided already" not in said
+    assert "Found conflicting files" not in said
+    assert_all_twenty_died_once(processes)
 
 
 def test_a_clock_that_is_set_back_and_forth_sends_nothing_early_and_burns_no_attempt(processes: Processes) -> None:
