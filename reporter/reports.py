@@ -16,7 +16,7 @@ FOLLOWS: Final = "follows"
 
 _MOST_MESSAGE, _MOST_STACK = 1_000, 8_000
 
-# How many calls of each error are kept of a stack trace that is too long: the most that fit.
+# How many calls of each error are kept of a stack trace that is too long: the first of these numbers with which it is short enough.
 _MOST_CALLS = (16, 8, 4, 2, 1)
 
 

@@ -10,7 +10,8 @@
 
     For one version, a renamed column may have its former name in the file: meta `formerly` maps it to the new one.
 
-    Blanks around a value are removed, and empty lines left out, as in orchestration/rules/seeds.py: the values that Python checks must be those that the rules compare. -#}
+    Blanks around a value are removed, and empty lines left out, as in orchestration/rules/seeds.py: the values that Python checks must be those that
+    the rules compare. -#}
 {% materialization seed, adapter='spark' %}
 
     {%- set types = model['config'].get('column_types', {}) -%}

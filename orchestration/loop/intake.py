@@ -57,8 +57,8 @@ class Intake:
     _committer: Consumer | None = None
 
     def __post_init__(self) -> None:
-        self.discovery = Discovery(self.cluster, self.sources)
-        # before anything is read: a start takes in before it loads the rules
+        self.discovery = Discovery(self.cluster, ())
+        # a start takes in what has come before it loads the rules: with the commands topic left out, a source could read it
         self.use(self.sources)
         self._size = StepSize(self.settings.intake_max_rows, self.settings.intake_max_bytes)
 

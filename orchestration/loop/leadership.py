@@ -82,10 +82,10 @@ class Leadership:
         none, or others than the older loop read: where it is allowed, also with those of Kafka's own topic of offsets.
         """
         own = [name for name in self.cluster.topic_names() if is_source(self.rules.seeds, name) or name == self.settings.commands_topic]
-        if not own:
+        denied = self.cluster.not_readable([OFFSETS])
+        if not own and not denied:
             # a new cluster makes that topic when somebody asks for committed offsets
             self.cluster.committed(self.settings.group, [(OFFSETS, 0)])
-        denied = self.cluster.not_readable([OFFSETS])
         self._fence_topics = (*own, *({OFFSETS} - denied))
         self.renew_bulk_lane()
         take_charge(self.bulk_lane.settings, self._fence_topics, max(self.stored.most_slots(), slots_of(self.settings)))

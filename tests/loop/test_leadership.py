@@ -93,6 +93,16 @@ def test_where_that_topic_may_not_be_read_those_of_the_loop_are_enough(
     assert loops.superseded == [(7, 8)]
 
 
+def test_a_loop_that_may_read_no_topic_at_all_can_send_all_the_same(loops: Leaderships, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor may it ask for offsets of such a topic."""
+    monkeypatch.setattr(Cluster, "not_readable", lambda _, names: {*names})
+    monkeypatch.setattr(Cluster, "committed", lambda *_: pytest.fail("it asks for what it may not read"))
+    loop = loops.of(7)
+    loop.fence()
+    assert loop.bulk_lane.settings.fence_topics == ()
+    assert loop.in_charge
+
+
 @pytest.mark.long
 def test_on_a_new_cluster_the_first_loop_sees_the_next_one_too(tmp_path: Path) -> None:
     with Broker(BrokerSettings(tmp_path / "broker")) as broker:

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from orchestration.loop.due import Due, Waiting
 from orchestration.loop.outbox_positions import OutboxPosition
-from orchestration.loop.published import Published
 from orchestration.loop.steps import StepReport
-from tests.unit.loop_kit.steps import publish_step, state_at
+from tests.unit.loop_kit.steps import OneRowLane, publish_step, state_at
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-class BulkLane:
-    """One row is due, and is sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[Due] = []
-
-    def waiting(self, *_: object, **__: object) -> Waiting:
-        return Waiting(rows=1, size=1, largest=1, next_due=None, batches=(1,))
-
-    def run(self, what: Due, *_: object) -> Published:
-        self.sent.append(what)
-        return Published(upto=what.upto, complete=True, delivered=1)
-
-    def open_since(self, *_: object) -> None:
-        return None
 
 
 @pytest.mark.parametrize(
@@ -48,8 +28,8 @@ class BulkLane:
 def test_rows_of_outboxes_are_sent_also_before_the_state_knows_their_outbox(
     has_outboxes: bool, positions: dict[str, OutboxPosition], is_sent: bool
 ) -> None:
-    lane: Any = BulkLane()
+    lane = OneRowLane()
     step = publish_step(lane, NOW, timedelta(seconds=30), has_outboxes=has_outboxes)
     report = StepReport(state_at(NOW, outboxes=positions))
     assert step.publish_rows(report, NOW)
-    assert bool(lane.sent) == is_sent
+    assert bool(lane.asked) == is_sent

@@ -6,13 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestration.loop.due import Due, Waiting
 from orchestration.loop.health import Reason
 from orchestration.loop.publish import Publish
-from orchestration.loop.published import Published
 from orchestration.loop.steps import StepReport
 from orchestration.loop.window import PausedDestination
-from tests.unit.loop_kit.steps import publish_step, state_at
+from tests.unit.loop_kit.steps import OneRowLane, publish_step, state_at
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FLOOR = NOW - timedelta(seconds=40)
@@ -20,27 +18,13 @@ RECORDED = NOW - timedelta(seconds=10)
 TOPIC = "orders-billing-retry"
 
 
-class Publisher:
-    """Finds rows that are due, and sends all it may."""
-
-    def __init__(self) -> None:
-        self.asked: list[Due] = []
-
-    def waiting(self, *_: object, **__: object) -> Waiting:
-        return Waiting(rows=1, size=1, largest=1, next_due=None, batches=(1,))
-
-    def run(self, what: Due, *_: object) -> Published:
-        self.asked.append(what)
-        return Published(upto=what.upto, complete=True, delivered=1)
+@pytest.fixture
+def publisher() -> OneRowLane:
+    return OneRowLane()
 
 
 @pytest.fixture
-def publisher() -> Publisher:
-    return Publisher()
-
-
-@pytest.fixture
-def step(publisher: Publisher) -> Publish:
+def step(publisher: OneRowLane) -> Publish:
     return publish_step(publisher, NOW)
 
 
@@ -55,7 +39,7 @@ def await_decision(report: StepReport, inputs: int) -> None:
 
 @pytest.mark.parametrize(("undecided", "after", "floor"), [(0, None, NOW), (3, 7, FLOOR)], ids=["all is decided", "something is not"])
 def test_the_floor_stays_where_something_was_left_out(
-    step: Publish, publisher: Publisher, undecided: int, after: int | None, floor: datetime
+    step: Publish, publisher: OneRowLane, undecided: int, after: int | None, floor: datetime
 ) -> None:
     report = decided_upto_7()
     if undecided:
@@ -65,7 +49,7 @@ def test_the_floor_stays_where_something_was_left_out(
     assert report.state.window.floor == floor
 
 
-def test_what_was_left_out_of_a_destination_that_was_paused_is_looked_for_again(step: Publish, publisher: Publisher) -> None:
+def test_what_was_left_out_of_a_destination_that_was_paused_is_looked_for_again(step: Publish, publisher: OneRowLane) -> None:
     earlier = FLOOR - timedelta(minutes=3)
     report = decided_upto_7({TOPIC: PausedDestination(Reason("gone"), NOW, floor=earlier)})
     await_decision(report, 1)

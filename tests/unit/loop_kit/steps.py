@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+from orchestration.loop.due import Due, Waiting
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import Health
 from orchestration.loop.missing_topics import MissingTopics
 from orchestration.loop.publish import Publish
+from orchestration.loop.published import Published
 from orchestration.loop.read_back import ReadBack
 from orchestration.loop.state import LoopState
 from orchestration.loop.window import PausedDestination, SendWindow
@@ -27,6 +29,23 @@ class StoppedClock:
 
     def now(self) -> datetime:
         return self._now
+
+
+class OneRowLane:
+    """A bulk lane for which one row is due at any time, and which sends it."""
+
+    def __init__(self) -> None:
+        self.asked: list[Due] = []
+
+    def waiting(self, *_: object, **__: object) -> Waiting:
+        return Waiting(rows=1, size=1, largest=1, next_due=None, batches=(1,))
+
+    def run(self, what: Due, *_: object) -> Published:
+        self.asked.append(what)
+        return Published(upto=what.upto, complete=True, delivered=1)
+
+    def open_since(self, *_: object) -> None:
+        return None
 
 
 def state_at(floor: datetime, paused: Mapping[str, PausedDestination] | None = None, **fields: Any) -> LoopState:
