@@ -38,7 +38,7 @@ counted as (
         'sent before they were due',
         count(*)
     from results
-    where sent_at < due_at
+    where sent_at < due_at and found_by is null
 
     union all
 

@@ -3,7 +3,7 @@
     found: what dialect_field returns. -#}
 {% macro dialect_text(found) -%}
     case {{ found }}.encoding
-        when 'last_in_list' then trim(regexp_extract({{ utf8_text(found ~ '.bytes') }}, '([^,]*)\\z', 1))
+        when 'last_in_list' then trim(substring_index({{ utf8_text(found ~ '.bytes') }}, ',', -1))
         else {{ utf8_text(found ~ '.bytes') }}
     end
 {%- endmacro %}

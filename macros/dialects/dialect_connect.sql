@@ -17,5 +17,6 @@
             'error_stack': ['__connect.errors.exception.stacktrace'],
         },
         'read_first': ['origin_topic', 'origin_partition', 'origin_offset'],
+        'copies_timestamp': true,
     }) }}
 {% endmacro %}

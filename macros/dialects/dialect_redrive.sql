@@ -4,8 +4,9 @@
     The dictionary: `owns` (names of headers that are not part of the message; with a * at its end, a name stands for all that begin so), `recognised_by`
     (lists of headers: a record that has all of one list is in this dialect), `fields` (for each field, one of var dialect_fields, the headers that may
     have it, the preferred first), `encodings` (of the fields that are not `text`, one of var dialect_encodings), `paths` (where in the header the field
-    is, if its value is JSON: `$.name`), `read_first` (the fields of which the first header of a name counts, not the last), and `attempts_ahead` (by how
-    much the stated number of attempts is greater than that of the attempts made). -#}
+    is, if its value is JSON: `$.name`), `read_first` (the fields of which the first header of a name counts, not the last), `attempts_ahead` (by how
+    much the stated number of attempts is greater than that of the attempts made), and `copies_timestamp` (whether the record of a report has the timestamp
+    of the failed record: it doesn't tell when that failed). -#}
 {% macro dialect_redrive() %}
     {{ return({
         'owns': ['redrive-*'],

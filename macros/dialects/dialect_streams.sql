@@ -15,5 +15,6 @@
             'error_stack': ['__streams.errors.stacktrace'],
         },
         'read_first': ['origin_topic', 'origin_partition', 'origin_offset'],
+        'copies_timestamp': true,
     }) }}
 {% endmacro %}

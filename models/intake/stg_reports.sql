@@ -2,6 +2,17 @@
 -- Longer than other models, because a dbt unit test covers one model, and the tests of this one go from a report's bytes to the decoded values.
 {%- set fields = var('dialect_fields') | reject('equalto', 'message_headers') | list %}
 
+{#- When a report was sent, as far as that tells when the failure happened: not if a framework has copied the failed record's own time, and not if the
+    reporter's clock is far ahead. -#}
+{%- set sent_at -%}
+    case
+        when
+            (stamped_by_broker or not coalesce(says.copies_timestamp, false))
+            and (kind <> 'report' or record_timestamp <= recorded_at + interval {{ var('max_stated_ahead_hours') }} hours)
+            then record_timestamp
+    end
+{%- endset %}
+
 with
 
 events as (
@@ -113,11 +124,12 @@ decoded as (
 
 believed as (
 
-    -- A stated time that is too old comes from a wrong clock (seconds taken for milliseconds, a device without a battery): it is ignored. That of an
+    -- A stated time that is too old, or far ahead, comes from a wrong clock (seconds taken for milliseconds, a device without a battery): it is ignored. That of an
     -- adopted dead letter or a report that is decided anew may be old: no delay counts from it.
     select
         *,
         case
+            when read.failed_at > recorded_at + interval {{ var('max_stated_ahead_hours') }} hours then null
             when adopts or is_reread or read.failed_at >= recorded_at - interval {{ var('max_stated_age_days') }} days then read.failed_at
         end as stated_at,
         case when read.due <= recorded_at + interval {{ var('max_stated_delay_hours') }} hours then read.due end as due
@@ -212,7 +224,7 @@ reports as (
             when is_reread then recorded_at
             else coalesce(stated_at, case when stamped_by_broker or adopts then record_timestamp end, recorded_at)
         end as failed_at,
-        coalesce(stated_at, record_timestamp, recorded_at) as happened_at
+        coalesce(stated_at, {{ sent_at }}, case when is_reread then due_at end, recorded_at) as happened_at
     from believed
 
 )

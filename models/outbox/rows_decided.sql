@@ -20,6 +20,7 @@ rules as (
 
     select
         rules_hash,
+        routes,
         transform(sources, s -> s.topic) as source_topics
     from {{ ref('rules') }}
 
@@ -72,6 +73,7 @@ judged as (
     select
         taken.*,
         rules.rules_hash,
+        {{ route_for_kind(routes_of('rules.routes', 'taken.topic', 'null'), 'null') }}.privacy as privacy,
         coalesce(known.life_cycle, 0) as life_cycles,
         coalesce(known.is_open, false)
         or row_number() over (partition by taken.message_id order by taken.batch, taken.index) > 1 as is_known_already,
@@ -129,7 +131,8 @@ select
     'all' as publish_charge,
     cast(null as bigint) as delay_ms,
     cast(null as string) as header_profile,
-    null as privacy,
+    -- that of the route for all kinds of errors
+    privacy,
 
     ---------- what it answers
     cast(null as string) as prior_delivery,

@@ -17,6 +17,7 @@ described as (
         ) as array<array<string>>) as recognised_by,
         {{ says.attempts_ahead or 0 }} as attempts_ahead,
         {{ says.refers_when_empty or false }} as refers_when_empty,
+        {{ says.copies_timestamp or false }} as copies_timestamp,
         struct(
             {%- for field in var('dialect_fields') %}
             cast(array(
@@ -44,6 +45,7 @@ added as (
         collect_list(filter(split(header, ' +'), n -> n <> '')) filter (where field = 'recognised_by') as recognised_by,
         0 as attempts_ahead,
         false as refers_when_empty,
+        false as copies_timestamp,
         struct(
             {%- for field in var('dialect_fields') %}
             cast(transform(

@@ -72,7 +72,7 @@ transparent_wrappers as (
 
 dialects as (
 
-    select map_from_entries(collect_list(struct(dialect, struct(owns, recognised_by, attempts_ahead, refers_when_empty, fields)))) as dialects
+    select map_from_entries(collect_list(struct(dialect, struct(owns, recognised_by, attempts_ahead, refers_when_empty, copies_timestamp, fields)))) as dialects
     from {{ ref('dialects_read') }}
 
 ),

@@ -5,9 +5,11 @@ Both ways call the same methods, those of DeadLetters, Rulebook and Tables.
 
 from __future__ import annotations
 
+import socket
+import struct
 import sys
 from collections.abc import Callable
-from multiprocessing.connection import Client
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, cast
 
 from orchestration.answers.conversation import (
@@ -118,6 +120,15 @@ def _has_engine() -> bool:
     return spark is not None and spark.runs_spark()
 
 
+def _connected(address: str) -> Connection:
+    """A connection to a loop. Raises BlockingIOError if the loop is frozen, and as many as it may let wait have asked already."""
+    with socket.socket(socket.AF_UNIX) as end:
+        # a time limit of Python's own would not let it wait at all
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_FROZEN_SECONDS), 0))
+        end.connect(address)
+        return Connection(end.detach())
+
+
 def _answer_of(settings: Settings, question: Question) -> Answer:
     """The answer of the newest loop that answers."""
     try:
@@ -126,13 +137,15 @@ def _answer_of(settings: Settings, question: Question) -> Answer:
         sockets = []
     for path in sockets:
         try:
-            with reachable(path) as address, Client(address, "AF_UNIX") as connection:
+            with reachable(path) as address, _connected(address) as connection:
                 if not is_mine(connection):
                     return Declined("the loop of this home runs as another user")
                 connection.send(question)
                 if not connection.poll(_FROZEN_SECONDS):
                     return Declined("the running loop doesn't answer")
                 return cast(Answer, connection.recv())
+        except BlockingIOError:
+            return Declined("the running loop doesn't answer")
         except (ConnectionRefusedError, FileNotFoundError):
             # its loop has ended
             continue

@@ -6,7 +6,6 @@ and only they, close a cycle. A graph of assets has no cycles, so these edges ar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.utils import is_valid_email
 from dagster_dbt import DagsterDbtTranslator, build_dbt_asset_specs
 
 from orchestration.dagster.manifest import Manifest
@@ -34,9 +34,6 @@ _CLOSES_THE_LOOP = ("publish_results", "ticks")
 
 # The assets that belong to the owners of routes.
 _OWNED = ("dead_letters", "dead_letter_groups", "dead_letter_rate")
-
-# What Dagster accepts as an e-mail address.
-_ADDRESS = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 
 # The step of a model, by its name or by its folder. A view belongs to the step that reads it.
 _GROUPS = {
@@ -102,7 +99,8 @@ def rows_of(seeds: Path) -> Mapping[str, tuple[Row, ...]]:
 def owners_of(routes: Iterable[Row]) -> tuple[str, ...]:
     """The owners in the seed `routes`, in Dagster's form: an e-mail address, or `team:` and a name."""
     names = sorted({row["owner"] for row in routes} - {""})
-    return tuple(name if re.fullmatch(_ADDRESS, name) else f"team:{name.removeprefix('team:')}" for name in names)
+    teams = (name if is_valid_email(name) else f"team:{name.removeprefix('team:').strip()}" for name in names)
+    return tuple(owner for owner in teams if owner != "team:")
 
 
 def read_graph(manifest: Manifest, owners: Sequence[str] = (), outboxes: Sequence[dg.AssetKey] = ()) -> Graph:

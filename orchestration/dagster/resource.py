@@ -101,11 +101,16 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @contextmanager
     def started(self, loop: Loop) -> Iterator[Loop]:
-        """Starts a loop, and closes it on leaving. Later steps use its dbt, which has parsed the project."""
+        """Starts a loop, and closes it on leaving. Later steps use its dbt, which has parsed the project.
+
+        Raises BusyError if another loop is in charge by then, or takes over.
+        """
         loop.start()
         self._dbt = loop.dbt
         try:
+            _require_charge(loop)
             yield loop
+            _require_charge(loop)
         finally:
             loop.close()
 
@@ -121,6 +126,11 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
                 f"a loop is running with its state under {self.settings.home}: generation {status.generation}, process {status.pid}, "
                 f"last tick at {status.at}. Stop it first, or set take_over: true in the run's config: that loop then stops by itself."
             )
+
+
+def _require_charge(loop: Loop) -> None:
+    if loop.superseded_by is not None:
+        raise BusyError(f"another loop is in charge, of generation {loop.superseded_by}: this one has stopped, and sends nothing more")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Self
 import psycopg
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewTopic
+from rich.markup import escape
 from rich.table import Table
 
 from orchestration.demo.postgres import Postgres
@@ -49,6 +51,8 @@ class OutboxDemo:
         self._postgres.__enter__()
         with psycopg.connect(self._postgres.address) as connection:
             connection.execute(TABLES)
+            # an earlier run with this home has read the rows of another table of this name: these rows follow them
+            connection.execute("select setval(pg_get_serial_sequence('outbox', 'id'), %s)", [int(time.time())])
         cluster = Cluster(self.kafka)
         names = set(cluster.topic_names())
         new = [NewTopic(SMALL, 1, 1, config={"max.message.bytes": "100"}), NewTopic(f"{SMALL}.dlq", 1, 1), NewTopic(f"{LATER}.dlq", 1, 1)]
@@ -103,5 +107,5 @@ class OutboxDemo:
         """
         with psycopg.connect(self._postgres.address) as connection:
             for row in connection.execute(counted):
-                shown.add_row(*("" if value is None else str(value) for value in row))
+                shown.add_row(*("" if value is None else escape(str(value)) for value in row))
         return shown

@@ -15,7 +15,8 @@ _SEND_FAILED = ("dead_letter", "parked")
 
 
 def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: int, canary: int) -> list[Row]:
-    """The decided canaries of a command, one row each. A `duplicate` means that the message was on its way already; it is not a failure.
+    """The canaries of a command, one row each, without a decision if there is none yet. One that has no row any more was finished long ago,
+    and maintenance has removed it. A `duplicate` means that the message was on its way already; it is not a failure.
 
     issued_in: the batch in which its order was written. failed_in: the first batch whose decision says that the canary failed, or was
     refused; null if it has not failed so far.
@@ -31,8 +32,7 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
 
         redriven as (
             select distinct input_id, deliveries.batch, issued_in, decision, message_id, life_cycle, original_topic
-            from {schema}.deliveries inner join orders using (input_id)
-            where deliveries.batch >= {closed_batch:d}
+            from orders left join (select * from {schema}.deliveries where batch >= {closed_batch:d}) as deliveries using (input_id)
         ),
 
         failed as ({_failed(schema, closed_batch)}),

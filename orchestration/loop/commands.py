@@ -342,8 +342,6 @@ class Commands:
                 log, logging.WARNING, "command_held",
                 command=each.command, reason=each.held, hint="`resume` sends the rest all the same, `stop` ends the command",
             )  # fmt: skip
-        elif len(canaries) == each.canary and all(
-            has_succeeded(row, each.assume_after, consumers, now, complete=complete) for row in canaries
-        ):
+        elif all(has_succeeded(row, each.assume_after, consumers, now, complete=complete) for row in canaries):
             each.passed = True
             event(log, logging.INFO, "canaries_succeeded", command=each.command, canaries=each.canary)

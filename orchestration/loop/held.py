@@ -15,8 +15,8 @@ AGE = ("first_failed_at", "original_partition", "original_offset")
 
 
 def age(row: Row) -> tuple[object, ...]:
-    """The value that a delivery is ordered by: the lowest goes first."""
-    return tuple(row[name] for name in AGE)
+    """The value that a delivery is ordered by: the lowest goes first, and null before all others, as in SQL."""
+    return tuple((row[name] is not None, row[name]) for name in AGE)
 
 
 def oldest_held(spark: SparkSession, schema: str, floor: datetime, most: Mapping[str, int]) -> list[Row]:

@@ -15,7 +15,7 @@ from orchestration.settings import Settings
 from orchestration.starter.directory import relink
 from orchestration.tables.dbt import Dbt, sql_digest
 from orchestration.tables.interpreted import dbt_interpreted
-from orchestration.tables.migration import migrate_tables
+from orchestration.tables.migration import made_of, migrate_tables, note_made_of
 from orchestration.tables.views import make_tables
 
 log = logging.getLogger(__name__)
@@ -54,11 +54,14 @@ def prepare_tables(settings: Settings, spark: SparkSession, schema: str, dbt: Db
     relink(settings)
     digest = sql_digest(settings)
     tables = {row["tableName"] for row in spark.sql(f"show tables in {schema}").collect()}
-    if _made(settings) != digest or not {"deliveries", "rules"} <= tables:
+    has_tables = {"deliveries", "rules"} <= tables
+    # the file tells which SQL this home has seen; the tables may be those of a backup
+    if _made(settings) != digest or not has_tables or made_of(spark, schema) != digest:
         event(log, logging.INFO, "preparation_started", schema=schema)
         dbt.parse()
         with dbt_interpreted(spark):
             make_tables(spark, dbt, schema)
+        note_made_of(spark, schema, digest)
         settings.project_digest.write_text(digest, encoding="utf-8")
         seeds_file(settings).write_text(seeds_stamp(rules.seeds, rules.loaded_hash()), encoding="utf-8")
     # a loop that runs goes on by its rules, where this one could not load its own: it has not taken over yet

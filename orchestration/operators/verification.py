@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 
-from orchestration.clock import EPOCH, literal, wall_clock
+from orchestration.clock import EPOCH, literal
 from orchestration.kafka.cluster import Cluster, Partition
 from orchestration.kafka.sent_records import MARGIN, RANGES, sent_in
 from orchestration.operators.promises import PROMISES, Promise
@@ -21,6 +21,7 @@ from orchestration.settings import Settings
 from orchestration.tables.catalog import missing_tables, without_tables
 from orchestration.tables.ledgers import LEDGERS
 from orchestration.tables.migration import unreadable_tables
+from orchestration.tables.retention import removed_before
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import schema, session_to_ask
 
@@ -81,11 +82,9 @@ def verify(settings: Settings, since: datetime | None = None) -> Verification:
     """
     settings.require_brokers()
     spark = _session(settings)
-    spark.sql(f"use {schema(settings.project)}")
-    # what is older may be removed, and some of its rows before the others
-    kept = wall_clock() - timedelta(days=settings.retention_days) if settings.retention_days else EPOCH
-    bounds = _bounds(spark, kept if since is None else max(since, kept))
-    bounds |= {"direct_ids": direct_id_pattern(settings), "kept_since": literal(kept)}
+    tables = schema(settings.project)
+    spark.sql(f"use {tables}")
+    bounds = _bounds(settings, spark, kept := removed_before(spark, tables), since)
     judged = {row["topic"]: int(row["results"]) for row in spark.sql(_JUDGED.format_map(bounds)).collect()}
     cluster = Cluster(settings.kafka_properties)
     for name in cluster.not_readable([name for name, results in judged.items() if not results]):
@@ -96,6 +95,13 @@ def verify(settings: Settings, since: datetime | None = None) -> Verification:
     spark.createDataFrame(_kept_ranges(cluster, ranges), RANGES).createOrReplaceTempView("verified_ranges")
     try:
         findings = tuple(_finding(spark, promise, bounds) for promise in PROMISES)
+        while kept != (now_kept := removed_before(spark, tables)):
+            # maintenance has removed old rows meanwhile
+            bounds = _bounds(settings, spark, kept := now_kept, since) | {
+                "upto": bounds["upto"],
+                "recorded_until": bounds["recorded_until"],
+            }
+            findings = tuple(_finding(spark, promise, bounds) for promise in PROMISES)
     finally:
         for view in ("verified_ranges", "verified_records"):
             spark.catalog.dropTempView(view)
@@ -116,16 +122,16 @@ def _session(settings: Settings) -> SparkSession:
     return spark
 
 
-def _bounds(spark: SparkSession, since: datetime) -> dict[str, str]:
-    """What the queries of the promises refer to, as SQL."""
+def _bounds(settings: Settings, spark: SparkSession, kept: datetime, since: datetime | None) -> dict[str, str]:
+    """What the queries of the promises refer to, as SQL. kept: what is older may be removed, and some of its rows before the others."""
     (last,) = spark.sql("select greatest((select max(batch) from events), (select max(batch) from publish_results)) as upto").collect()
     ticks = collected(
         spark.sql(
             """
             select
                 watermark,
-                -- null in the row of an orderly end: everything sent before it has a result; and in rows of earlier versions
-                coalesce(unrecorded_since, case when kind = 'end' then loop_time end) as recorded_until
+                -- null in the row of an orderly end, and of the start after it, as everything sent before has a result; in earlier versions
+                coalesce(unrecorded_since, case when kind in ('start', 'end') then loop_time end) as recorded_until
             from ticks
             order by batch desc
             limit 1
@@ -133,7 +139,8 @@ def _bounds(spark: SparkSession, since: datetime) -> dict[str, str]:
         )
     )
     # of all ledgers: from each of them, maintenance may have removed the last rows of then
-    batches = " union all ".join(f"select batch from {ledger} where recorded_at < {literal(since)}" for ledger in LEDGERS)
+    judged_from = literal(max(kept, since or kept))
+    batches = " union all ".join(f"select batch from {ledger} where recorded_at < {judged_from}" for ledger in LEDGERS)
     (row,) = spark.sql(f"select max(batch) as batch from ({batches})").collect()
     first = 0 if row["batch"] is None else int(row["batch"]) + 1
     (decided,) = spark.sql("select max(batch) as batch from deliveries").collect()
@@ -141,6 +148,8 @@ def _bounds(spark: SparkSession, since: datetime) -> dict[str, str]:
         "first": str(first),
         "upto": str(int(last["upto"] or 0)),
         "watermark": str(max(int(ticks[0]["watermark"]) if ticks else 0, int(decided["batch"] or 0))),
+        "direct_ids": direct_id_pattern(settings),
+        "kept_since": literal(kept),
         "recorded_until": literal((ticks and ticks[0]["recorded_until"]) or EPOCH),
     }
 

@@ -14,6 +14,7 @@ import yaml
 from orchestration.clock import parse_duration
 from orchestration.outbox.profiles import PROFILES, objection_to_columns
 from orchestration.rules import patterns
+from orchestration.rules.places import json_path, one_place, places
 from orchestration.rules.topic_patterns import table_of
 from orchestration.rules.vocabulary import (
     ANY_DIALECT,
@@ -52,10 +53,6 @@ def _text(value: str) -> str | None:
 
 def _dialect_name(value: str) -> str | None:
     return "is one of redrive's own: use another name" if value in (*DIALECTS, ANY_DIALECT) else _text(value)
-
-
-def _json_path(value: str) -> str | None:
-    return None if not value or value.startswith(("$.", "$[")) else "must be a path in JSON: $.name, or $['name']"
 
 
 def _source_name(value: str) -> str | None:
@@ -214,11 +211,6 @@ def _duration_or_none(value: str) -> str | None:
     return _duration(value) if value else None
 
 
-def _places(value: str) -> str | None:
-    wrong = [place for place in value.split() if place.startswith("$") and not place.startswith(("$.", "$["))]
-    return f"{wrong[0]} is no path: $.name, or $['name']; a header is given by its name alone" if wrong else None
-
-
 COLUMNS: dict[str, dict[str, Check]] = {
     "sources": {
         "source": _source_name,
@@ -238,7 +230,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "header": _text,
         "occurrence": _listed("dialects", "occurrence"),
         "encoding": _one_of(*DIALECT_ENCODINGS),
-        "path": _json_path,
+        "path": json_path,
         "preference": _whole_number(1, 9),
     },
     "outboxes": {
@@ -261,7 +253,7 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "dead_letter_topic": _dead_letter_topic,
         "publish_charge": _listed("routes", "publish_charge"),
         "circuit_breaker_per": _listed("routes", "circuit_breaker_per"),
-        "sequence": lambda value: "must be one place: key, a header's name, or a path" if " " in value else _places(value),
+        "sequence": one_place,
         "followers": _listed("routes", "followers"),
         "dead_letter_headers": _one_of(*(f"{profile}{stack}" for profile in HEADER_PROFILES for stack in ("", "+stack"))),
         "privacy": _text,
@@ -269,9 +261,9 @@ COLUMNS: dict[str, dict[str, Check]] = {
         "runbook": _anything,
         "logs_url": _link,
         "trace_url": _link,
-        "request_id": _places,
-        "process_id": _places,
-        "trace_id": _places,
+        "request_id": places,
+        "process_id": places,
+        "trace_id": places,
         "purge_after": _duration_or_none,
     },
     "dead_letter_topics": {

@@ -46,7 +46,9 @@ class Addresses(dict[str, str]):
     def secrets(self) -> list[str]:
         """The texts to mask."""
         found = [part for value in self.values() for part in parts_of(value)]
-        return [*found, *(part.partition(":")[2] for part in found if ":" in part and "/" not in part)]
+        passwords = (part.partition(":")[2] for part in found if ":" in part and "/" not in part)
+        # of an address without a password, it is empty: it would be found between any two letters
+        return [*found, *(password for password in passwords if password)]
 
 
 def addresses(given: dict[str, str]) -> Addresses:

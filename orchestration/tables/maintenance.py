@@ -29,6 +29,7 @@ from orchestration.tables.catalog import left_behind, missing_tables
 from orchestration.tables.migration import unreadable_tables
 from orchestration.tables.procedures import Rewrite
 from orchestration.tables.procedures import Table as IcebergTable
+from orchestration.tables.purging import purge
 from orchestration.tables.retention import Retention
 from orchestration.tables.rows import collected
 from orchestration.tables.spark import in_short, is_commit_refused, start_session
@@ -45,12 +46,6 @@ _ATTEMPTS: Final = 3
 
 # An hour that lies ahead is compacted when it has so many small files: its payloads are rewritten each time.
 _AHEAD_FILES = 50
-
-# The columns, by table, that are emptied in rows that an operator has purged. In `deliveries`, payload_bytes = 0 marks such a row.
-_PURGED: Final = {
-    "events": ("key", "value", "headers"),
-    "deliveries": ("key", "value", "headers", "by_reference", "error_message", "error_stack", "matched"),
-}
 
 T = TypeVar("T")
 
@@ -127,7 +122,7 @@ def maintain(settings: Settings, spark: SparkSession | None = None, now: datetim
     settled = _settled(spark, schema)
     now = now or datetime.now(UTC)
     left: dict[str, list[str]] = {table: [] for table in TABLES}
-    purged = _purge(spark, schema, settled) if settled else {}
+    purged = purge(spark, schema, f"{settled.is_past} and batch <= {settled.batch:d}", _unless_overtaken) if settled else {}
     for table, count in purged.items():
         if count is None:
             left[table].append(f"payloads: other commits came first {_ATTEMPTS} times")
@@ -238,47 +233,6 @@ def _settled(spark: SparkSession, schema: str) -> Settled | None:
         )
     )
     return Settled(int(last[0]["watermark"]), last[0]["hour"], last[0]["written"] or {}) if last else None
-
-
-def _purge(spark: SparkSession, schema: str, settled: Settled) -> dict[str, int | None]:
-    """Empties rows that operators have purged, if they are settled; returns how many, by table. None: left for the next run.
-
-    `events` first: an emptied row of `deliveries` means that its event is empty, too.
-    """
-    if all(row["viewName"] != "purges" for row in spark.sql(f"show views in {schema}").collect()):
-        # the view doesn't exist before the first start of a version that has it
-        return {}
-    past = f"{settled.is_past} and batch <= {settled.batch:d}"
-    rows = spark.sql(
-        f"""
-        select distinct input_id, batch from {schema}.deliveries as deliveries
-        where
-            {past} and (coalesce(payload_bytes, 1) > 0 or error_message is not null or matched is not null)
-            and exists (
-                select 1 from {schema}.purges as purges
-                where deliveries.message_id = purges.message_id and deliveries.life_cycle <= purges.life_cycle
-            )
-        """
-    ).collect()
-    if not rows:
-        return {}
-    spark.createDataFrame([(row["input_id"],) for row in rows], "input_id string").createOrReplaceTempView("purged_inputs")
-    batches = [row["batch"] for row in rows]
-    among = f"batch between {min(batches):d} and {max(batches):d} and"
-    holds = " or ".join(f"{column} is not null" for column in _PURGED["events"])
-    conditions = {
-        "events": f"{among} concat_ws('/', topic_id, partition, offset, index) in (select input_id from purged_inputs) and ({holds})",
-        "deliveries": f"{among} {past} and input_id in (select input_id from purged_inputs)",
-    }
-    emptied: dict[str, int | None] = {}
-    for table, where in conditions.items():
-        changes = [*(f"{column} = null" for column in _PURGED[table]), *(["payload_bytes = 0"] if table == "deliveries" else [])]
-        emptied[table] = _unless_overtaken(partial(IcebergTable(spark, f"{schema}.{table}").empty, changes, where), "payloads", [])
-        if emptied[table] is None:
-            emptied = {"deliveries": None, **emptied}
-            break
-    spark.catalog.dropTempView("purged_inputs")
-    return emptied
 
 
 def _remove_old(

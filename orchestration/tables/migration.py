@@ -28,6 +28,9 @@ TABLE_VERSION: Final = 3
 PROPERTY: Final = "redrive.version"
 """The property that holds a table's version. Tables of version 1 don't have it."""
 
+# The property of `deliveries` for made_of.
+_MADE_OF: Final = "redrive.made-of"
+
 # `deliveries` is last: programs that only read check the version of this table alone.
 _TABLES: Final = ("ticks", "events", "publish_results", "deliveries")
 
@@ -101,6 +104,16 @@ def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> s
 def table_version(spark: SparkSession, name: str) -> int:
     """The version of a table."""
     return int(iceberg_table(spark, name).properties().get(PROPERTY) or 1)
+
+
+def made_of(spark: SparkSession, schema: str) -> str:
+    """The digest of the SQL that made the views, and the columns of the tables; empty if an earlier version made them."""
+    return str(iceberg_table(spark, f"{schema}.deliveries").properties().get(_MADE_OF) or "")
+
+
+def note_made_of(spark: SparkSession, schema: str, digest: str) -> None:
+    """Notes that digest."""
+    spark.sql(f"alter table {schema}.deliveries set tblproperties ('{_MADE_OF}' = '{digest}')")
 
 
 def _existing(spark: SparkSession, schema: str) -> list[str]:

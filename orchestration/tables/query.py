@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from orchestration.output import as_json, console, printable
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "json", "jsonl", "csv"]
 """How rows are printed: a table for people, one JSON array, one JSON object a line, or CSV with a header line."""
+
+
+# What a statement that begins like a select may turn out to do (with ... insert).
+_WRITES = {"InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable"}
 
 
 class QueryError(Exception):
@@ -130,8 +135,8 @@ class Tables:
             raise QueryError(objection)
         spark = self._spark
         with _refusals():
-            parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(bare).toString()
-        if any(writing in parsed for writing in ("InsertIntoStatement", "MergeIntoTable", "UpdateTable", "DeleteFromTable")):
+            parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+        if _WRITES & set(_kinds(parsed)):
             raise QueryError("give one select statement: this one would write")
         if command[1].lower() in ("select", "with"):
             return query(self._views, text, limit)
@@ -198,9 +203,10 @@ def _refusals() -> Iterator[None]:
 def print_rows(rows: Rows, output: Format, screen: Console | None = None) -> None:
     """Prints rows to standard output; a note that there are more goes to standard error."""
     if output == "table":
-        table = Table(*rows.columns, box=None, pad_edge=False, header_style="bold")
+        # as Text, in which brackets are no markup
+        table = Table(*(Column(Text(printable(name))) for name in rows.columns), box=None, pad_edge=False, header_style="bold")
         for row in rows.rows:
-            table.add_row(*(_shown(value) for value in row))
+            table.add_row(*(Text(_shown(value)) for value in row))
         (screen or console()).print(table)
     elif output == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -251,7 +257,15 @@ def _shown(value: Any) -> str:
     if plain is None:
         return "-"
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-    return printable(text).replace("[", r"\[")
+    return printable(text)
+
+
+def _kinds(plan: Any) -> Iterator[str]:
+    """The names of the nodes of a parsed statement."""
+    yield plan.getClass().getSimpleName()
+    children = plan.children()
+    for place in range(children.size()):
+        yield from _kinds(children.apply(place))
 
 
 def _without_literals(text: str) -> str:

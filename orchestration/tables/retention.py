@@ -12,19 +12,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from orchestration.clock import literal
+from orchestration.clock import EPOCH, literal
 from orchestration.tables.procedures import Table
+from orchestration.tables.spark import iceberg_table
 
 # States of `messages` after which nothing more is done about a message.
 _FINISHED: Final = ("recovered", "sent", "cancelled", "dropped")
 
 # Those of them in which a row of an outbox is still in its table.
 _NOT_PUBLISHED: Final = ("cancelled", "dropped")
+
+
+# The property of `deliveries` that has the time of the last removal, in milliseconds of the epoch.
+_PROPERTY: Final = "redrive.finished-before"
+
+
+def removed_before(spark: SparkSession, schema: str) -> datetime:
+    """Of what was recorded before this time, rows may be missing: finished messages were removed, or are being removed."""
+    millis = iceberg_table(spark, f"{schema}.deliveries").properties().get(_PROPERTY)
+    return EPOCH + timedelta(milliseconds=int(millis or 0))
 
 
 @dataclass(frozen=True)
@@ -43,8 +54,18 @@ class Retention:
 
     def remove_finished(self, before: datetime) -> dict[str, int | None]:
         """Removes finished messages; returns how many rows, by table. None: left for the next run."""
+        finished = self.spark.sql(self._finished(before)).localCheckpoint()
+        finished.createOrReplaceTempView("finished_messages")
+        finished = finished.unionByName(self.spark.sql(self._refused_before())).localCheckpoint()
+        finished.createOrReplaceTempView("finished_messages")
+        removed: dict[str, int | None] = {}
+        if finished.isEmpty() or self.attempt("deliveries", lambda: self._note(before)) is not None:
+            removed = self._remove_all(before)
+        self.spark.catalog.dropTempView("finished_messages")
+        return removed
+
+    def _remove_all(self, before: datetime) -> dict[str, int | None]:
         old = f"recorded_at < {literal(before)} and batch <= {self.batch:d}"
-        self.spark.sql(self._finished(before)).localCheckpoint().createOrReplaceTempView("finished_messages")
         conditions = {
             "deliveries": f"""
                 due_at < {literal(before)} and {old} and {self._is_written("message_id")}
@@ -66,9 +87,14 @@ class Retention:
                 )
             """,
         }
-        removed = {table: self._remove(table, where) for table, where in conditions.items()}
-        self.spark.catalog.dropTempView("finished_messages")
-        return removed
+        return {table: self._remove(table, where) for table, where in conditions.items()}
+
+    def _note(self, before: datetime) -> int:
+        """Notes first what is removed: until it is all gone, some of its rows lack the others. Returns 1."""
+        if before > removed_before(self.spark, self.schema):
+            millis = -((EPOCH - before) // timedelta(milliseconds=1))
+            self.spark.sql(f"alter table {self.schema}.deliveries set tblproperties ('{_PROPERTY}' = '{millis:d}')")
+        return 1
 
     def trim_ticks(self, before: datetime, finished: datetime | None) -> dict[str, int | None]:
         """Removes rows of ticks, except those of starts and ends, the last of each opening of a circuit breaker, and the last that says how
@@ -118,6 +144,21 @@ class Retention:
                 where message_id is not null and (recorded_at >= {literal(before)} or batch > {self.batch:d})
             ) as recent on messages.message_id = recent.message_id
             where messages.state in {_FINISHED} and not (messages.message_id like 'outbox:%' and messages.state in {_NOT_PUBLISHED})
+        """
+
+    def _refused_before(self) -> str:
+        """The ids that finished messages had when their reports were refused. Without it, a refusal would be listed again, and could be
+        redriven, as nothing shows any more that its report was decided anew.
+        """
+        return f"""
+            select distinct refused.message_id
+            from {self.schema}.events as events
+            inner join {self.schema}.deliveries as anew
+                on anew.input_id = concat_ws('/', events.topic_id, events.partition, events.offset, events.index)
+            inner join {self.schema}.deliveries as refused on events.delivery_id = refused.delivery_id and refused.decision = 'refused'
+            where
+                events.kind = 'report' and events.delivery_id is not null and anew.decision <> 'refused'
+                and anew.message_id in (select message_id from finished_messages)
         """
 
     def _is_written(self, message_id: str) -> str:

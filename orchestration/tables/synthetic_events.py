@@ -137,6 +137,7 @@ def decided_anew(orders: DataFrame, reports: DataFrame) -> DataFrame:
     """Orders of a redrive; in place of an order for a refused message, its report once more, which is decided anew.
 
     reports: the columns REPORTED, `input_id` (the id of the event that the report was first), and delivery_id and due_at of the refusal.
+    The event keeps this due_at: the report counts as having come then.
     """
     again = F.col("input_id").isNotNull()
     return (

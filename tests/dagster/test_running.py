@@ -231,6 +231,11 @@ def test_checks_fail_when_their_promises_are_broken(deployment: Deployment, monk
     passed, severity, found = _outcome(deployment, checks.nothing_is_early)
     assert (passed, severity, found["early"], found["by at most, ms"], found["the earliest"]) == (False, "ERROR", 1, 1000, "x")
 
+    # its time is that of the broker, whose clock is behind
+    found_again = {"outcome": "delivered", "found_by": "start", "due_at": due_at, "sent_at": due_at - timedelta(seconds=2)}
+    _append(deployment, "publish_results", delivery_id="y", batch=1, **found_again)
+    assert _outcome(deployment, checks.nothing_is_early)[2]["early"] == 1
+
     gap = {"kind": "gap", "topic": "t", "detail": "t/0 3-7", "batch": 1_000_000}
     _append(deployment, "events", **gap, recorded_at=wall_clock() - checks.GAPS_FAIL_FOR)
     passed, _, found = _outcome(deployment, checks.no_report_was_missed)

@@ -244,13 +244,13 @@ class Home:
         batch = self.append("publish_results", arrow_rows(rows, columns))
         return [f"{row[0]}@{batch}" for row in rows]
 
-    def append_tick(self, watermark: int, *settled: tuple[str, str, int, int], written: Mapping[str, int] | None = None) -> None:
+    def append_tick(self, upto: int, *settled: tuple[Any, ...], written: Mapping[str, int] | None = None, kind: str = "tick") -> None:
         """Appends the row of a loop that has decided everything up to this batch, and sent all that is due.
 
         settled: groups that got further: group, topic, partition, and the offset before which all was tried.
         written: by outbox, the last batch that is written back.
         """
-        row = {"tick": 1, "kind": "tick", "watermark": watermark, "floor": self.now, "loop_time": self.now, "circuit_breakers": {}}
+        row = {"tick": 1, "kind": kind, "watermark": upto, "floor": self.now, "loop_time": self.now, "circuit_breakers": {}}
         row |= {"settled": [*settled], "outboxes": {name: (batch, batch, False) for name, batch in (written or {}).items()}}
         types = self.spark.table(f"{self.schema}.ticks").schema
         self.append("ticks", self.spark.createDataFrame([tuple(row.values())], StructType([types[name] for name in row])))

@@ -146,6 +146,10 @@ HOSTILE: dict[str, list[Callable[[int], str]]] = {
         lambda size: _repeated("12345678-1234-", size),
         lambda size: " \n" * (size // 2),
     ],
+    "{{ dialect_text(\"struct(cast(text as binary) as bytes, 'last_in_list' as encoding)\") }}": [
+        lambda size: "a" * size + ",",
+        lambda size: "," * size,
+    ],
 }  # fmt: skip
 """Text of about a size that an expression of ours might look through again and again."""
 

@@ -18,6 +18,8 @@ from pyspark.sql import functions as F
 from orchestration.settings import Settings, load_settings
 from orchestration.tables import maintenance
 from orchestration.tables.maintenance import TABLES, MaintenanceError, MaintenanceReport, TableReport, maintain
+from orchestration.tables.procedures import Table as IcebergTable
+from orchestration.tables.purging import purge
 from orchestration.tables.rows import collected
 from tests.dbt.harness import PROJECT, Home, Report, Result, report
 from tests.dbt.test_dead_letter_marts import ask, die, one
@@ -70,6 +72,11 @@ def make_past(home: Home) -> None:
     home.append_reports(report(topic, 7, failed_at=home.now))
 
 
+def data_of(home: Home, table: str) -> Path:
+    """The directory of the table's data files."""
+    return home.path / "warehouse" / home.schema / table / "data"
+
+
 def content(home: Home) -> dict[str, list[str]]:
     return {table: sorted(map(str, home.read(table))) for table in TABLES}
 
@@ -105,7 +112,7 @@ def maintained(home: Home) -> Maintained:
     # what other tests have purged goes first
     settled = maintenance._settled(home.spark, home.schema)
     assert settled
-    maintenance._purge(home.spark, home.schema, settled)
+    purge(home.spark, home.schema, f"{settled.is_past} and batch <= {settled.batch}", maintenance._unless_overtaken)
     current = f"due_at >= timestamp '{home.now:%Y-%m-%d %H}:00:00'"
     last_snapshot = "select max_by(snapshot_id, committed_at) as id from {}.{}.snapshots"
     return Maintained(
@@ -233,7 +240,8 @@ def test_what_is_purged_is_removed_once_it_is_settled_and_nothing_else(home: Hom
 
 @pytest.mark.long
 def test_files_that_nothing_refers_to_are_removed_when_they_are_old(home: Home, settings: Settings) -> None:
-    data = Path(next(iter(files(home, "deliveries"))).removeprefix("file:")).parent
+    data = data_of(home, "deliveries")
+    data.mkdir(exist_ok=True)
     old, new = data / "killed-long-ago.parquet", data / "being-written.parquet"
     for path in (old, new):
         path.write_bytes(b"half of a file")
@@ -242,6 +250,23 @@ def test_files_that_nothing_refers_to_are_removed_when_they_are_old(home: Home, 
     done = by_table(maintain(settings, home.spark))
     assert (old.exists(), new.exists()) == (False, True)
     assert done["deliveries"].orphans_removed == 1
+
+
+@pytest.mark.long
+def test_hours_without_files_are_not_searched_one_task_each(home: Home) -> None:
+    for hour in range(40):
+        (data_of(home, "deliveries") / f"due_at_hour=an-hour-{hour}").mkdir(parents=True)
+    context = home.spark.sparkContext
+    status = context.statusTracker()
+    context.setJobGroup("before", "the search has a group of its own")
+    context.parallelize([0], 1).count()
+    context._jsc.clearJobGroup()
+    first = max(status.getJobIdsForGroup("before")) + 1
+    IcebergTable(home.spark, f"{home.schema}.deliveries").remove_orphans(datetime.now(UTC) - timedelta(days=3))
+    jobs = [job for number in range(first, first + 40) if (job := status.getJobInfo(number))]
+    tasks = [stage.numTasks for job in jobs for number in job.stageIds if (stage := status.getStageInfo(number))]
+    assert tasks, "the search had no job"
+    assert max(tasks) < 40
 
 
 @pytest.fixture

@@ -7,12 +7,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from pyspark.sql import SparkSession
 
 from orchestration.clock import LoopClock
+from orchestration.loop import preparation
 from orchestration.loop.health import Reason
 from orchestration.loop.issued import IssuedCommands
 from orchestration.loop.positions import SourceOffsets
@@ -26,7 +28,7 @@ from orchestration.settings import Settings, load_settings
 from orchestration.status import Status
 from orchestration.tables import migration
 from orchestration.tables.catalog import CatalogError
-from orchestration.tables.dbt import DbtError
+from orchestration.tables.dbt import DbtError, sql_digest
 from orchestration.tables.ledgers import Ledgers
 from orchestration.tables.maintenance import MaintenanceError, maintain
 from orchestration.tables.migration import TABLE_VERSION, migrate_tables, table_version, unreadable_tables
@@ -258,6 +260,21 @@ def test_whoever_asks_or_writes_refuses_tables_of_another_version_and_says_what_
         maintain(settings)
     with pytest.raises(DbtError, match=advice):
         home.run("run", "ready")
+
+
+def test_views_are_made_anew_if_the_tables_are_those_of_a_backup(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(preparation, "make_tables", lambda *_: made.append("views"))
+    settings = home._settings.model_copy(update={"home": tmp_path})
+    # this home has seen the SQL of today
+    settings.project_digest.write_text(sql_digest(settings))
+    monkeypatch.setattr(preparation, "migrate_tables", lambda *_: None)
+    rules = SimpleNamespace(check=lambda: None, seeds=SimpleNamespace(digest="d"), loaded_hash=lambda: "h")
+    for of_backup, expected in (("an older one", 1), (None, 1), ("an older one", 2)):
+        if of_backup:
+            migration.note_made_of(home.spark, home.schema, of_backup)
+        prepare_tables(settings, home.spark, home.schema, home._dbt, rules)  # type: ignore[arg-type]
+        assert len(made) == expected
 
 
 @pytest.mark.usefixtures("of_version")

@@ -83,6 +83,8 @@ def test_a_failed_send_is_charged_and_delayed_by_its_kind(
         assert 0.7 * delay_ms <= again["delay_ms"] <= 1.3 * delay_ms
     assert again["due_at"] == again["recorded_at"] + timedelta(milliseconds=again["delay_ms"])
     assert bytes(again["value"]) == b"value"
+    # a circuit breaker waits for consumers, none of which has seen the row
+    assert again["breaker_key"] is None
     assert states(home, f"kind {kind}", first["batch"]) == ("failed", attempts, again["due_at"], "AN_ERROR")
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import Row
 from orchestration.tables.dbt import DbtError
 from tests.dbt.dead_letter_bytes import failed
 from tests.dbt.harness import Home, Report, Result, decided, order, pairs
+from tests.dbt.outbox_rows import append_rows
 from tests.dbt.test_dead_letters import ready
 
 SECRETS = ("s3cret-message", "s3cret-stack", "s3cret-key", "s3cret-value", "s3cret-header", "s3cret-name")
@@ -131,6 +132,20 @@ def test_what_is_only_hidden_can_be_redriven_and_what_was_dropped_can_not(home: 
     assert (hidden["decision"], dropped["decision"], dropped["reason"]) == ("redrive", "refused", "payload_was_dropped")
     sent = ready(home)[hidden["delivery_id"]]
     assert (sent["key"], sent["value"]) == (b"s3cret-key", b"s3cret-value")
+
+
+def test_rows_of_outboxes_are_shown_as_the_privacy_of_their_topic_says(home: Home) -> None:
+    headers = [{"key": "trace", "value": b"1"}, {"key": "Authorization", "value": b"s3cret-header"}]
+    row = {"key": b"s3cret-key", "value": b"s3cret-value", "headers": headers}
+    input_ids = append_rows(
+        home, *({"row_id": topic, "topic": topic, **row} for topic in ("hidden-things", "dropped-things", "everything-things"))
+    )
+    home.decide()
+    shown = {row["input_id"]: told([row]) for row in home.read("decisions")}
+    everything = {"s3cret-key", "s3cret-value", "s3cret-header"}
+    assert [shown[input_id] for input_id in input_ids] == [set(), set(), everything]
+    sent = ready(home)
+    assert [told([sent[home.decisions()[input_id]["delivery_id"]]]) for input_id in input_ids] == [everything] * 3
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from pyspark.sql import Row
 from orchestration.clock import EPOCH, literal
 from orchestration.kafka.sent_records import FOUND, RANGES
 from orchestration.operators.promises import PROMISES
+from orchestration.operators.verification import _bounds
 from orchestration.outbox.direct_ids import direct_id_pattern, direct_suffix
 from orchestration.settings import load_settings
 from tests.dbt.harness import Home, Result, report
@@ -175,3 +176,13 @@ def test_a_row_that_was_sent_directly_without_a_result_is_told(sent: Sent) -> No
     assert sent.breaches("sent_and_recorded") == {direct: f"no result for {sent.topic}-billing-retry/0/10"}
     sent.kept_since = sent.records[-1]["sent_at"] + timedelta(seconds=1)
     assert sent.breaches("sent_and_recorded") == {}, "its result may be removed"
+
+
+@pytest.mark.parametrize(("kind", "is_recorded"), [("tick", False), ("end", True), ("start", True)])
+def test_after_an_orderly_end_everything_sent_before_is_judged_also_when_the_next_loop_has_started(
+    home: Home, kind: str, is_recorded: bool
+) -> None:
+    home.append_tick(home.batch, kind=kind)
+    home.spark.sql(f"use {home.schema}")
+    bounds = _bounds(load_settings(), home.spark, EPOCH, None)
+    assert bounds["recorded_until"] == literal(home.now if is_recorded else EPOCH)

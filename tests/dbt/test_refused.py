@@ -16,8 +16,10 @@ from orchestration.operators.dead_letters import DeadLetters
 from orchestration.operators.lists import Target, select_deliveries
 from orchestration.operators.selections import Selection
 from orchestration.settings import load_settings
-from tests.dbt.harness import PROJECT, Home, report
-from tests.dbt.test_dead_letter_marts import ask, of
+from orchestration.tables.maintenance import maintain
+from tests.dbt.harness import PROJECT, Home, Result, report
+from tests.dbt.test_dead_letter_marts import ask, die, of
+from tests.dbt.test_maintenance import LATER, settings_of
 
 pytestmark = pytest.mark.long
 
@@ -120,3 +122,26 @@ def test_under_rules_that_have_a_place_it_is_decided_like_the_first_time(home: H
     # it goes on, and asked once more it is on its way
     assert {row["delivery_id"] for row in refused.values()}.isdisjoint(one.delivery_id for one in listed(home, "refused"))
     assert {row["decision"] for row in redrive(home, *refused.values())} == {"duplicate"}
+    # and so it is when it was sent, though its report doesn't say when that failed
+    home.append_results(Result(row, offset=4))
+    home.later(minutes=5)
+    assert {row["decision"] for row in redrive(home, *refused.values())} == {"duplicate"}
+
+
+def test_a_purge_also_reaches_the_report_that_was_refused_before_under_another_id(home: Home) -> None:
+    topic = f"purged-after-refusal-{home.batch}"
+    home.later(hours=1)
+    secret = topic.encode()
+    first = report("elsewhere", 5, error="KeyError", key=secret, value=secret, failed_at=home.now)
+    (input_id,) = home.append_reports(first.but(source="nobody-knows"))
+    home.decide()
+    refusal = home.decisions()[input_id]
+    # as the loop writes it, under rules that know the source
+    (dead,) = die(home, first.but(about=refusal, detail=input_id))
+    assert (refusal["decision"], dead["decision"]) == ("refused", "dead_letter")
+    ask(home, ("discard", dead))
+    ask(home, ("purge", dead))
+    home.later(hours=2)
+    home.append_tick(home.batch)
+    maintain(settings_of(home), home.spark, LATER)
+    assert [row for table in ("events", "deliveries") for row in home.read(table) if topic in str(row)] == []

@@ -112,6 +112,27 @@ def test_finished_messages_are_removed_with_all_their_rows_and_no_others(old: Ol
     assert {table.rows_removed for table in old.maintain().tables} == {0}
 
 
+def test_a_refusal_goes_with_the_message_that_its_report_became(home: Home) -> None:
+    topic = f"placed-{home.batch}"
+    reports = [report(topic, offset, failed_at=home.now).but(source="nobody") for offset in range(2)]
+    placed, kept = home.append_reports(*reports)
+    home.decide()
+    refusals = {name: home.decisions()[name] for name in (placed, kept)}
+    # as the loop writes it, under rules that know the source
+    (again,) = home.append_reports(reports[0].but(source="failures", about=refusals[placed], detail=placed))
+    home.decide()
+    home.append_results(Result(home.decisions()[again], offset=7))
+    home.later(days=40)
+    home.append_tick(home.batch)
+    old = Old(home, topic)
+    old.maintain()
+    left = {row["input_id"] for row in home.read("decisions")}
+    assert left & {placed, kept, again} == {kept}
+    assert old.events() == 1
+    listed = {row["message_id"] for row in home.read("stranded_messages")}
+    assert [row["message_id"] in listed for row in refusals.values()] == [False, True]
+
+
 def unbalanced(home: Home) -> set[int]:
     """Batches that don't have one decision for each input."""
     home.spark.sql(f"use {home.schema}")

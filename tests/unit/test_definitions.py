@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import dagster as dg
 import pytest
@@ -16,7 +17,7 @@ import pytest
 import orchestration.definitions
 from orchestration.dagster.assets import what_hinders
 from orchestration.dagster.dbt_tests import dbt_tests
-from orchestration.dagster.graph import read_graph, topological, without_cycles
+from orchestration.dagster.graph import owners_of, read_graph, topological, without_cycles
 from orchestration.dagster.manifest import ManifestError, load_manifest
 from orchestration.dagster.outboxes import outbox_assets, outbox_checks, outbox_key
 from orchestration.dagster.resource import Redrive
@@ -204,6 +205,22 @@ def test_a_test_of_nothing_that_is_an_asset_is_named(home: Path) -> None:
     manifest = load_manifest(load_settings(home=home, project=PROJECT))
     with pytest.raises(LookupError, match="assert_every_event_has_one_decision: it reads events, decisions; let it read one"):
         dbt_tests({"nodes": {"x": manifest["nodes"]["test.redrive.assert_every_event_has_one_decision"]}}, [dg.AssetKey("another")])
+
+
+@pytest.mark.parametrize(
+    ("owner", "owners"),
+    [
+        ("ada@example.com", ("ada@example.com",)),
+        ("ops@acme.internal", ("team:ops@acme.internal",)),
+        ("jörg@acme.example", ("team:jörg@acme.example",)),
+        ("team:orders", ("team:orders",)),
+        ("team:", ()),
+        ("", ()),
+    ],
+)
+def test_every_owner_has_a_form_that_dagster_takes(owner: str, owners: tuple[str, ...]) -> None:
+    assert owners_of([cast(Row, {"owner": owner})]) == owners
+    dg.AssetSpec("a", owners=owners)
 
 
 @pytest.mark.long

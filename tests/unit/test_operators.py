@@ -207,6 +207,28 @@ def test_a_resume_before_all_canaries_were_issued_passes_over_nothing_also_after
     assert not command.passed
 
 
+@pytest.mark.parametrize(
+    ("decisions", "passes"),
+    [
+        (["duplicate", "duplicate"], True),
+        # maintenance has removed what was finished long ago
+        (["duplicate"], True),
+        ([], True),
+        # its order is not decided yet
+        (["duplicate", None], False),
+    ],
+)
+def test_canaries_pass_when_all_that_are_left_have_succeeded(
+    monkeypatch: pytest.MonkeyPatch, decisions: list[str | None], passes: bool
+) -> None:
+    command = dataclasses.replace(opened(None), canary=2)
+    commands = Commands(None, "redrive", None, IssuedCommands(issued={"c": 2}), 100, {"c": command})  # type: ignore[arg-type]
+    blank = {"message_id": None, "issued_in": 6, "failed_in": None, "sent": None, "has_settled": False}
+    monkeypatch.setattr("orchestration.loop.commands.canaries_of", lambda *_: [{**blank, "decision": decision} for decision in decisions])
+    commands._judge(command, None, NOW, complete=None)  # type: ignore[arg-type]
+    assert command.passed == passes
+
+
 def opened(rate: float | None) -> _Open:
     return _Open("c", "redrive", 10**6, 1, 1, None, rate, None, None, timedelta())
 

@@ -60,6 +60,14 @@ def test_a_table_that_goes_into_a_pipe_shortens_nothing(capsys: pytest.CaptureFi
     assert LONG in capsys.readouterr().out
 
 
+def test_what_reports_say_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    said = (r"bad pattern \[/b] at", r"x \[red]hidden\[bold] y", "[link]", "[/]")
+    print_rows(Rows(("a[/b]", "headers_by_name[x-tenant]", "c", "[bold]d"), (said,), more=False), "table", console())
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["a[/b]", "headers_by_name[x-tenant]", "c", "[bold]d"]
+    assert all(cell in row for cell in said)
+
+
 def test_what_can_be_asked_is_listed_with_what_a_row_of_it_is() -> None:
     found = {name: (group, described) for name, group, described in list_tables(load_settings(project=PROJECT)).rows}
     assert found["messages"] == ("marts", "The state of every message whose failure was ever reported. Grain: one row per message.")

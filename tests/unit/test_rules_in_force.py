@@ -137,6 +137,7 @@ def test_a_loop_with_rules_that_cannot_be_used_takes_nothing_over(
     monkeypatch.setattr(loop, "start_session", lambda _: SimpleNamespace(sql=lambda _: tables))
     monkeypatch.setattr(loop, "begin_dbt", lambda *_: FakeDbt())
     monkeypatch.setattr(preparation, "migrate_tables", lambda *_: None)
+    monkeypatch.setattr(preparation, "made_of", lambda *_: sql_digest(settings))
     took_over: list[object] = []
     monkeypatch.setattr(TakeOver, "run", lambda taking_over: took_over.append(taking_over))
     monkeypatch.setattr(loop, "interpreted", nullcontext)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.settings import Settings, SettingsError, load_settings, redacted
+from orchestration.settings.values import Addresses
 from tests.unit.environment import set_all
 
 SECRET = "s3cret"
@@ -229,6 +230,18 @@ def test_secrets_are_read_and_never_shown(project: Path, monkeypatch: pytest.Mon
     shown = f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()} {settings.kafka_properties}"
     assert SECRET not in shown + caplog.text
     assert "a:1" in shown
+
+
+@pytest.mark.parametrize(
+    ("address", "masked"),
+    [
+        ("postgresql://redrive:@db/shop", ["postgresql://redrive:@db/shop", "redrive:"]),
+        ("postgresql://db/shop", ["postgresql://db/shop"]),
+        ("postgresql://redrive:pass@db/shop", ["postgresql://redrive:pass@db/shop", "redrive:pass", "pass"]),
+    ],
+)
+def test_an_address_without_a_password_masks_nothing_but_itself(address: str, masked: list[str]) -> None:
+    assert Addresses(shop=address).secrets == masked
 
 
 @pytest.mark.parametrize(

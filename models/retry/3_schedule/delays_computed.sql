@@ -31,6 +31,8 @@ delayed as (
             when error_kind = 'follows' then 0
             -- a short pause, the same each time
             when error_kind = 'backpressure' then policy.backpressure_ms
+            -- no route, so no policy: `least` would ignore the null, and a dead letter that was refused would wait for a year
+            when policy is null then null
             else cast(round(least(
                 {{ backoff_delay_ms('failures_so_far', 'policy') }}
                 -- retries at the normal pace would keep a quota used up

@@ -56,7 +56,8 @@ select
         end
     {%- endset %}
     {{ whole_ms(due) }} as due_at,
-    case when is_another_try then {{ breaker_key('circuit_breaker_per', 'consumer_group', 'original_topic', 'original_partition') }} end as breaker_key,
+    -- no consumer has failed to process what Kafka has not taken yet
+    case when is_another_try and answered.outbox_row is null then {{ breaker_key('circuit_breaker_per', 'consumer_group', 'original_topic', 'original_partition') }} end as breaker_key,
     case when is_another_try then if(answered.outbox_row is not null, 'all', publish_charge) end as publish_charge,
     case when sends_dead_letter_again or (is_another_try and decision = 'retry') then delay_ms end as delay_ms,
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.dbt.decide_cases.case import DEAD, INTERNAL, ORPHAN, RETRY, Case, comes
-from tests.dbt.harness import Report, order, report
+from tests.dbt.decide_cases.case import DEAD, INTERNAL, ORPHAN, RETRY, Case, comes, delivered_at
+from tests.dbt.harness import Report, failed_again, order, report
 
 # Kafka's and the Schema Registry's, and those that the settings of `Home` name.
 INTERNAL_TOPICS = ("__consumer_offsets", "_schemas", "announced", "guarded-gates", "other-commands", "staging-any")
@@ -54,5 +54,15 @@ CASES = [
         (comes(report("spoken-for").but(source="narrow"), report("not-spoken-for").but(source="narrow")),),
         (RETRY, ("refused", "not_spoken_for")),
         lambda rows: rows[0]["consumer_group"] == "declared",
+    ),
+    Case(
+        "a source that doesn't speak for a message's topic charges nothing to it, whatever retry it names",
+        (
+            comes(report("not-spoken-for", 17, group="declared")),
+            delivered_at(4_117),
+            lambda rows: [failed_again(rows[0], 4_117).but(source="narrow"), failed_again(rows[0], 4_117)],
+        ),
+        (RETRY, ("refused", "not_spoken_for"), RETRY),
+        lambda rows: rows[2]["attempt"] == 2,
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from pyspark.sql import Row
 
@@ -25,6 +26,7 @@ from tests.dbt.decide_cases.case import (
     same_message,
     stated,
 )
+from tests.dbt.dialect_bytes import decimal_place
 from tests.dbt.harness import Report, Result, failed_again, order, pointer, report
 
 EXHAUSTED = ("dead_letter", "exhausted")
@@ -33,6 +35,12 @@ EXHAUSTED = ("dead_letter", "exhausted")
 def no_room_again(offset: int) -> Round:
     """The consumer has no room for the retry, either."""
     return lambda decisions: [stated("backpressure", failed_again(decisions[-1], offset))]
+
+
+def from_connect(offset: int) -> Report:
+    """A dead letter of Kafka Connect's: its record has the time of the record that failed, and nothing else tells when that was."""
+    headers = (*decimal_place("__connect.errors", ".", offset=offset), ("__connect.errors.exception.class.name", b"KeyError"))
+    return Report(headers, source="in-connect", at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def first_topic_ends(end: str) -> Callable[[list[Row]], bool]:
@@ -62,6 +70,22 @@ CASES = [
         (comes(report("headers")),),
         (RETRY,),
         lambda rows: [tuple(header) for header in rows[0]["headers"]] == [("trace", b"\x00\xff")],
+    ),
+    Case(
+        "what fails again after its death begins a new life cycle, also if its record has the time of the record that failed",
+        (comes(from_connect(21)), delivered_at(5_221), comes(from_connect(21))),
+        (DEAD, DEAD),
+        lambda rows: [row["life_cycle"] for row in rows] == [1, 2] and same_message(rows),
+    ),
+    Case(
+        "a reporter whose clock is decades ahead keeps later failures from nothing",
+        (
+            comes(report("decades-ahead", error="KeyError", failed_at=datetime(2099, 1, 1, tzinfo=UTC))),
+            delivered_at(5_222),
+            comes(report("decades-ahead", error="KeyError")),
+        ),
+        (DEAD, DEAD),
+        lambda rows: [row["life_cycle"] for row in rows] == [1, 2] and rows[0]["problems"] == ["failed_at"],
     ),
     # ---------- routes
     *(
