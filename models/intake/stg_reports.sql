@@ -124,8 +124,8 @@ decoded as (
 
 believed as (
 
-    -- A stated time that is too old, or far ahead, comes from a wrong clock (seconds taken for milliseconds, a device without a battery): it is ignored. That of an
-    -- adopted dead letter or a report that is decided anew may be old: no delay counts from it.
+    -- A stated time that is too old, or far ahead, comes from a wrong clock (seconds taken for milliseconds, a device without a battery): it is ignored.
+    -- That of an adopted dead letter or a report that is decided anew may be old: no delay counts from it.
     select
         *,
         case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -59,9 +59,12 @@ class Table:
         """Applies assignments, such as `key = null`, to rows; returns how many. Commits nothing if no row matches."""
         return self._change(f"update {self.name} as {self._alias} set {', '.join(changes)}", where)
 
-    def remove(self, where: str) -> int:
-        """Removes rows; returns how many. Commits nothing if no row matches. Conditions may qualify columns by the table's name."""
-        return self._change(f"delete from {self.name} as {self._alias}", where)
+    def remove(self, where: str, first: Callable[[], None] = lambda: None) -> int:
+        """Removes rows; returns how many. Commits nothing if no row matches. Conditions may qualify columns by the table's name.
+
+        first: is done before, if there is something to remove.
+        """
+        return self._change(f"delete from {self.name} as {self._alias}", where, first)
 
     def rewrite_files(self, rewrite: Rewrite) -> Size:
         """Combines the small files of a partition if there are enough. Commits nothing if there is nothing to do."""
@@ -107,9 +110,10 @@ class Table:
     def _alias(self) -> str:
         return self.name.rpartition(".")[2]
 
-    def _change(self, statement: str, where: str) -> int:
+    def _change(self, statement: str, where: str, first: Callable[[], None] = lambda: None) -> int:
         (found,) = self.spark.sql(f"select count(*) as n from {self.name} as {self._alias} where {where}").collect()
         if found["n"]:
+            first()
             self.spark.sql(f"{statement} where {where}")
         return int(found["n"])
 

@@ -58,13 +58,6 @@ class Retention:
         finished.createOrReplaceTempView("finished_messages")
         finished = finished.unionByName(self.spark.sql(self._refused_before())).localCheckpoint()
         finished.createOrReplaceTempView("finished_messages")
-        removed: dict[str, int | None] = {}
-        if finished.isEmpty() or self.attempt("deliveries", lambda: self._note(before)) is not None:
-            removed = self._remove_all(before)
-        self.spark.catalog.dropTempView("finished_messages")
-        return removed
-
-    def _remove_all(self, before: datetime) -> dict[str, int | None]:
         old = f"recorded_at < {literal(before)} and batch <= {self.batch:d}"
         conditions = {
             "deliveries": f"""
@@ -87,14 +80,15 @@ class Retention:
                 )
             """,
         }
-        return {table: self._remove(table, where) for table, where in conditions.items()}
+        removed = {table: self._remove(table, where, lambda: self._note(before)) for table, where in conditions.items()}
+        self.spark.catalog.dropTempView("finished_messages")
+        return removed
 
-    def _note(self, before: datetime) -> int:
-        """Notes first what is removed: until it is all gone, some of its rows lack the others. Returns 1."""
+    def _note(self, before: datetime) -> None:
+        """Notes what is being removed: until it is all gone, some of its rows lack the others."""
         if before > removed_before(self.spark, self.schema):
             millis = -((EPOCH - before) // timedelta(milliseconds=1))
             self.spark.sql(f"alter table {self.schema}.deliveries set tblproperties ('{_PROPERTY}' = '{millis:d}')")
-        return 1
 
     def trim_ticks(self, before: datetime, finished: datetime | None) -> dict[str, int | None]:
         """Removes rows of ticks, except those of starts and ends, the last of each opening of a circuit breaker, and the last that says how
@@ -166,5 +160,5 @@ class Retention:
         waits = (f"(startswith({message_id}, 'outbox:{name}/') and batch > {batch:d})" for name, batch in self.written.items())
         return f"not ({' or '.join([*waits, 'false'])})"
 
-    def _remove(self, table: str, where: str) -> int | None:
-        return self.attempt(table, lambda: Table(self.spark, f"{self.schema}.{table}").remove(where))
+    def _remove(self, table: str, where: str, first: Callable[[], None] = lambda: None) -> int | None:
+        return self.attempt(table, lambda: Table(self.spark, f"{self.schema}.{table}").remove(where, first))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 from pyspark.sql import Row
@@ -11,7 +13,7 @@ from pyspark.sql import Row
 from orchestration.operators.promises import INPUTS_BY_BATCH
 from orchestration.settings import Settings, load_settings
 from orchestration.tables.maintenance import MaintenanceReport, maintain
-from orchestration.tables.retention import Retention
+from orchestration.tables.retention import Retention, removed_before
 from tests.dbt.harness import PROJECT, Home, Result, order, report
 from tests.dbt.outbox_rows import append_rows
 
@@ -109,6 +111,8 @@ def test_finished_messages_are_removed_with_all_their_rows_and_no_others(old: Ol
     assert old.home.spark.table(f"{old.home.schema}.decisions").where(refused).count() == refusals
     # every input that is left has its decision, and every decision its input
     assert unbalanced(old.home) <= unbalanced_before
+    # what is not complete any more is known from before anything was removed
+    assert removed_before(old.home.spark, old.home.schema) == old.home.now - timedelta(days=30)
     assert {table.rows_removed for table in old.maintain().tables} == {0}
 
 
@@ -152,10 +156,10 @@ def test_a_run_that_was_interrupted_is_completed_by_the_next(old: Old, monkeypat
     # other tests of this home write decisions without inputs
     unbalanced_before = unbalanced(old.home)
 
-    def interrupted(self: Retention, table: str, where: str) -> int | None:
+    def interrupted(self: Retention, table: str, where: str, first: Callable[[], None]) -> int | None:
         if table == "publish_results":
             raise KeyboardInterrupt
-        return remove(self, table, where)
+        return remove(self, table, where, first)
 
     with monkeypatch.context() as patch:
         patch.setattr(Retention, "_remove", interrupted)

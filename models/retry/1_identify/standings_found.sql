@@ -48,8 +48,12 @@ placed as (
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal then 'payload_was_dropped'
             when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
             when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
-            -- without this, who may report about one topic could make messages of another one die
-            when inputs.input_kind = 'report' and not {{ is_spoken_for('inputs.answered.original_topic', 'inputs.speaks_for') }} then 'not_spoken_for'
+            -- Without this, who may report about one topic could make messages of another one die. An operator may have sent them to a topic of the source's.
+            when
+                inputs.input_kind = 'report'
+                and not {{ is_spoken_for('inputs.answered.original_topic', 'inputs.speaks_for') }}
+                and not {{ is_spoken_for('inputs.answered.topic', 'inputs.speaks_for') }}
+                then 'not_spoken_for'
             when inputs.answered is not null then 'answer'
             -- a bug: a failed send always has its delivery. No decision follows from `lost`, so that `deliveries` stops the decide step
             when inputs.input_kind = 'failed_send' then 'lost'

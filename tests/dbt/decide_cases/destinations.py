@@ -65,4 +65,16 @@ CASES = [
         (RETRY, ("refused", "not_spoken_for"), RETRY),
         lambda rows: rows[2]["attempt"] == 2,
     ),
+    Case(
+        "a message that an operator has sent to a topic of the source's is the source's business",
+        (
+            comes(report("sent-elsewhere", 17, group="declared", error="KeyError")),
+            delivered_at(4_118),
+            lambda rows: [order("redrive", rows[0], "spoken-for")],
+            delivered_at(4_119),
+            lambda rows: [failed_again(rows[1], 4_119).but(source="narrow")],
+        ),
+        (DEAD, ("redrive", "redrive"), RETRY),
+        lambda rows: rows[2]["attempt"] == 1,
+    ),
 ]
