@@ -102,7 +102,7 @@ def nothing_is_early(redrive: Redrive) -> dg.AssetCheckResult:
             max(unix_millis(due_at) - unix_millis(sent_at)) as early_ms,
             min_by(delivery_id, unix_millis(sent_at) - unix_millis(due_at)) as earliest
         from publish_results
-        -- of what was found in a topic, only the broker's time is known
+        -- of what was found in a topic after a kill, only the record's own time is known, which may be the broker's
         where outcome = 'delivered' and found_by is null
         """
     )

@@ -88,19 +88,24 @@ def _reported_message(headers: dict[str, str]) -> str:
 
 
 def read_since(kafka: dict[str, str], begins: dict[TopicPartition, int], topics: tuple[str, ...]) -> Iterator[Any]:
-    """The committed records of topics since the demo began: topic, headers, timestamp in ms, value."""
+    """The committed records of topics since the demo began, up to where they end now: topic, headers, timestamp in ms, value."""
+    cluster = Cluster(kafka)
+    there = cluster.describe({where.topic for where in begins if where.topic in topics}).values()
+    ends = {(one.topic, one.number): end for one, end in cluster.ends(one for topic in there for one in topic.all_partitions).items()}
     consumer = clients.reader(kafka, "redrive.demo")
     partitions = [TopicPartition(where.topic, where.partition, offset) for where, offset in begins.items() if where.topic in topics]
     consumer.assign(partitions)
-    open_partitions = len(partitions)
+    unread = {(where.topic, where.partition) for where in partitions}
     try:
-        while open_partitions:
+        while unread:
             record = consumer.poll(10)
             if record is None:
                 raise KafkaException("the topics could not be read back within 10 s")
             if (problem := record.error()) is not None:
                 # any other error is passed over: if no record follows it, the poll above fails
-                open_partitions -= problem.code() == KafkaError._PARTITION_EOF
+                place: Any = (record.topic(), record.partition())
+                if problem.code() == KafkaError._PARTITION_EOF and (record.offset() or 0) >= ends.get(place, 0):
+                    unread.discard(place)
                 continue
             pairs: Any = record.headers() or []
             headers = {name: value.decode() for name, value in pairs if name.startswith("redrive-") and value is not None}

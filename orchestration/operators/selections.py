@@ -6,10 +6,9 @@ Commands that show messages and commands that change something use the same sele
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from orchestration.clock import literal, parse_moment
 
@@ -103,25 +102,20 @@ def check_condition(spark: SparkSession, where: str) -> str:
     """Checks one condition over columns: it is parsed by itself, and has no subquery and no function that calls Java."""
     from pyspark.errors import PySparkException
 
+    from orchestration.tables.spark import nodes
+
     try:
         parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(where)
     except PySparkException as error:
         reason = str(error).split("== SQL")[0].split("\n\nJVM")[0].strip()
         raise DlqError(f"--where {where!r} is not a condition: {reason}") from error
-    for node in _nodes(parsed):
+    for node in nodes(parsed):
         kind = node.getClass().getSimpleName()
         if "Subquery" in kind or kind in ("Exists", "ListQuery"):
             raise DlqError(f"--where {where!r}: must be a condition over the columns, without a select in it")
         if kind == "UnresolvedFunction" and node.nameParts().last().lower() in _REACHES_OUT:
             raise DlqError(f"--where {where!r}: {node.nameParts().last()} does more than filter")
     return where
-
-
-def _nodes(expression: Any) -> Iterator[Any]:
-    yield expression
-    children = expression.children()
-    for place in range(children.size()):
-        yield from _nodes(children.apply(place))
 
 
 def check_pattern(spark: SparkSession, option: str, wanted: str | None) -> str | None:

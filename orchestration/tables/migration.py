@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from orchestration.logs import event
 from orchestration.settings import Settings
 from orchestration.tables.catalog import CatalogError, move_tables, refuse_beside_a_loop
-from orchestration.tables.spark import iceberg_table
+from orchestration.tables.spark import iceberg_table, set_table_property, table_property
 
 log = logging.getLogger(__name__)
 
@@ -103,17 +103,17 @@ def unreadable_tables(settings: Settings, spark: SparkSession, schema: str) -> s
 
 def table_version(spark: SparkSession, name: str) -> int:
     """The version of a table."""
-    return int(iceberg_table(spark, name).properties().get(PROPERTY) or 1)
+    return int(table_property(spark, name, PROPERTY) or 1)
 
 
 def made_of(spark: SparkSession, schema: str) -> str:
     """The digest of the SQL that made the views, and the columns of the tables; empty if an earlier version made them."""
-    return str(iceberg_table(spark, f"{schema}.deliveries").properties().get(_MADE_OF) or "")
+    return table_property(spark, f"{schema}.deliveries", _MADE_OF) or ""
 
 
 def note_made_of(spark: SparkSession, schema: str, digest: str) -> None:
     """Notes that digest."""
-    spark.sql(f"alter table {schema}.deliveries set tblproperties ('{_MADE_OF}' = '{digest}')")
+    set_table_property(spark, f"{schema}.deliveries", _MADE_OF, digest)
 
 
 def _existing(spark: SparkSession, schema: str) -> list[str]:

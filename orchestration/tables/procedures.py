@@ -13,6 +13,7 @@ from pyspark.sql import Row, SparkSession
 from orchestration.clock import literal
 from orchestration.tables.ledgers import APPEND
 from orchestration.tables.rows import collected
+from orchestration.tables.spark import table_property
 
 # Iceberg's default target size, for a table without a setting of its own.
 _MANIFEST_BYTES: Final = 8 * 1024 * 1024
@@ -76,8 +77,7 @@ class Table:
     def rewrite_manifests(self) -> int:
         """Rewrites the manifests if there are more than twice as many as their total size needs."""
         row = self.spark.sql(f"select count(*) as manifests, coalesce(sum(length), 0) as size from {self.name}.manifests").collect()[0]
-        properties = {row["key"]: row["value"] for row in self.spark.sql(f"show tblproperties {self.name}").collect()}
-        target = int(properties.get("commit.manifest.target-size-bytes", _MANIFEST_BYTES))
+        target = int(table_property(self.spark, self.name, "commit.manifest.target-size-bytes") or _MANIFEST_BYTES)
         if row["manifests"] <= 2 * math.ceil(row["size"] / target):
             return 0
         return int(self._call("rewrite_manifests")["rewritten_manifests_count"])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from orchestration.tables.procedures import Table
 
@@ -41,9 +41,9 @@ def purge(
     ).collect()
     if not rows:
         return {}
-    spark.createDataFrame([(row["input_id"],) for row in rows], "input_id string").createOrReplaceTempView("purged_inputs")
+    _name_inputs(spark, rows)
     # a purged message whose report was refused before, under another id: nothing else finds that one
-    refused = spark.sql(
+    rows += spark.sql(
         f"""
         select distinct input_id, batch from {schema}.deliveries
         where {past} and decision = 'refused' and delivery_id in (
@@ -54,8 +54,7 @@ def purge(
         )
         """
     ).collect()
-    rows += refused
-    spark.createDataFrame([(row["input_id"],) for row in rows], "input_id string").createOrReplaceTempView("purged_inputs")
+    _name_inputs(spark, rows)
     batches = [row["batch"] for row in rows]
     among = f"batch between {min(batches):d} and {max(batches):d} and"
     holds = " or ".join(f"{column} is not null" for column in _PURGED["events"])
@@ -72,3 +71,7 @@ def purge(
             break
     spark.catalog.dropTempView("purged_inputs")
     return emptied
+
+
+def _name_inputs(spark: SparkSession, rows: Sequence[Row]) -> None:
+    spark.createDataFrame([(row["input_id"],) for row in rows], "input_id string").createOrReplaceTempView("purged_inputs")

@@ -126,6 +126,8 @@ class Tables:
 
     def select(self, statement: str, limit: int) -> Rows:
         """Runs one select of a user. Raises QueryError for anything else, and for what Spark refuses."""
+        from orchestration.tables.spark import nodes
+
         text = statement.strip().rstrip(";")
         bare = _without_literals(text)
         command = re.match(r"(?i)[\s(]*(select|with|show|describe|explain)\b", bare)
@@ -136,7 +138,7 @@ class Tables:
         spark = self._spark
         with _refusals():
             parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
-        if _WRITES & set(_kinds(parsed)):
+        if any(node.getClass().getSimpleName() in _WRITES for node in nodes(parsed)):
             raise QueryError("give one select statement: this one would write")
         if command[1].lower() in ("select", "with"):
             return query(self._views, text, limit)
@@ -258,14 +260,6 @@ def _shown(value: Any) -> str:
         return "-"
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
     return printable(text)
-
-
-def _kinds(plan: Any) -> Iterator[str]:
-    """The names of the nodes of a parsed statement."""
-    yield plan.getClass().getSimpleName()
-    children = plan.children()
-    for place in range(children.size()):
-        yield from _kinds(children.apply(place))
 
 
 def _without_literals(text: str) -> str:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from orchestration.clock import EPOCH, literal
 from orchestration.tables.procedures import Table
-from orchestration.tables.spark import iceberg_table
+from orchestration.tables.spark import set_table_property, table_property
 
 # States of `messages` after which nothing more is done about a message.
 _FINISHED: Final = ("recovered", "sent", "cancelled", "dropped")
@@ -34,8 +34,7 @@ _PROPERTY: Final = "redrive.finished-before"
 
 def removed_before(spark: SparkSession, schema: str) -> datetime:
     """Of what was recorded before this time, rows may be missing: finished messages were removed, or are being removed."""
-    millis = iceberg_table(spark, f"{schema}.deliveries").properties().get(_PROPERTY)
-    return EPOCH + timedelta(milliseconds=int(millis or 0))
+    return EPOCH + timedelta(milliseconds=int(table_property(spark, f"{schema}.deliveries", _PROPERTY) or 0))
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Retention:
         """Notes what is being removed: until it is all gone, some of its rows lack the others."""
         if before > removed_before(self.spark, self.schema):
             millis = -((EPOCH - before) // timedelta(milliseconds=1))
-            self.spark.sql(f"alter table {self.schema}.deliveries set tblproperties ('{_PROPERTY}' = '{millis:d}')")
+            set_table_property(self.spark, f"{self.schema}.deliveries", _PROPERTY, millis)
 
     def trim_ticks(self, before: datetime, finished: datetime | None) -> dict[str, int | None]:
         """Removes rows of ticks, except those of starts and ends, the last of each opening of a circuit breaker, and the last that says how

@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -125,6 +125,25 @@ def iceberg_table(spark: SparkSession, name: str) -> Any:
     iceberg = spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
     # with the catalog's name: a JVM thread that has run no statement has no default catalog
     return iceberg.loadIcebergTable(spark._jsparkSession, full_name(spark, name))
+
+
+def table_property(spark: SparkSession, name: str, key: str) -> str | None:
+    """A property of an Iceberg table; None if the table doesn't have it."""
+    value = iceberg_table(spark, name).properties().get(key)
+    return None if value is None else str(value)
+
+
+def set_table_property(spark: SparkSession, name: str, key: str, value: object) -> None:
+    """Sets a property of an Iceberg table: a commit that changes no row. value: printed without quotes or backslashes."""
+    spark.sql(f"alter table {name} set tblproperties ('{key}' = '{value}')")
+
+
+def nodes(tree: Any) -> Iterator[Any]:
+    """A node of what Spark has parsed, an expression or a statement, and all those below it."""
+    yield tree
+    children = tree.children()
+    for place in range(children.size()):
+        yield from nodes(children.apply(place))
 
 
 def view_text(spark: SparkSession, name: str) -> str:

@@ -52,7 +52,7 @@ placed as (
             when
                 inputs.input_kind = 'report'
                 and not {{ is_spoken_for('inputs.answered.original_topic', 'inputs.speaks_for') }}
-                and not {{ is_spoken_for('inputs.answered.topic', 'inputs.speaks_for') }}
+                and not coalesce({{ is_spoken_for('inputs.answered.topic', 'inputs.speaks_for') }}, false)
                 then 'not_spoken_for'
             when inputs.answered is not null then 'answer'
             -- a bug: a failed send always has its delivery. No decision follows from `lost`, so that `deliveries` stops the decide step
