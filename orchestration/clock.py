@@ -53,7 +53,10 @@ def parse_moment(text: str) -> datetime:
 def parse_duration(text: str) -> timedelta:
     """A duration as a person writes it: `500ms`, `90s`, `5m`, `2h`, `1d`, up to a year. Raises ValueError."""
     parsed = re.fullmatch(r"(\d{1,11})(ms|[smhd])", text.strip())
-    duration = timedelta(**{_UNITS[parsed[2]]: int(parsed[1])}) if parsed else None
+    try:
+        duration = timedelta(**{_UNITS[parsed[2]]: int(parsed[1])}) if parsed else None
+    except OverflowError:
+        duration = None
     if duration is None or duration > timedelta(days=365):
         raise ValueError(text)
     return duration

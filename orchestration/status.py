@@ -79,13 +79,16 @@ def read_status(path: Path) -> Status | None:
 def is_alive(status: Status, home: Path) -> bool:
     """Whether the process that wrote the status is still there. home: of the loop, which holds a lock there while it lives.
 
-    If the lock tells nothing, the process id decides: it may be of another machine, or used again.
+    If the lock tells nothing, the process id decides: it may be of another machine, or used again; that of this process is (in each
+    container, the first process is number 1).
     """
     if status.state == "stopped":
         return False
     is_there = Presence(home).is_there(status.generation)
     if is_there is not None:
         return is_there
+    if status.pid == os.getpid():
+        return False
     try:
         os.kill(status.pid, 0)
     except ProcessLookupError:

@@ -279,6 +279,8 @@ class ReportingConsumer:
             self.holds.begin_anew()
         else:
             self._open = set()
+            if not self._waits_for:
+                self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
         """Pauses the original topics of open circuit breakers, not their retries, among which is the probe."""

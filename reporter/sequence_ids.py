@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
+from decimal import Decimal
 from functools import lru_cache
 from typing import cast
 
 from confluent_kafka import Message
 
 _MOST, _KEPT = 256, 243
+# Of a number before its point: Java writes longer ones with an exponent.
+_MOST_PLACES = 7
 
 # A step of a path, as Spark's get_json_object reads it: a name, a name in quotes, a place in an array.
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\['(?P<quoted>[^'?]+)'\]|\[(?P<index>\d+)\]")
@@ -69,17 +73,63 @@ def _steps(path: str) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
+class _Object(list[tuple[str, object]]):
+    """A JSON object, with each of its names, also those that it has twice."""
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(word)
+
+
+# As Spark reads JSON: control characters in a text are accepted, NaN is not, and what follows the first value is not read.
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_Object, parse_constant=_no_number)
+
+
 def _at(path: str, value: str | bytes | None) -> str | None:
     try:
-        # as Spark does, control characters in a text are accepted
-        found = json.loads(value or b"", strict=False)
-        for step in _steps(path):
-            # a text has places, too, and none of them is meant
-            if not isinstance(found, dict if isinstance(step, str) else list):
-                return None
-            found = found[step]
-    except (ValueError, LookupError, RecursionError):
+        text = (value.decode() if isinstance(value, bytes) else value or "").lstrip(" \t\r\n")
+        found = _below(_DECODER.raw_decode(text)[0], _steps(path))
+        return found if found is None or isinstance(found, str) else _written(found)
+    except (ValueError, RecursionError):
         return None
-    if found is None or isinstance(found, str):
-        return found
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+
+
+def _below(value: object, steps: tuple[str | int, ...]) -> object:
+    """What is there; None for nothing. Of names that an object has twice, the first counts that leads to something."""
+    if not steps:
+        return value
+    first, *rest = steps
+    inner: Iterable[object] = ()
+    if isinstance(value, _Object) and isinstance(first, str):
+        inner = (one for name, one in value if name == first)
+    elif isinstance(value, list) and not isinstance(value, _Object) and isinstance(first, int):
+        inner = value[first : first + 1]
+    return next((found for one in inner if (found := _below(one, tuple(rest))) is not None), None)
+
+
+def _written(value: object) -> str:
+    """JSON as Spark writes it."""
+    if isinstance(value, _Object):
+        return "{" + ",".join(f"{_written(name)}:{_written(one)}" for name, one in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    if isinstance(value, float):
+        return _as_java(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _as_java(number: float) -> str:
+    """A number with a fraction or an exponent, as Double.toString of Java: from ten millions on and below a thousandth with an exponent."""
+    sign, digits, exponent = Decimal(repr(number)).as_tuple()
+    if not isinstance(exponent, int):
+        raise ValueError(f"{number} is no JSON")
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    # that of the first digit
+    power = len(digits) + exponent - 1 if number else 0
+    minus = "-" if sign else ""
+    if not -3 <= power < _MOST_PLACES:
+        return f"{minus}{text[0]}.{text[1:] or '0'}E{power}"
+    if power < 0:
+        return f"{minus}0.{'0' * (-power - 1)}{text}"
+    text = text.ljust(power + 1, "0")
+    return f"{minus}{text[: power + 1]}.{text[power + 1 :] or '0'}"

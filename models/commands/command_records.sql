@@ -35,7 +35,7 @@ read as (
         {{ whole_number('stated.part', 1000000) }} as part,
         transform(stated.deliveries, d -> struct(
             case when length(get(d, 0)) between 1 and 2048 then get(d, 0) end as delivery_id,
-            timestamp_millis({{ whole_number('get(d, 1)', limits('moment_ms')) }}) as due_at
+            timestamp_millis({{ whole_number('get(d, 1)', limits('due_ms')) }}) as due_at
         )) as deliveries,
         sha2(array_join(transform(stated.deliveries, d -> concat_ws(' ', get(d, 0), get(d, 1))), '\n'), 256) as digest,
 

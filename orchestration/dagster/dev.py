@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from orchestration.settings import Settings
+from orchestration.settings.sources import PREFIX
 
 _INSTANCE = Path(__file__).with_name("dagster.yaml")
 
@@ -25,11 +27,18 @@ def serve(settings: Settings, arguments: Sequence[str]) -> None:
     """Replaces this process by `dagster dev`, which then gets the signals, and whose exit code is that of the command."""
     environment = environment_of(settings)
     print(f"DAGSTER_HOME is {environment['DAGSTER_HOME']}", file=sys.stderr, flush=True)
-    # in a clone, pyproject.toml names what to load; an installed project has no such file
     os.chdir(settings.project)
     chosen = any(argument.partition("=")[0] in _CHOOSING for argument in arguments)
-    what = () if chosen or Path("pyproject.toml").is_file() else ("--module-name", "orchestration.definitions")
+    what = () if chosen or _names_what_to_load(Path("pyproject.toml")) else ("--module-name", "orchestration.definitions")
     os.execve(sys.executable, [sys.executable, "-m", "dagster", "dev", *what, *arguments], environment)
+
+
+def _names_what_to_load(file: Path) -> bool:
+    """Whether it is a pyproject.toml for Dagster, as that of a clone is. One of an application, beside the rules, is not."""
+    try:
+        return "dagster" in tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
+    except (OSError, ValueError):
+        return False
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -38,7 +47,9 @@ def environment_of(settings: Settings) -> dict[str, str]:
     If DAGSTER_HOME is set, it stays. Otherwise it is a directory in the home, which gets a copy of dagster.yaml if it has none.
     """
     paths = {"REDRIVE_HOME": settings.home, "REDRIVE_PROJECT": settings.project, "REDRIVE_SEEDS": settings.seeds}
-    environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
+    files = {name: value for name, value in os.environ.items() if name.startswith(PREFIX) and value.startswith("file:")}
+    named = {name: f"file:{Path(value.removeprefix('file:')).expanduser().absolute()}" for name, value in files.items()}
+    environment = {**os.environ, **named, **{name: str(path) for name, path in paths.items()}}
     if config := os.environ.get("REDRIVE_CONFIG"):
         environment["REDRIVE_CONFIG"] = str(Path(config).absolute())
     elif (file := Path("redrive.toml").absolute()).is_file():

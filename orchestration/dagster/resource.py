@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -121,7 +120,7 @@ class Redrive(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def _require_no_other_loop(self) -> None:
         status = read_status(self.settings.status_file)
-        if status and status.pid != os.getpid() and is_alive(status, self.settings.home):
+        if status and is_alive(status, self.settings.home):
             raise BusyError(
                 f"a loop is running with its state under {self.settings.home}: generation {status.generation}, process {status.pid}, "
                 f"last tick at {status.at}. Stop it first, or set take_over: true in the run's config: that loop then stops by itself."

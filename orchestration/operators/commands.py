@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from orchestration.clock import parse_duration, parse_moment
+from orchestration.clock import EPOCH, parse_duration, parse_moment
 from orchestration.rules.seeds import Seeds
 from orchestration.rules.topic_patterns import is_source
 from orchestration.settings import Settings
 
 _PER = {"s": 1, "m": 60, "h": 3600}
+# The last moment that the SQL of commands takes: limits.sql, moment_ms.
+_LATEST = datetime(2100, 1, 1, tzinfo=UTC)
+# More than a list may have, and than that SQL reads.
+_MOST_CANARIES = 1_000_000
 
 
 class CommandError(Exception):
@@ -83,8 +87,12 @@ def check_request(settings: Settings, seeds: Seeds, request: CommandRequest) -> 
         raise CommandError("--reason must say something: it is what others read later")
     if not settings.commands_topic:
         raise CommandError("commands_topic (REDRIVE_COMMANDS_TOPIC) is empty: no commands are executed")
-    if request.canary is not None and request.canary < 1:
-        raise CommandError("--canary must be 1 or more")
+    if not request.who.strip():
+        raise CommandError("--who must say something: it is what others read later")
+    if request.canary is not None and not 1 <= request.canary <= _MOST_CANARIES:
+        raise CommandError(f"--canary must be 1 to {_MOST_CANARIES:,}")
+    if request.at is not None and not EPOCH <= request.at < _LATEST:
+        raise CommandError(f"--at {request.at.isoformat()}: it must be a time from 1970 to 2099")
     if request.of is not None and not re.fullmatch(r"[0-9a-f-]{36}", request.of):
         raise CommandError(f"{request.of!r} is not the id of a command: `select command, state from redrives` shows them")
     if request.to in (None, "retry", "original"):

@@ -73,24 +73,32 @@ def select_deliveries(
 ) -> list[Target]:
     """Selects the deliveries that a command is about, by due time: of dead and refused messages, or of waiting ones.
 
-    most: the most to select. with_followers: also the messages that are dead only because of a selected one; they come after it, as they
-    have died later. Raises CommandError if there are more than a list may have.
+    most: the most to select. with_followers: also the messages that are dead only because of a selected one; the list then has the
+    messages of each partition in the order of their offsets, which is that of their sequences.
+    Raises CommandError if there are more than a list may have.
     """
+    place = "original_topic, original_partition, original_offset"
+    fields = f"message_id, delivery_id, due_at, consumer_group, error_class, error_kind, state, {place}"
+    # for each the latest due time of its partition up to it: by due time, but never out of turn
+    turn = "unix_millis(due_at)"
+    if with_followers:
+        turn = f"max({turn}) over (partition by consumer_group, original_topic, original_partition order by original_offset)"
     if what in WAITING:
         states = "('waiting')" if what == "send_now" else "('waiting', 'held')"
         chosen = f"""
-            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, last_failed_at as since, state
+            select {fields}, last_failed_at as since
             from messages where state in {states} and {selection.condition(since_column="last_failed_at")}
         """
     else:
         chosen = f"""
-            select message_id, delivery_id, due_at, original_topic, consumer_group, error_class, error_kind, dead_at as since, state
+            select {fields}, dead_at as since
             from stranded_messages where {followed(selection) if with_followers else selection.condition()}
         """
     rows = dead.rows(
         f"""
-        select * except (due_at), unix_millis(due_at) as due_ms from ({chosen})
-        order by due_ms, delivery_id
+        select * except (due_at, original_partition, original_offset, turn), unix_millis(due_at) as due_ms
+        from (select *, {turn} as turn from ({chosen}))
+        order by turn, {place}, delivery_id
         limit {min(most or MOST + 1, MOST + 1):d}
         """
     )

@@ -211,6 +211,8 @@ class OutboxTable:
                     nested.rollback()
                     found.append(in_words(error))
             transaction.rollback()
+        if self.outbox.purge_after is not None and self._keeps_from_purging is not None:
+            found.append(self._keeps_from_purging)
         slow = [] if self._has_index else ["no index begins with the status: each look for pending rows reads the whole table"]
         return found, slow
 
@@ -280,8 +282,8 @@ class OutboxTable:
     def purge(self, before: datetime) -> Iterator[int]:
         """Deletes done rows that were processed before a moment, a thousand at a time; yields how many. Raises OutboxError."""
         columns = self._columns
-        if missing := [name for name in ("status", "processed_at") if name not in columns]:
-            raise OutboxError(f"the table {self.outbox.table} can't be purged without {' and '.join(missing)}")
+        if (wrong := self._keeps_from_purging) is not None:
+            raise OutboxError(wrong)
         is_old = sa.and_(columns["status"] == self._statuses["done"], columns["processed_at"] < before)
         while True:
             with self._connected() as connection, connection.begin():
@@ -291,6 +293,11 @@ class OutboxTable:
             yield deleted
             if len(ids) < _IDS_AT_ONCE:
                 return
+
+    @property
+    def _keeps_from_purging(self) -> str | None:
+        missing = [name for name in ("status", "processed_at") if name not in self._columns]
+        return f"the table {self.outbox.table} can't be purged without {' and '.join(missing)}" if missing else None
 
     def _values(self, state: RowState) -> dict[str, Any]:
         values: dict[str, Any] = {
@@ -339,7 +346,8 @@ class OutboxTable:
             return sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=self._engine, resolve_fks=False)
         except sa.exc.NoSuchTableError:
             raise OutboxError(f"there is no table {self.outbox.table}, or this user may not see it") from None
-        except SQLAlchemyError as error:
+        except Exception as error:
+            # also an error of the driver itself, while it connects
             raise OutboxError(in_words(error)) from None
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
@@ -42,8 +43,9 @@ def engine_of(outbox: Outbox) -> sa.Engine:
         )
     kind, separator, rest = address.partition("://")
     kind = _DRIVERS.get(kind, kind)
-    settings = {"connect_timeout": _CONNECT_SECONDS} if kind.startswith(("postgresql", "mysql", "mariadb")) else {}
-    if kind.startswith("postgresql+psycopg"):
+    driver = kind.partition("+")[2]
+    settings: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS} if kind.startswith(("mysql", "mariadb")) else {}
+    if driver in ("psycopg", "psycopg2"):
         settings |= LIBPQ_SETTINGS
     try:
         # three at most: for the loop's own thread, the one that reads ahead, and the one that marks.
@@ -56,13 +58,15 @@ def engine_of(outbox: Outbox) -> sa.Engine:
     if engine.dialect.name == "postgresql":
         # else the server turns our times into its own zone for columns without one, and we read them as UTC
         sa.event.listen(engine, "connect", _use_utc)
-    if kind.startswith("postgresql+psycopg"):
+    if driver == "psycopg":
         sa.event.listen(engine, "connect", _bound_times)
     return engine
 
 
 def _use_utc(connection: Any, _: object) -> None:
-    connection.execute("set time zone 'UTC'")
+    # by a cursor, which every driver has
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("set time zone 'UTC'")
     # otherwise the end of the first transaction takes it back
     connection.commit()
 

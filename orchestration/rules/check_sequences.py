@@ -24,18 +24,19 @@ def sequences_kept(
     if not any(route["sequence"] for route in seeds.rows["routes"]):
         return
     yield from _topic(cluster, settings, topics, create=create)
-    ordered = [need for need in needs if need.in_order_for is not None]
+    ordered = [need for need in needs if need.in_order_for]
     for need in ordered:
         # one that is missing is made with as many partitions
         has, wanted = topics.get(need.topic, need.original).partitions, need.original.partitions
         if has != wanted:
+            of_whom = f"the group{'s' if need.in_order_for[1:] else ''} {', '.join(need.in_order_for)}"
             yield Finding(
                 False,
                 f"topic {need.topic}",
-                f"has {has} partitions, {need.original.name} has {wanted}: the group {need.in_order_for} can't keep the order of sequences,"
+                f"has {has} partitions, {need.original.name} has {wanted}: {of_whom} can't keep the order of sequences,"
                 " as a record and its retry may come to two consumers; both need equally many",
             )
-    for group, assignor in cluster.assignors({str(need.in_order_for) for need in ordered}).items():
+    for group, assignor in cluster.assignors({group for need in ordered for group in need.in_order_for}).items():
         if assignor is None:
             yield Finding(True, f"group {group}", "can't be described: how it shares its partitions is not known", warns=True)
         elif assignor not in _ALIGNING:
@@ -60,8 +61,8 @@ def _topic(cluster: Cluster, settings: Settings, topics: Mapping[str, Topic], *,
             yield Finding(False, f"topic {name}", wrong)
             return
         config = cluster.configs([name]).get(name, {})
-        policy, kept = config.get("cleanup.policy") or "", config.get("retention.ms")
-        if "delete" in policy and kept != "-1":
+        policy, kept = config.get("cleanup.policy") or "", (config.get("retention.ms"), config.get("retention.bytes") or "-1")
+        if "delete" in policy and kept != ("-1", "-1"):
             wrong = f"loses what is held for long (cleanup.policy={policy}): consumers would process records out of turn; set it to compact"
             yield Finding(False, f"topic {name}", wrong)
             return

@@ -1,13 +1,12 @@
 """Checks the regular expressions of the seeds: one that can take exponential time on some text is refused.
 
 The engine that runs them (Java's) backtracks. `^(a+)+$` tries 2^n ways to divide n letters before it gives up, and a report with such a
-text would stop the decide step. An expression is safe if no text can be divided between its repetitions in many ways. This is found on the
-automaton of the expression:
+text would stop the decide step. An expression is safe if no text can be divided between its repetitions in many ways. On its automaton:
 
 - Two different ways from a state back to itself over the same text: the number of ways doubles with each turn, so time is exponential.
 - A state that repeats over a text which also leads on to another repetition that takes it: each such pair multiplies the ways by the
-  length of the text. Two repetitions in a row (`.*a.*b`) take quadratic time, which is bearable for the texts that rules see (1,024
-  characters at most); three are refused.
+  length of the text. Two repetitions in a row (`.*a.*b`) take quadratic time, which is bearable for texts of 1,024 characters, the
+  most that rules see; three are refused.
 """
 
 from __future__ import annotations
@@ -58,6 +57,7 @@ class _Automaton:
     takes: list[frozenset[str]] = field(default_factory=list)
     follows: dict[int, Mapping[int, int]] = field(default_factory=dict)
     steps: int = 0
+    looked: set[int] = field(default_factory=set)  # look-aheads and look-behinds that were checked
 
     def sequence(self, parts: Iterable[_Part]) -> _Part:
         whole = _Part()
@@ -116,6 +116,8 @@ def objection(pattern: str, *, ignore_case: bool = False) -> str | None:
         _check(parsed, _alphabet(parsed), has_branches="|" in pattern, ignore_case=ignore_case)
     except _UnsafeError as unsafe:
         return str(unsafe)
+    except RecursionError:
+        return "is too large to be checked: its groups are nested too deeply"
     return None
 
 
@@ -169,8 +171,10 @@ def _part(automaton: _Automaton, operation: Any, argument: Any, *, ignore_case: 
     if operation in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
         return _repetition(automaton, *argument, ignore_case=ignore_case)
     if operation in (sre.ASSERT, sre.ASSERT_NOT):
-        # a look-ahead or look-behind matches on its own
-        _check(argument[1], automaton.alphabet, has_branches=automaton.has_branches, ignore_case=ignore_case)
+        # it matches on its own
+        if id(argument) not in automaton.looked:
+            automaton.looked.add(id(argument))
+            _check(argument[1], automaton.alphabet, has_branches=automaton.has_branches, ignore_case=ignore_case)
         return _Part()
     if operation is sre.AT:
         return _Part()
@@ -203,7 +207,9 @@ def _repetition(automaton: _Automaton, least: int, most: Any, items: Any, *, ign
         part = _built(automaton, items, ignore_case=ignore_case)
         return _Part(part.empty + (least == 0), part.first, part.last)
     if least == most:
-        return automaton.sequence(_built(automaton, items, ignore_case=ignore_case) for _ in range(least))
+        turns = (_built(automaton, items, ignore_case=ignore_case) for _ in range(least))
+        # what matches nothing but the empty text does so however often, which may be a billion times
+        return automaton.sequence((first, *turns)) if (first := next(turns, _Part())).first else first
     # a bound is no help: (a{1,50}){1,50} explodes as (a+)+ does
     return automaton.repeated(_built(automaton, items, ignore_case=ignore_case), at_least=least)
 

@@ -41,12 +41,27 @@ def _outboxes(directory: Path, rows: Rows) -> Iterator[str]:
                 f"{directory / 'outboxes.csv'}:{row.line}: table is {row['table']!r}: the outbox {reader['outbox']!r} on line "
                 f"{reader.line} reads it, too, and each row would be published twice; remove one of the two"
             )
+        elif (alike := _maybe_the_same(row, readers)) is not None:
+            yield (
+                f"{directory / 'outboxes.csv'}:{row.line}: table is {row['table']!r}: it may be {alike['table']!r} on line {alike.line}, "
+                "and each row would be published twice; write both with their schema"
+            )
         other = first.setdefault(row["outbox"].replace("-", "_"), row)
         if other["outbox"] != row["outbox"]:
             yield (
                 f"{directory / 'outboxes.csv'}:{row.line}: outbox is {row['outbox']!r}: differs from "
                 f"{other['outbox']!r} on line {other.line} only in hyphens; give it another name"
             )
+
+
+def _maybe_the_same(row: Row, readers: Mapping[tuple[str, str], Row]) -> Row | None:
+    """A table of the same connection with the same name, of which only one is written with its schema."""
+    schema, _, name = row["table"].rpartition(".")
+    for (connection, table), other in readers.items():
+        its_schema, _, its_name = table.rpartition(".")
+        if connection == row["connection"] and its_name == name and bool(its_schema) != bool(schema):
+            return other
+    return None
 
 
 def _dialects(directory: Path, rows: Rows) -> Iterator[str]:

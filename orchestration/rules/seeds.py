@@ -40,7 +40,10 @@ def read_seeds(directory: Path) -> Seeds:
             problems.append(f"{path}: can't be read: {error}")
             continue
         digest.update(f"{name}\n{text}\n".encode())
-        rows[name] = tuple(_read(path, text, columns, problems))
+        try:
+            rows[name] = tuple(_read(path, text, columns, problems))
+        except csv.Error as error:
+            problems.append(f"{path}: can't be read as CSV: {error}; is there a quote that nothing closes?")
     if not problems:
         problems += contradictions(directory, rows)
     if problems:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestration.kafka.cluster import Topic
 from orchestration.rules.routing import Roles, Routing
@@ -16,13 +16,13 @@ from orchestration.settings import Settings
 class Need:
     """A destination that a route needs for an existing topic (and group).
 
-    in_order_for: the group that must get the records of both topics in the order of their sequences; None if order doesn't matter.
+    in_order_for: the groups that must get the records of both topics in the order of their sequences.
     """
 
     topic: str
     original: Topic
     why: str
-    in_order_for: str | None = None
+    in_order_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,10 @@ def plan_topics(
         for destination in destinations:
             if destination.topic != name:
                 whose = "" if group is None else f" for group {group}"
-                ordered = group if destination.keeps_order else None
-                need = Need(destination.topic, topics[name], f"{destination.what} of {name}{whose}", ordered)
-                needs.setdefault((destination.topic, name), need)
+                ordered = (group,) if group is not None and destination.keeps_order else ()
+                new = Need(destination.topic, topics[name], f"{destination.what} of {name}{whose}")
+                need = needs.get((destination.topic, name), new)
+                needs[destination.topic, name] = replace(need, in_order_for=(*need.in_order_for, *ordered))
         if group is None:
             unknown[f"topic {name}"] = (
                 "no consumer group is known to read it (none has committed offsets): topics with {group} in their names were not "

@@ -93,13 +93,20 @@ class TomlFile(_Source):
         for table in TABLES:
             if isinstance(content.get(table), dict):
                 # In TOML, dotted names without quotes are nested tables: they are flattened to property names.
-                content[table] = dict(flattened(content[table]))
+                content[table] = {key: _file_from(path, value) for key, value in flattened(content[table])}
         for name in _FORMER_NAMES.keys() & content.keys():
             content.setdefault(_FORMER_NAMES[name], content.pop(name))
         for name in _PATHS:
             if isinstance(content.get(name), str):
                 content[name] = path.absolute().parent / Path(content[name]).expanduser()
         return content
+
+
+def _file_from(config: Path, value: Any) -> Any:
+    """The value of a property; if it names a file, in full, as paths in a file start at its directory."""
+    if not (isinstance(value, str) and value.startswith("file:")):
+        return value
+    return f"file:{config.absolute().parent / Path(value.removeprefix('file:')).expanduser()}"
 
 
 def _dbt_variables() -> set[str]:

@@ -9,7 +9,6 @@ they are.
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -137,7 +136,7 @@ def _rename(catalog: sqlite3.Connection, name: str) -> None:
 def refuse_beside_a_loop(settings: Settings) -> None:
     """Raises CatalogError while another loop runs with this home, because its tables are about to be renamed or migrated."""
     status = read_status(settings.status_file)
-    if status is not None and status.pid != os.getpid() and is_alive(status, settings.home):
+    if status is not None and is_alive(status, settings.home):
         raise CatalogError(
             f"a loop is running with its state under {settings.home} (process {status.pid}, last tick at {status.at}), "
             f"and this version must migrate its tables first: stop that loop, then start this one again. If that process is no loop, "

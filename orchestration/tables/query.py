@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -251,7 +252,11 @@ def _plain(value: Any) -> Any:
         return {name: _plain(inner) for name, inner in value.asDict().items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    return value
+    if isinstance(value, float):
+        # JSON has no word for the others
+        return value if math.isfinite(value) else str(value)
+    # dates, decimals, intervals
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.dbt.harness import Home
 from tests.dbt.macro_cases import BOUNDS, CASES, CONTENTS, call, content_hash
+from tests.json_ids import JSON_IDS
 
 BETWEEN = "\n/* next */\n"
 
@@ -24,6 +25,15 @@ def values(home: Home) -> list[object]:
 def test_what_a_macro_says(place: int, values: list[object]) -> None:
     case = CASES[place]
     assert values[place] == case.value, f"{case}"
+
+
+def test_an_id_in_a_payload_is_what_a_reporter_takes_for_it(home: Home) -> None:
+    payloads = ", ".join(f"(unhex('{value.encode().hex()}'), '$.id')" for value, _ in JSON_IDS)
+    sequence = call(
+        "sequence_id", "place", "cast(null as binary)", "value", "cast(array() as array<struct<key: string, value: binary>>)", "false"
+    )
+    found = home.spark.sql(f"select {home.compiled(sequence)} as found from values {payloads} as payloads (value, place)").collect()
+    assert [row["found"] for row in found] == [expected for _, expected in JSON_IDS]
 
 
 def test_every_content_has_a_hash_of_its_own() -> None:

@@ -115,7 +115,17 @@ def test_where_order_matters_the_retry_topic_says_for_which_group(rulebook: Rule
     with rulebook.routing_of(seeds(routes=routes)) as routing:
         plan = plan_topics(settings, routing, seeds(routes=routes), topics("failures", "orders"), read, ())
     ordered = {need.topic: need.in_order_for for need in plan.needs}
-    assert ordered == {"failures.dlq": None, "orders.dlq": None, "orders-billing-retry": "billing", "orders-stock-retry": None}
+    assert ordered == {"failures.dlq": (), "orders.dlq": (), "orders-billing-retry": ("billing",), "orders-stock-retry": ()}
+
+
+def test_a_retry_topic_of_several_groups_keeps_the_order_for_each_that_needs_it(rulebook: Rulebook, settings: Settings) -> None:
+    retries = {"topic": "orders", "retry_topic": "{topic}-retry"}
+    ordered = tuple({**retries, "consumer_group": group, "sequence": "key"} for group in ("billing", "stock"))
+    routes: tuple[dict[str, str], ...] = ({}, {**retries, "consumer_group": "audit"}, *ordered)
+    read = {group: {"orders"} for group in ("audit", "billing", "stock")}
+    with rulebook.routing_of(seeds(routes=routes)) as routing:
+        plan = plan_topics(settings, routing, seeds(routes=routes), topics("failures", "orders"), read, ())
+    assert {need.topic: need.in_order_for for need in plan.needs}["orders-retry"] == ("billing", "stock")
 
 
 def test_what_cannot_be_known_is_listed(rulebook: Rulebook, settings: Settings) -> None:

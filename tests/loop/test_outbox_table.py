@@ -1,4 +1,7 @@
-"""What is read of an outbox table and written back, on a real PostgreSQL: values of all types, rights, errors in words, purging."""
+"""What is read of an outbox table and written back, on a real PostgreSQL: values of all types, rights, errors in words, purging.
+
+Longer than other modules: each case is one table, and the table is what they share.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
+import psycopg
 import pytest
 
 from orchestration.demo.postgres import Postgres
+from orchestration.outbox import engine
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.profiles import PROFILES, Outbox, objection_to_columns
 from orchestration.outbox.states import Lag, OutboxError, RowState
@@ -247,6 +253,30 @@ def test_rights_and_an_index_are_checked(shop: Shop) -> None:
         [],
         ["no index begins with the status: each look for pending rows reads the whole table"],
     )
+
+
+def test_a_table_that_cannot_be_purged_is_found_before_it_is_to_be(shop: Shop) -> None:
+    shop.sql(UUIDS.format(name="events_outbox"))
+    events = {"table": "events_outbox", "profile": "debezium", "topic": "events", "write_back": "delete"}
+    assert outbox(shop, **events).problems()[0] == []
+    wrong = "the table events_outbox can't be purged without status and processed_at"
+    assert outbox(shop, **events, purge_after="7d").problems()[0] == [wrong]
+
+
+def test_an_error_of_the_driver_while_it_connects_stops_one_outbox_with_words(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise psycopg.OperationalError("shutting down")
+
+    monkeypatch.setattr(engine, "_use_utc", fails)
+    with pytest.raises(OutboxError, match="OperationalError: shutting down"):
+        outbox(shop).read(1)
+
+
+def test_any_driver_is_asked_for_utc() -> None:
+    # a connection has no more than this by the standard for drivers (PEP 249)
+    connection = Mock(spec=["cursor", "commit"])
+    engine._use_utc(connection, None)
+    assert [name for name, _, _ in connection.mock_calls] == ["cursor", "cursor().execute", "cursor().close", "commit"]
 
 
 def test_a_table_that_would_be_published_again_and_again_is_refused(shop: Shop) -> None:

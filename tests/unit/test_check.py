@@ -100,13 +100,14 @@ class Kafka:
 
     assignor: str | None = "range"
     policy: str = "compact"
+    retention: dict[str, str | None] = field(default_factory=dict)
     created: list[Any] = field(default_factory=list)
 
     def assignors(self, groups: Iterable[str]) -> dict[str, str | None]:
         return {group: self.assignor for group in groups if self.assignor != ""}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str | None]]:
-        return {name: {"cleanup.policy": self.policy} for name in names}
+        return {name: {"cleanup.policy": self.policy, **self.retention} for name in names}
 
     def create(self, topics: Iterable[Any]) -> dict[str, str | None]:
         self.created += topics
@@ -117,7 +118,7 @@ def order_of(settings: Settings, kafka: Kafka, *, retries: int | None = 6, seque
     """What is not as it should be, or is warned of, for a group that must get 6 partitions of `orders` in order."""
     orders = Topic("orders", "id", 6)
     topics = {name: Topic(name, "id", number) for name, number in (("retries", retries), ("redrive.sequences", sequences)) if number}
-    needs = [Need("orders.dlq", orders, "dead letters"), Need("retries", orders, "retries", in_order_for="billing")]
+    needs = [Need("orders.dlq", orders, "dead letters"), Need("retries", orders, "retries", in_order_for=("billing",))]
     findings = sequences_kept(cast(Cluster, kafka), settings, seeds(routes=({"sequence": "key"},)), needs, topics, create=create)
     return [f"{finding.what}: {finding.found}" for finding in findings if finding.warns or not finding.ok]
 
@@ -140,6 +141,10 @@ def test_what_would_lose_the_order_of_sequences_is_found(settings: Settings) -> 
     for policy in ("delete", "compact,delete"):
         (loses,) = order_of(settings, Kafka(policy=policy))
         assert f"loses what is held for long (cleanup.policy={policy})" in loses
+    kept: dict[str, str | None] = {"retention.ms": "-1", "retention.bytes": "-1"}
+    assert order_of(settings, Kafka(policy="compact,delete", retention=kept)) == []
+    (loses,) = order_of(settings, Kafka(policy="delete", retention={**kept, "retention.bytes": "100"}))
+    assert "loses what is held for long" in loses
     (empty,) = order_of(settings.model_copy(update={"sequences_topic": ""}), Kafka())
     assert "is empty: consumers are not told" in empty
 

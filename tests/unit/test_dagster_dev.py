@@ -71,6 +71,27 @@ def test_without_a_clone_dagster_is_told_what_to_load(
     assert became[0][2] == tmp_path / "rules"
 
 
+def test_a_pyproject_of_an_application_beside_the_rules_chooses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, became: list[tuple[list[str], dict[str, str], Path]]
+) -> None:
+    make_directory(tmp_path / "rules")
+    monkeypatch.setenv("REDRIVE_PROJECT", str(tmp_path / "rules"))
+    for text in ("[tool.ruff]\nline-length = 100\n", "[tool.dagster]\nmodule_name = 'mine'\n", "[tool"):
+        (tmp_path / "rules" / "pyproject.toml").write_text(text, encoding="utf-8")
+        _call()
+    ours = ["-m", "dagster", "dev", "--module-name", "orchestration.definitions"]
+    assert [arguments for arguments, _, _ in became] == [ours, ours[:3], ours]
+
+
+def test_files_of_secrets_are_named_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, became: list[tuple[list[str], dict[str, str], Path]]
+) -> None:
+    (tmp_path / "word").write_text("secret\n", encoding="utf-8")
+    monkeypatch.setenv("REDRIVE_KAFKA__SASL_PASSWORD", "file:word")
+    _call()
+    assert became[0][1]["REDRIVE_KAFKA__SASL_PASSWORD"] == f"file:{tmp_path / 'word'}"
+
+
 def test_what_a_user_has_changed_or_chosen_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, became: list[tuple[list[str], dict[str, str], Path]]
 ) -> None:

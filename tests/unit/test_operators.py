@@ -69,7 +69,11 @@ def test_times_have_units_and_zones() -> None:
             (CommandRequest("redrive", "why", "ada", to=to), "it is an internal topic")
             for to in ("redrive.commands", "_schemas", "told", "b.redrive.x")
         ),
-        (CommandRequest("redrive", "why", "ada", canary=0), "--canary must be 1 or more"),
+        (CommandRequest("redrive", "why", " "), "--who must say something"),
+        (CommandRequest("redrive", "why", "ada", canary=0), "--canary must be 1 to 1,000,000"),
+        (CommandRequest("redrive", "why", "ada", canary=1_000_001), "--canary must be 1 to 1,000,000"),
+        (CommandRequest("redrive", "why", "ada", at=datetime(1969, 12, 31, tzinfo=UTC)), "must be a time from 1970 to 2099"),
+        (CommandRequest("redrive", "why", "ada", at=datetime(2100, 1, 1, tzinfo=UTC)), "must be a time from 1970 to 2099"),
         (CommandRequest("pause", "why", "ada", of="'; drop table events"), "is not the id of a command"),
     ],
 )

@@ -57,9 +57,11 @@ def test_of_a_loop_that_ran_elsewhere_nothing_is_known(tmp_path: Path) -> None:
     assert not Presence(tmp_path).has_ended(3)
     assert not Presence(tmp_path / "nowhere").has_ended(3)
     # then its process id decides
-    status = Status("running", 3, "default", os.getpid(), 1, "", 0, 0, "", None)
+    status = Status("running", 3, "default", os.getppid(), 1, "", 0, 0, "", None)
     assert is_alive(status, tmp_path)
     assert not is_alive(replace(status, pid=2**22 + 1), tmp_path)
+    # as this process isn't that loop, it was another one of this number, in another container
+    assert not is_alive(replace(status, pid=os.getpid()), tmp_path)
     assert not is_alive(replace(status, state="stopped"), tmp_path)
 
 

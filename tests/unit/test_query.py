@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -35,6 +36,17 @@ def test_json_is_one_array_that_tools_can_parse(capsys: pytest.CaptureFixture[st
     assert second["value"] == {"base64": "/w=="}
     print_rows(NONE, "json")
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_values_that_json_has_no_form_for_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    values = (date(2026, 3, 1), timedelta(seconds=90), Decimal("0.50"), float("nan"), [date(2026, 3, 1)], 1.5, True)
+    rows = Rows(tuple("abcdefg"), (values,), more=False)
+    print_rows(rows, "jsonl")
+    text = {"a": "2026-03-01", "b": "0:01:30", "c": "0.50", "d": "nan", "e": ["2026-03-01"], "f": 1.5, "g": True}
+    assert json.loads(capsys.readouterr().out) == text
+    print_rows(rows, "csv")
+    print_rows(rows, "table", console())
+    assert capsys.readouterr().out.count("0:01:30") == 2
 
 
 def test_jsonl_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:

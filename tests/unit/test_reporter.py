@@ -19,6 +19,7 @@ from reporter.holds import Sequence as OfRecords
 from reporter.reports import Place, stack_of
 from reporter.sequence_ids import check_place, names_of, sequence_id
 from tests.deep_errors import deep_error
+from tests.json_ids import JSON_IDS
 
 CASES = json.loads((Path(__file__).parents[2] / "docs" / "sequences.json").read_text(encoding="utf-8"))["cases"]
 
@@ -156,6 +157,8 @@ def test_a_record_and_its_retries_have_one_id() -> None:
         ("$.lines[1]", {"value_": b'{"lines": ["a"]}'}, None),
         ("$[0]", {"value_": b'["a"]'}, "a"),
         ("$.order.id", {"value_": b'{"order": {"text": "a\tb", "id": 17}}'}, "17"),
+        *(("$.id", {"value_": value.encode()}, expected) for value, expected in JSON_IDS),
+        ("$.id", {"value_": '{"id": "A"}'.encode("utf-16")}, None),
     ],
 )
 def test_a_sequence_is_named_as_in_redrive(place: str, fields: dict[str, Any], expected: str | None) -> None:

@@ -138,6 +138,13 @@ def test_circuit_breakers_of_a_topic_that_was_lost_are_forgotten(fake: Fake) -> 
     assert fake.client.paused == {"orders/1"}
 
 
+@pytest.mark.parametrize("key", ["billing:orders/0", "billing:elsewhere"])
+def test_what_was_paused_is_resumed_if_the_new_topic_names_no_open_circuit_breaker(fake: Fake, key: str) -> None:
+    fake.breaker("billing:orders/0", "open", 5)
+    fake.breaker(key, "closed", 0)
+    assert fake.client.paused == set()
+
+
 def test_sequences_of_a_topic_that_was_lost_are_held_until_the_new_one_is_complete(fake: Fake) -> None:
     fake.said("billing:orders/0/a", {"epoch": "reports/0/5"}, 10)
     fake.said(DECIDED, {"reports/0": 6}, 11)

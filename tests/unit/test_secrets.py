@@ -149,6 +149,15 @@ def test_a_property_of_the_file_is_named_with_its_line(tmp_path: Path, monkeypat
     assert where_set("acks") == "Kafka property acks"
 
 
+def test_a_file_that_the_settings_file_names_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "word").write_text("secret\n", encoding="utf-8")
+    (tmp_path / "etc" / "redrive.toml").write_text('[kafka]\n"sasl.password" = "file:word"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDRIVE_CONFIG", "etc/redrive.toml")
+    assert load_settings().kafka["sasl.password"] == "secret"
+
+
 def test_two_wrong_properties_are_both_named() -> None:
     with pytest.raises(RejectedPropertiesError) as raised:
         make_client(Producer, {"acks": "x1", "no.such": "y2"}, {"acks": "x1", "no.such": "y2"})

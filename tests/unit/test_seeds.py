@@ -105,6 +105,7 @@ def test_the_projects_own_seeds_are_valid() -> None:
         ("redrive_rules", "X,*,*,1,1h,why", "max_life_cycles is '1': must be a whole number from 2 to 1000"),
         ("redrive_rules", "X,*,*,2,soon,why", "delay is 'soon': must be a duration, up to 365 days: 90s, 5m"),
         ("redrive_rules", "X,*,*,2,366d,why", "delay is '366d': must be a duration"),
+        ("redrive_rules", "X,*,*,2,99999999999d,why", "delay is '99999999999d': must be a duration"),
         ("redrive_rules", "X,*,*,2,1h,", "why is '': must not be empty"),
         ("privacy", "everything,drop,drop,drop,", "name is 'everything': is the privacy that keeps all"),
         ("privacy", "p,keep,keep,forget,", "payload is 'forget': must be one of keep, hide, drop"),
@@ -123,6 +124,15 @@ def test_what_is_wrong_is_told_with_its_place(seeds: Path, seed: str, row: str, 
     assert f"{path}:{len(lines) + 1}:" in str(error.value)
 
 
+def test_a_quote_that_nothing_closes_is_told(seeds: Path) -> None:
+    path = seeds / "error_classes.csv"
+    path.write_text(path.read_text(encoding="utf-8") + '"X,Exception\n' + "Y,Exception\n" * 20_000, encoding="utf-8")
+    with pytest.raises(SeedError) as error:
+        read_seeds(seeds)
+    (told,) = error.value.problems
+    assert told.startswith(f"{path}: can't be read as CSV: field larger than field limit")
+
+
 def test_a_table_belongs_to_one_outbox(seeds: Path) -> None:
     path = seeds / "outboxes.csv"
     (header, *_) = path.read_text(encoding="utf-8").splitlines()
@@ -137,6 +147,14 @@ def test_a_table_belongs_to_one_outbox(seeds: Path) -> None:
     path.write_text("\n".join([header, orders, line(outbox="bills", connection="shop", table="outbox")]) + "\n", encoding="utf-8")
     with pytest.raises(SeedError, match=r"outboxes.csv:3: table is 'outbox': the outbox 'orders' on line 2 reads it, too"):
         read_seeds(seeds)
+    for table, other in (("outbox", "public.outbox"), ("public.outbox", "outbox")):
+        first, second = (line(outbox=name, connection="shop", table=of) for name, of in (("orders", table), ("bills", other)))
+        path.write_text("\n".join([header, first, second]) + "\n", encoding="utf-8")
+        with pytest.raises(SeedError, match=rf"outboxes.csv:3: table is '{other}': it may be '{table}' on line 2"):
+            read_seeds(seeds)
+    first, second = (line(outbox=name, connection="shop", table=f"{name}.outbox") for name in ("orders", "bills"))
+    path.write_text("\n".join([header, first, second]) + "\n", encoding="utf-8")
+    read_seeds(seeds)
 
 
 def test_a_dead_letter_topic_may_be_none_and_a_set_is_switched_on_by_one_row(seeds: Path) -> None:
