@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from publisher.clients import fatal_as_kafka_exception, kafka_error, make_client
     from publisher.contract import DELIVERED, FAILED, MISSING_TOPIC, READY, RESULTS, STOPPED, SUPERSEDED_CODE, UNKNOWN
     from publisher.errors import RejectedPropertiesError, SessionLostError, SettingsError, SupersededError, error_kinds_from_rows
-    from publisher.generation import refuse_superseded, take_charge
+    from publisher.generation import refuse_superseded, renew_charge, take_charge
     from publisher.publishing import epoch_ms, publish
     from publisher.redaction import MASK, SecretText, is_secret, masked, parts_of, redact, secrets_of
     from publisher.session import Session
@@ -32,14 +32,14 @@ __all__ = [
     "DELIVERED", "FAILED", "MASK", "MISSING_TOPIC", "READY", "RESULTS", "STOPPED", "SUPERSEDED_CODE", "UNKNOWN", "PublisherSettings",
     "RejectedPropertiesError", "SecretText", "Session", "SessionLostError", "SettingsError", "SupersededError", "epoch_ms",
     "error_kinds_from_rows", "fatal_as_kafka_exception", "is_secret", "kafka_error", "make_client", "masked", "parts_of", "publish",
-    "redact", "refuse_superseded", "secrets_of", "take_charge",
+    "redact", "refuse_superseded", "renew_charge", "secrets_of", "take_charge",
 ]  # fmt: skip
 
 _NAMES = {
     "clients": "fatal_as_kafka_exception kafka_error make_client",
     "contract": "DELIVERED FAILED MISSING_TOPIC READY RESULTS STOPPED SUPERSEDED_CODE UNKNOWN",
     "errors": "RejectedPropertiesError SessionLostError SettingsError SupersededError error_kinds_from_rows",
-    "generation": "refuse_superseded take_charge",
+    "generation": "refuse_superseded renew_charge take_charge",
     "publishing": "epoch_ms publish",
     "redaction": "MASK SecretText is_secret masked parts_of redact secrets_of",
     "session": "Session",

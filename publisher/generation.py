@@ -70,11 +70,10 @@ def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) 
     """Puts the loop of `settings.generation` in charge. With transactions, no older loop can send after it has returned True.
 
     Called at the start, before the loop takes the number in the tables, so that an older loop can still record there what it has sent.
-    Called again while nothing is being sent, as Kafka forgets the number after offsets.retention.minutes (7 days by default).
-
-    topics: the number is stored as a committed offset of each that exists, and of each of `settings.fence_topics`. Give several, as it is
-    lost when a topic is deleted. Include the fence_topics of older loops, as their tasks look there. slots: how many slots are fenced; give
-    the most that any older loop had. Returns whether the number is stored anywhere: not if none of the topics exists.
+    Called again, while nothing is being sent, to fence this loop's own sends. topics: the number is stored as a committed offset of each
+    that exists, and of each of `settings.fence_topics`. Give several, as it is lost when a topic is deleted. Include the fence_topics of
+    older loops, as their tasks look there. slots: how many slots are fenced; give the most that any older loop had. Returns whether the
+    number is stored anywhere: not if none of the topics exists.
 
     Raises SupersededError when a higher number is there: end this loop. Raises SessionLostError when Kafka gives no answer, or refuses
     permission (for the group, the topics or the transactional ids): wait, then call again.
@@ -85,20 +84,23 @@ def take_charge(settings: PublisherSettings, topics: Sequence[str], slots: int) 
             session.fence()
 
     settings = replace(settings, fence_topics=tuple(existing([*topics, *settings.fence_topics], settings)))
-    if settings.fence_topics:
-        if settings.transactions:
-            try:
-                _write(settings)
-            except FencedError:
-                # Another loop has begun to write. Reading again tells whether its number is higher.
-                _write(settings)
-        else:
-            _write_without_transaction(settings)
-        _await_written(settings)
+    renew_charge(settings)
     if settings.transactions:
         with ThreadPoolExecutor(8, "take-charge") as threads:  # 0.1 s each, and there may be hundreds
             list(threads.map(fence, range(slots)))
     return bool(settings.fence_topics)
+
+
+def renew_charge(settings: PublisherSettings) -> None:
+    """Writes the generation into Kafka, which forgets it after offsets.retention.minutes (7 days by default). Raises as take_charge."""
+    if settings.fence_topics:
+        write = _write if settings.transactions else _write_without_transaction
+        try:
+            write(settings)
+        except FencedError:
+            # Another loop has begun to write. Reading again tells whether its number is higher.
+            write(settings)
+        _await_written(settings)
 
 
 def _keeper(settings: PublisherSettings) -> tuple[Consumer, Background]:

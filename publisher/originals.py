@@ -26,6 +26,8 @@ Place = tuple[str, int, int]
 # Records that are fetched at once. How far behind the last one the next has to be so that skipping costs less than reading what is between.
 _AT_ONCE: Final = 1_000
 _FAR: Final = 5_000
+# When a topic or partition that a broker doesn't know is asked for again, in seconds.
+_LOOKS_AGAIN: Final = (0.5, 1.0, 2.0)
 # In seconds: between two looks at the clock.
 _GLANCE: Final = 0.2
 # Rows whose payloads are read at once: first, and at most. Between these, as many as have a quarter of the bytes of a transaction.
@@ -68,6 +70,7 @@ class Originals:
         self._settings = settings
         self._consumer: Consumer | None = None
         self._background = Background()
+        self._missing: set[tuple[str, int]] = set()
 
     def completed(self, rows: pa.RecordBatch) -> Iterator[Completed]:
         """All rows (`READY`) in their order, with their payloads; in parts, if payloads have to be read. Raises RejectedPropertiesError."""
@@ -114,7 +117,7 @@ class Originals:
 
     def read(self, places: Iterable[Place]) -> dict[Place, Original | Trouble]:
         """The record at each place, or why there is none: GONE, or an error of Kafka's for what can't be read now."""
-        reading = _Reading(places, self._settings)
+        reading = _Reading(places, self._settings, self._missing)
         try:
             consumer = self._opened()
             reading.find(consumer)
@@ -150,9 +153,10 @@ _READ: Final = (
 
 
 class _Reading:
-    """One read of places. found: what became of each."""
+    """One read of places. found: what became of each. missing: the partitions that are known not to exist."""
 
-    def __init__(self, places: Iterable[Place], settings: PublisherSettings) -> None:
+    def __init__(self, places: Iterable[Place], settings: PublisherSettings, missing: set[tuple[str, int]]) -> None:
+        self._missing = missing
         self.found: dict[Place, Original | Trouble] = {}
         self._settings = settings
         self._left: dict[tuple[str, int], deque[int]] = {}
@@ -172,8 +176,15 @@ class _Reading:
     def find(self, consumer: Consumer) -> None:
         """Notes which of the topics and partitions don't exist: a consumer only waits for them. Raises KafkaException."""
         for topic in {topic for topic, _ in self._left}:
-            known = consumer.list_topics(topic, self._settings.metadata_timeout_ms / 1000).topics[topic]
-            for where in [where for where in self._left if where[0] == topic and where[1] not in known.partitions]:
+            for pause in (*_LOOKS_AGAIN, None):
+                known = consumer.list_topics(topic, self._settings.metadata_timeout_ms / 1000).topics[topic]
+                missing = [where for where in self._left if where[0] == topic and where[1] not in known.partitions]
+                if self._missing.issuperset(missing) or pause is None:
+                    break
+                # a broker that has just started, or is behind, doesn't know all topics and partitions; without its record a message is dead
+                time.sleep(pause)
+            for where in missing:
+                self._missing.add(where)
                 if known.error is None or known.error.code() in MISSING_TOPIC:
                     self._settle(where, "there is no such topic or partition")
                 else:
@@ -192,10 +203,11 @@ class _Reading:
             if error is None:
                 seen[where] = message.offset() or 0
                 self._note(where, message)
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                lost.add(where)
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == KafkaError._PARTITION_EOF and (message.offset() or 0) > self._left[where][0]:
                 self._settle(where, "nothing lies there")
+            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF):
+                # a new leader gives out its last records only when the others have them: the end is asked for
+                lost.add(where)
             else:
                 self._settle(where, self._settings.trouble_of(error))
         for where in lost & self._left.keys():

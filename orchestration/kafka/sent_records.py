@@ -171,8 +171,12 @@ class _Reading:
         return where
 
     def _found(self, message: Message, topic: str, partition: int, offset: int) -> None:
+        try:
+            pairs: Any = message.headers() or ()
+        except Exception:
+            # a name of its headers is not UTF-8, which the client can't read: redrive writes none
+            return
         # the last of each name: ours come after those that the message had
-        pairs: Any = message.headers() or ()
         headers = {name: value for name, value in pairs if name in (_DELIVERY, _DUE)}
         delivery, due = (_text(headers.get(name)) for name in (_DELIVERY, _DUE))
         if delivery is None or due is None or not due.isdecimal() or len(due) > 15:

@@ -306,9 +306,9 @@ class CircuitBreakers:
         """Has the records of all circuit breakers written again: the loop before may have ended without writing its last changes."""
         self.changed = set(self.breakers)
 
-    def resume(self, after: int) -> None:
-        """Finds the probes that the last loop sent after its last row of `ticks`."""
-        if not self.open:
+    def resume(self, after: int, were_open: Collection[str]) -> None:
+        """Finds the probes that the last loop sent after its last row of `ticks`. What was sent before one had opened is no probe."""
+        if not (keys := {*self.open} & {*were_open}):
             return
         sent = self.spark.sql(
             f"select * from {self.schema}.publish_results where batch > {after:d} and outcome = 'delivered' and kind <> 'dead_letter'"
@@ -322,7 +322,7 @@ class CircuitBreakers:
             select delivery_id, due_at, breaker_key from {self.schema}.deliveries
             where due_at >= timestamp_millis({dues["first"]:d}) and due_at <= timestamp_millis({dues["last"]:d})
             """
-        ).where(F.col("breaker_key").isin(*self.open))
+        ).where(F.col("breaker_key").isin(*keys))
         probes = sent.join(blocked, ["delivery_id", "due_at"])
         for row in collected(probes.dropDuplicates(["delivery_id"])):
             self._is_under_way(row["breaker_key"], row)

@@ -73,7 +73,7 @@ class HandOver:
         if not self.look_ahead:
             return False
         state = report.state
-        left_out = frozenset([*state.window.paused, *(f"breaker {key}" for key in open_breakers)])
+        left_out = frozenset([*state.window.paused, *(f"breaker {key}" for key in open_breakers), *self._in_order()])
         if left_out != self._left_out or any(some.until <= now for some in state.window.unknown):
             self._seen, self._left_out = None, left_out
         for upto in (now + self.look_ahead, now) if self._backlog is None else (now,):
@@ -92,6 +92,10 @@ class HandOver:
         # there is no room for what was decided since: it joins the backlog
         self._backlog = state.watermark
         return False
+
+    def _in_order(self) -> tuple[str, ...]:
+        # named as no topic can be: when the rules change, what an earlier look has left to the bulk lane is looked for again
+        return ("retries in order",) if self.leadership.rules.keeps_sequences else ()
 
     def _due(self, state: LoopState, now: datetime, upto: datetime, open_breakers: Collection[str]) -> Due:
         # the bulk lane sends what stays in order

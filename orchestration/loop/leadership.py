@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +16,15 @@ from orchestration.loop.steps import StepReport
 from orchestration.loop.stored import Stored
 from orchestration.rules.topic_patterns import is_source
 from orchestration.settings import Settings
-from publisher import PublisherSettings, SessionLostError, SupersededError, error_kinds_from_rows, refuse_superseded, take_charge
+from publisher import (
+    PublisherSettings,
+    SessionLostError,
+    SupersededError,
+    error_kinds_from_rows,
+    refuse_superseded,
+    renew_charge,
+    take_charge,
+)
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +36,9 @@ TIMED_LANE, DIRECT_SENDS, _BESIDE = 0, 1, 2
 
 # The timeout of the check for a newer generation at the beginning of a tick, in milliseconds. It may be short, as each send checks again.
 _GLANCE_MS = 1_000
+
+# How often the generation is written into Kafka again, in seconds: a day.
+_RENEWED_EVERY = 86_400.0
 
 
 @dataclass
@@ -48,6 +60,7 @@ class Leadership:
     _fence_topics: tuple[str, ...] = ()
     _fences: int = 0
     """How often this loop has taken its generation in Kafka again."""
+    _renewed_at: float = 0.0
 
     @property
     def generation(self) -> int:
@@ -90,6 +103,7 @@ class Leadership:
         self.renew_bulk_lane()
         take_charge(self.bulk_lane.settings, self._fence_topics, max(self.stored.most_slots(), slots_of(self.settings)))
         self.in_charge = True
+        self._renewed_at = time.monotonic()
 
     def fence_own(self) -> None:
         """Fences this loop's own sends: each transaction is committed or aborted then, and tasks that were given up send nothing more.
@@ -131,6 +145,8 @@ class Leadership:
         if not self.in_charge or KAFKA in self.health or SENDS in self.health:
             return
         by = self._newest_in_kafka()
+        if by is None and time.monotonic() >= self._renewed_at + _RENEWED_EVERY:
+            by = self._renewed()
         if by is not None:
             self.superseded(by)
 
@@ -158,6 +174,18 @@ class Leadership:
             return error.by
         except SessionLostError as error:
             event(log, logging.DEBUG, "newest_generation_not_read", reason=error)
+        return None
+
+    def _renewed(self) -> int | None:
+        """Writes the generation into Kafka again, which forgets it after some days. Returns the one that has superseded it, if any."""
+        try:
+            renew_charge(self.bulk_lane.settings)
+            self._renewed_at = time.monotonic()
+        except SupersededError as error:
+            return error.by
+        except SessionLostError as error:
+            # the next tick tries again, and there are days left
+            event(log, logging.DEBUG, "generation_not_renewed", reason=error)
         return None
 
     def _knows(self, generation: int) -> bool:

@@ -161,7 +161,7 @@ class Loop:
                 break
             step()
         tick = self._tick
-        if tick.did_something and self.superseded_by is None:
+        if (tick.did_something or self.stored.clock_was_set) and self.superseded_by is None:
             # while the state of the tables is unknown, a row could record a wrong position
             if not self.health.unsure:
                 self._append_tick()

@@ -76,8 +76,8 @@ class Publish:
         failure: Exception | None = None
         try:
             if self.leadership.in_charge or self.leadership.take(report):
-                with self.sending:
-                    self._record_sent(report, now)
+                # without `sending`: a process that ends meanwhile leaves to the next start what this does
+                self._record_sent(report, now)
         except PublisherSettingsError:
             raise
         except Exception as error:
@@ -235,7 +235,13 @@ class Publish:
 
     def publish_rows(self, report: StepReport, now: datetime) -> bool:
         """Sends what is due and stays in order, if the timed lane sends the rest. Returns whether Kafka takes sends."""
-        if not self._keeps_order(report) or not self.hand_over.look_ahead:
+        if not self.hand_over.look_ahead:
+            return True
+        if not self._keeps_order(report):
+            if report.state.window.unpublished_since is not None:
+                # the rules have changed: from now on, the timed lane sends what was left in its order
+                self.hand_over.forget()
+                report.change(window=replace(report.state.window, unpublished_since=None).look_now())
             return True
         followers = self.leadership.rules.keeps_sequences
         what = report.state.due(now, now, self.hand_over.in_lane(), in_order=True, followers=followers)

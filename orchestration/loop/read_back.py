@@ -22,7 +22,7 @@ from orchestration.kafka.cluster import ClusterError, Partition
 from orchestration.kafka.sent_records import MARGIN, sent_in
 from orchestration.logs import event
 from orchestration.loop.direct_sends import KNOWN_FOR, topics_published_to
-from orchestration.loop.due import Due, due_in
+from orchestration.loop.due import Due
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import FIRST_PAUSE, SENDS, Reason
 from orchestration.loop.leadership import Leadership
@@ -117,7 +117,7 @@ class ReadBack:
                     self.since = min(self.since, unknown - self.clock.ahead)
                 if not self.is_fenced:
                     self.leadership.fence_own()
-                names = self._destinations(report.state.window.lowest_floor, now, self.since)
+                names = self._destinations(report.state.window.lowest_floor, self.since)
                 # nothing was sent since to what is unread
                 since = dict.fromkeys(names, self.since) | {topic: one.since for topic, one in self.unread.items()}
                 ranges, unread = self._ranges(since, denied)
@@ -187,13 +187,15 @@ class ReadBack:
     def _known_ends(self) -> dict[Partition, int]:
         return {partition: end for one in self.unread.values() for partition, end in one.ends.items()}
 
-    def _destinations(self, floor: datetime, now: datetime, since: datetime) -> set[str]:
-        """The destinations of all that is due and may be open, and of what was sent directly."""
+    def _destinations(self, floor: datetime, since: datetime) -> set[str]:
+        """The destinations of all that may be open, and of what was sent directly. Also of what is due later: a loop whose clock was ahead
+        has sent it.
+        """
         stored = self.leadership.stored
         rows = stored.spark.sql(
             f"""
             select distinct topic from {stored.schema}.deliveries
-            where kind is not null and topic is not null and {due_in([(floor, now + MARGIN)])}
+            where kind is not null and topic is not null and due_at >= {literal(floor)}
             """
         ).collect()
         return {row["topic"] for row in rows} | topics_published_to(stored, since - KNOWN_FOR - MARGIN).keys()
@@ -268,12 +270,13 @@ class ReadBack:
         """
         stored = self.leadership.stored
         places = found.where("delivery_id is not null")
-        (first,) = collected(places.agg(F.min("due_at").alias("due_at")))
-        since = min(filter(None, [first["due_at"], *(some.since for some in report.state.window.unknown)]), default=None)
+        (found_due,) = collected(places.agg(F.min("due_at").alias("first"), F.max("due_at").alias("last")))
+        since = min(filter(None, [found_due["first"], *(some.since for some in report.state.window.unknown)]), default=None)
         if since is None:
             return 0, 0
         # also what may not be sent yet, as its outcome is unknown
-        what = Due(since, now + MARGIN, now + _LONGEST_POSTPONED)
+        upto = max(filter(None, [now + MARGIN, found_due["last"]]))
+        what = Due(since, upto, upto + _LONGEST_POSTPONED)
         # whatever its order: what lies in a topic was sent
         waiting = replace(self.leadership.bulk_lane.waiting(what), ordered=0)
         if not waiting.rows:

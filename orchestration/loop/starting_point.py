@@ -42,7 +42,8 @@ def read_starting_point(settings: Settings, spark: SparkSession, schema: str) ->
     last = stored.last_row()
     if last is not None:
         stored.clock = LoopClock(last["loop_time"])
-    ledgers.generation = (last["generation"] if last else 0) + 1
+    # not after that of the last row: an older loop may have written that
+    ledgers.generation = ledgers.newest_generation() + 1
     now = stored.clock.now()
     before = LoopState.from_row(last) if last else LoopState(0, "start", 0, "", 0, now, SendWindow(now), 0)
     report = StepReport(stored.raised(before.of_kind("tick"), last))
@@ -59,7 +60,8 @@ def read_starting_point(settings: Settings, spark: SparkSession, schema: str) ->
     breakers = CircuitBreakers(spark, schema, ledgers, timedelta(seconds=settings.settle_seconds), settings.circuit_breaker_release_rate)
     with breakers.of(report):
         breakers.all_changed()
+        were_open = breakers.open
         since = breakers.decided(before.watermark, report.state.watermark, now, before.window.lowest_floor)
-        breakers.resume(int(last["batch"]) if last else 0)
+        breakers.resume(int(last["batch"]) if last else 0, were_open)
     report.change(window=report.state.window.kept_under(since))
     return StartingPoint(stored, breakers, report.state, last)

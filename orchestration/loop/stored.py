@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import pyarrow as pa
 from pyspark.sql import Row as SparkRow
@@ -11,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from orchestration.clock import LoopClock, literal
+from orchestration.kafka.sent_records import MARGIN
 from orchestration.loop.positions import SourceOffsets
 from orchestration.loop.state import LoopState
 from orchestration.loop.window import SendWindow
@@ -27,6 +29,13 @@ class Stored:
     schema: str
     ledgers: Ledgers
     clock: LoopClock
+    _ahead: timedelta = timedelta()
+    """How far the loop's clock was ahead of the wall clock at the last row."""
+
+    @property
+    def clock_was_set(self) -> bool:
+        """Whether the wall clock was set back since the last row: that row would have a start look for sends where none are."""
+        return self.clock.ahead - self._ahead > MARGIN / 2
 
     # ---------- what is read
 
@@ -118,6 +127,7 @@ class Stored:
     def append(self, state: LoopState) -> None:
         """Writes the state as a row of `ticks`."""
         now = self.clock.now()
+        self._ahead = self.clock.ahead
         self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
 
     def row(self, state: LoopState) -> pa.Table:

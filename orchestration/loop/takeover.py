@@ -94,18 +94,19 @@ class TakeOver:
 
     def _append_start(self, position: StartingPoint, ledger: str) -> bool:
         """Takes over in a ledger: an older loop may still append there until then. Returns whether this loop is still in charge."""
-        for pause in (*_PAUSES, None):
-            try:
-                position.stored.seal(ledger, position.state)
-                break
-            except TakenOverError as error:
-                # another start has come between this one's row in `ticks` and this one
-                self.leadership.superseded(error.by)
-                return False
-            except AppendError:
-                if pause is None:
-                    raise
-            time.sleep(pause)
-            # the older loop has appended once more: read what it has appended
-            position.stored.ledgers.read_end()
+        try:
+            for pause in (*_PAUSES, None):
+                try:
+                    position.stored.seal(ledger, position.state)
+                    break
+                except AppendError as error:
+                    if pause is None or isinstance(error, TakenOverError):
+                        raise
+                time.sleep(pause)
+                # the older loop has appended once more: read what it has appended
+                position.stored.ledgers.read_end()
+        except TakenOverError as error:
+            # another start has come between this one's row in `ticks` and this one
+            self.leadership.superseded(error.by)
+            return False
         return True

@@ -107,12 +107,17 @@ class Ledgers:
     def read_end(self) -> int:
         """Reads the last batch from the tables: at a start, and after an append that failed. Iceberg answers from metadata.
 
-        What is there now counts as known: only what others append from now on is a conflict.
+        What is there now counts as known: only what others append from now on is a conflict. Raises TakenOverError if a newer loop is in
+        charge: then nothing counts as known.
         """
         with self.lock:
-            for ledger in LEDGERS:
-                self._read_end_of(ledger)
-                if self._ends[ledger].batch >= self._in_doubt.get(ledger, self._ends[ledger].batch + 1):
+            ends = {ledger: self._end_of_table(ledger) for ledger in LEDGERS}
+            # after the ends were read: the rows of a newer loop would be no conflict any more, and this loop would append behind them
+            if self.generation and (by := self.superseded_by()) is not None:
+                raise TakenOverError(by, f"generation {by} has taken over from generation {self.generation}")
+            for ledger, end in ends.items():
+                self._ends[ledger], self._batches[ledger] = end, [end.batch]
+                if end.batch >= self._in_doubt.get(ledger, end.batch + 1):
                     # the append in doubt was committed; earlier ones can't be committed any more
                     del self._in_doubt[ledger]
             self.batch = max(self.batch, *(end.batch for end in self._ends.values()))
@@ -257,10 +262,6 @@ class Ledgers:
         if by is not None:
             message = f"generation {by} has taken over from generation {self.generation}: batch {batch} was not appended to {ledger}"
             raise TakenOverError(by, message) from error
-
-    def _read_end_of(self, ledger: str) -> None:
-        self._ends[ledger] = self._end_of_table(ledger)
-        self._batches[ledger] = [self._ends[ledger].batch]
 
     def _end_of_table(self, ledger: str) -> _End:
         # the batch is read in this snapshot: rows appended between two separate reads would be neither known nor a conflict

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame, Row
 
+from orchestration.clock import LoopClock
 from orchestration.loop.circuit_breaker import CircuitBreaker
 from orchestration.loop.circuit_breakers import CircuitBreakers
 from orchestration.loop.due import Due
+from orchestration.loop.read_back import ReadBack
+from orchestration.loop.steps import StepReport
+from orchestration.loop.stored import Stored
 from tests.dbt.harness import Home, Result, report
 from tests.dbt.test_publish_step import step
+from tests.unit.loop_kit.steps import state_at
 
 RATE = 2
 
@@ -130,6 +136,37 @@ def test_a_release_that_the_rules_refuse_is_asked_for_once_and_again_under_other
     home.later(minutes=2)
     assert breakers.release(home.now) == 1
     assert asked(decided(home, breakers)) == [("retry", "gated-refused", 0)]
+
+
+@pytest.mark.slow
+def test_after_a_start_what_was_sent_before_a_circuit_breaker_opened_is_no_probe_of_it(home: Home) -> None:
+    topics = ["resumed-a", "resumed-b"]
+    waiting = retries(home, topics, 1)
+    before = home.batch
+    home.append_results(*(Result(row) for row in waiting))
+    breakers = breakers_of(home, topics, closed=False)
+    breakers.resume(before, {"billing:resumed-b"})
+    assert {key: one.probe is not None for key, one in breakers.breakers.items()} == {"billing:resumed-a": False, "billing:resumed-b": True}
+
+
+@pytest.mark.slow
+def test_what_a_loop_whose_clock_was_ahead_has_sent_is_found(home: Home) -> None:
+    (input_id,) = home.append_reports(report("ahead", 0, failed_at=home.now))
+    home.decide()
+    sent = home.decisions()[input_id]
+    # the clock of the loop that starts now is more than the margin behind the one that has sent it
+    now = sent["due_at"] - timedelta(minutes=5)
+    stored = Stored(home.spark, home.schema, home._ledgers, LoopClock(now))
+    leadership: Any = SimpleNamespace(stored=stored, bulk_lane=step(home))
+    reads, destination = ReadBack(leadership, cast(Any, None), stored.clock), sent["topic"]
+    assert destination in reads._destinations(now - timedelta(minutes=1), now)
+    place = (sent["topic"], 0, 7, sent["delivery_id"], sent["due_at"], now, None, None)
+    found = home.spark.createDataFrame(
+        [place],
+        "topic string, partition int, offset bigint, delivery_id string, due_at timestamp, sent_at timestamp, error_code int, "
+        "problem string",
+    )
+    assert reads._record(StepReport(state_at(now)), found, {destination}, now) == (1, 0)
 
 
 @pytest.mark.long

@@ -100,6 +100,19 @@ def test_an_older_loop_appends_to_no_ledger_once_another_has_taken_over(spark: S
     assert 666 not in ids(spark, schema, ledger)
 
 
+def test_an_older_loop_that_reads_the_tables_again_does_not_take_the_rows_of_a_newer_one_for_known(
+    spark: SparkSession, schema: str
+) -> None:
+    older = loop(spark, schema, 1)
+    take_over(spark, older)
+    take_over(spark, loop(spark, schema, 2))
+    with pytest.raises(TakenOverError, match="generation 2 has taken over from generation 1"):
+        older.read_end()
+    with pytest.raises(TakenOverError):
+        older.append("publish_results", row(spark, 666), NOW)
+    assert 666 not in ids(spark, schema, "publish_results")
+
+
 def test_an_older_loop_that_has_counted_ahead_elsewhere_is_refused_too(spark: SparkSession, schema: str) -> None:
     older, newer = loop(spark, schema, 1), loop(spark, schema, 2)
     newer.append("ticks", row(spark, 0), NOW)

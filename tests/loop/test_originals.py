@@ -25,7 +25,8 @@ from confluent_kafka.admin import (
 from orchestration.kafka.cluster import Cluster
 from orchestration.rules.check import _originals
 from orchestration.rules.seed_rows import Row, Seeds
-from publisher import PublisherSettings, epoch_ms, publish
+from publisher import PublisherSettings, epoch_ms, originals, publish
+from publisher.clients import make_reader
 from publisher.contract import GONE, READY
 from publisher.errors import Trouble
 from publisher.originals import Original, Originals
@@ -194,14 +195,49 @@ def test_many_are_read_in_parts_from_places_that_lie_apart(
 def test_a_consumer_that_stays_open_reads_on(kafka: dict[str, str], create_topic: Create, settings: PublisherSettings) -> None:
     source = create_topic("source", partitions=2)
     write(kafka, source, [b"%d" % number for number in range(10)])
-    originals = Originals(settings)
+    reader = Originals(settings)
     for offsets in ([3, 4], [3], [9, 0], [5]):
-        found = originals.read([(source, 0, offset) for offset in offsets] + [(source, 1, 0)])
+        found = reader.read([(source, 0, offset) for offset in offsets] + [(source, 1, 0)])
         first = [original for place, original in found.items() if place[1] == 0]
         assert {original.value for original in first if isinstance(original, Original)} == {b"%d" % offset for offset in offsets}
         assert isinstance(found[source, 1, 0], Trouble)
-    originals.close()
-    assert originals.read([]) == {}
+    reader.close()
+    assert reader.read([]) == {}
+
+
+def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
+    kafka: dict[str, str], create_topic: Create, settings: PublisherSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, answers = create_topic("source", partitions=2), [1, 0, 0, 0, 0]
+    (offset, _), *_ = write(kafka, source, [b"original"])
+    monkeypatch.setattr("publisher.originals._LOOKS_AGAIN", (0.0, 0.0, 0.0))
+
+    class Behind:
+        """A consumer whose first answer about topics lacks a partition."""
+
+        def __init__(self, consumer: Consumer) -> None:
+            self._consumer = consumer
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._consumer, name)
+
+        def list_topics(self, *arguments: Any) -> Any:
+            found = self._consumer.list_topics(*arguments)
+            if answers.pop(0):
+                del found.topics[source].partitions[0]
+            return found
+
+    make = make_reader
+    monkeypatch.setattr(originals, "make_reader", lambda *arguments: Behind(make(*arguments)))
+    reader = Originals(settings)
+    found = reader.read([(source, 0, offset), (source, 7, 0)])
+    assert getattr(found[source, 0, offset], "value", None) == b"original"
+    # partition 7 was asked for four times; it is not asked for again
+    assert isinstance(found[source, 7, 0], Trouble)
+    assert len(answers) == 1
+    assert isinstance(reader.read([(source, 7, 1)])[source, 7, 1], Trouble)
+    assert answers == []
+    reader.close()
 
 
 def test_what_an_aborted_transaction_wrote_is_read_too(kafka: dict[str, str], create_topic: Create, settings: PublisherSettings) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from publisher import PublisherSettings, SupersededError, epoch_ms, generation, refuse_superseded, sending, take_charge
+from publisher import PublisherSettings, SupersededError, epoch_ms, generation, refuse_superseded, renew_charge, sending, take_charge
 from publisher.contract import SUPERSEDED_CODE
 from publisher.fitting import exact_size
 from publisher.handover import hand_over
@@ -74,6 +74,17 @@ def test_a_newer_loop_takes_over_and_the_older_sends_nothing_more(create_topic: 
     assert outcomes(send([{"topic": topic}], newer)) == {"d0": "delivered"}
     # the loop in charge may take charge again
     assert take_charge(newer, [source, other], slots=1) is True
+
+
+def test_a_number_that_kafka_has_forgotten_is_written_again(create_topic: Create, settings: Callable[..., PublisherSettings]) -> None:
+    source = create_topic("source")
+    newer = settings(8, source)
+    take_charge(newer, [source], slots=1)
+    admin = AdminClient({"bootstrap.servers": newer.kafka["bootstrap.servers"]})
+    admin.delete_consumer_groups([newer.fence_group])[newer.fence_group].result(20)
+    assert written(newer, source) == [""]
+    renew_charge(newer)
+    assert written(newer, source) == ["generation 8"]
 
 
 def test_a_takeover_between_two_transactions_ends_the_older_task(create_topic: Create, settings: Callable[..., PublisherSettings]) -> None:

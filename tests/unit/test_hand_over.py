@@ -21,12 +21,14 @@ FITS = Waiting(0, 0, 0, None, ())
 
 @dataclass
 class Looks(HandOver):
-    """Notes what is looked for, as how far ahead and after which backlog; answers whether it fits into the lane."""
+    """Notes what is looked for, as how far ahead and after which backlog, and after which batch; answers whether it fits into the lane."""
 
     fits: list[bool] = field(default_factory=list)
     asked: list[tuple[float, int | None]] = field(default_factory=list)
+    after: list[int | None] = field(default_factory=list)
 
     def _hand_over(self, what: Due) -> Waiting | None:
+        self.after.append(None if what.seen is None else what.seen.batch)
         self.asked.append(((what.upto - NOW).total_seconds(), what.backlog))
         return FITS if self.fits.pop(0) else None
 
@@ -64,6 +66,16 @@ def test_a_backlog_is_what_was_decided_when_it_was_found(looks: Looks) -> None:
     assert look(looks, 20, True) == (True, [(40, None)])
     # what was decided since the look before is not part of the next one
     assert look(looks, 24, False, False, True) == (False, [(40, None), (0, None), (40, 20)])
+
+
+def test_what_stayed_in_order_is_looked_for_again_when_the_rules_ask_for_none(looks: Looks) -> None:
+    rules = looks.leadership.rules
+    rules.keeps_sequences = True  # type: ignore[misc]
+    look(looks, 5, True)
+    look(looks, 5, True)
+    rules.keeps_sequences = False  # type: ignore[misc]
+    look(looks, 5, True)
+    assert looks.after == [None, 5, None]
 
 
 def test_the_condition_of_a_backlog_leaves_out_what_was_due_and_decided_by_then() -> None:

@@ -17,6 +17,7 @@ from publisher import (
     SessionLostError,
     SupersededError,
     generation,
+    renew_charge,
     take_charge,
 )
 from publisher.clients import make_keeper
@@ -165,6 +166,18 @@ def test_charge_is_not_taken_from_a_newer_loop(kafka: MockCluster) -> None:
         take_charge(of_generation(7, kafka), ["s1"], slots=1)
 
     assert raised.value.by == 8
+
+
+def test_a_loop_in_charge_writes_its_number_again_unless_a_newer_one_is_there(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, written = of_generation(7, kafka, fence_topics=("s1", "s2")), list[int]()
+    # what a transaction has written can't be read of this cluster: tests/loop/test_publisher_on_a_broker.py does
+    monkeypatch.setattr(generation, "_await_written", lambda settings: written.append(settings.generation))
+    renew_charge(settings)
+    assert written == [7]
+    kafka.commit(GROUP, "s2", "generation 8")
+    with pytest.raises(SupersededError):
+        renew_charge(settings)
+    renew_charge(of_generation(7, kafka, fence_topics=()))
 
 
 def test_a_newer_loop_that_writes_at_the_same_time_wins(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,6 +233,13 @@ def finding(superseded_by: int | None = None, outcome: bool = True) -> tuple[Pub
     return step, done
 
 
+def test_a_process_may_end_while_it_reads_back() -> None:
+    step, done = finding()
+    step.read_back.run = lambda *_: done.append(f"sending: {step.sending.locked()}")  # type: ignore[method-assign, assignment]
+    step.find_sent(state_at(NOW), NOW)
+    assert done == ["sending: False"]
+
+
 def test_probes_among_what_was_found_before_reports_are_taken_in_are_seen() -> None:
     step, done = finding()
     step.find_sent(state_at(NOW), NOW)

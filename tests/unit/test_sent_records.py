@@ -32,6 +32,41 @@ class Complaining:
         pass
 
 
+class Foreign:
+    """A record whose headers the client can't read, in a partition that ends behind it."""
+
+    def consume(self, *_: Any, **__: Any) -> list[Any]:
+        return [self]
+
+    def error(self) -> None:
+        return None
+
+    def topic(self) -> str:
+        return "retries"
+
+    def partition(self) -> int:
+        return 0
+
+    offset = partition
+
+    def headers(self) -> Any:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    def assign(self, _: Any) -> None:
+        pass
+
+    pause = assign
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_record_with_a_header_that_the_client_cannot_read_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestration.kafka.clients.reader", lambda *_, **__: Foreign())
+    ranges = pa.RecordBatch.from_pylist([{"topic": "retries", "partition": 0, "begin": 0, "end": 1}])
+    assert list(find_sent([ranges], {}, "redrive")) == []
+
+
 def test_errors_about_brokers_do_not_prolong_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestration.kafka.clients.reader", lambda *_, **__: Complaining())
     ranges = pa.RecordBatch.from_pylist([{"topic": "retries", "partition": 0, "begin": 0, "end": 2}])
