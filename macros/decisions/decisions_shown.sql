@@ -5,7 +5,7 @@
     select
         decisions_once.* except ({{ purged | join(', ') }}),
         {%- for column in purged %}
-        case when coalesce(decisions_once.life_cycle > purges.life_cycle, true) then decisions_once.{{ column }} end as {{ column }}{{ ',' if not loop.last }}
+        case when not {{ is_purged('decisions_once', 'purges') }} then decisions_once.{{ column }} end as {{ column }}{{ ',' if not loop.last }}
         {%- endfor %}
     from (
         {{ decisions_once(condition) }}

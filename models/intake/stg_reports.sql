@@ -161,9 +161,10 @@ reports as (
         read.named_topic,
         read.named_partition,
         read.named_offset,
-        read.origin_topic,
-        read.origin_partition,
-        read.origin_offset,
+        -- what a redrive is about: whether it has failed again since is looked up there
+        case when kind = 'redrive' then {{ kafka_topic(place_in_delivery(1)) }} else read.origin_topic end as origin_topic,
+        case when kind = 'redrive' then try_cast({{ place_in_delivery(2) }} as int) else read.origin_partition end as origin_partition,
+        case when kind = 'redrive' then try_cast({{ place_in_delivery(3) }} as bigint) else read.origin_offset end as origin_offset,
         read.origin_timestamp,
         -- a dialect that tells no place in a topic at all: the message is named after its report
         coalesce(size(says.fields.origin_offset) = 0, false) as has_no_place,
@@ -196,7 +197,11 @@ reports as (
         -- that a message was not tried, as an earlier one has failed, only its consumer knows: any source may state it
         case when states_kind or stated_kind = 'follows' then stated_kind end as stated_kind,
         -- the headers that error rules look at, in the order of header_names
-        transform(header_names, n -> make_valid_utf8(cast(substring(try_element_at(filter(headers, h -> h.key = n), -1).value, 1, 256) as string))) as rule_headers,
+        -- null: there is no such header; one without a value is there
+        transform(
+            transform(header_names, n -> try_element_at(filter(headers, h -> h.key = n), -1)),
+            h -> case when h is not null then coalesce(make_valid_utf8(cast(substring(h.value, 1, 256) as string)), '') end
+        ) as rule_headers,
         array_compact(array(
             -- intake could not read the record's timestamp or headers: the rest of the report is used all the same
             case when kind = 'report' and not is_reread and detail is not null then 'record' end,

@@ -43,6 +43,12 @@ recoveries as (
 
 ),
 
+rows_published_again as (
+
+    select * from {{ ref('rows_published_again') }}
+
+),
+
 dead as (
 
     select
@@ -60,6 +66,7 @@ dead as (
                 then 'discarded'
             when follow_up_decisions.tried_batch > dead_letter_decisions.batch and recoveries.delivery_id is not null then 'recovered'
             when follow_up_decisions.tried_batch > dead_letter_decisions.batch then 'redriven'
+            when rows_published_again.batch > dead_letter_decisions.batch then 'redriven'
             else 'open'
         end as state,
         case when follow_up_decisions.tried_batch > dead_letter_decisions.batch then recoveries.recovered_at end as recovered_at
@@ -70,6 +77,7 @@ dead as (
             and dead_letter_decisions.delivery_id = delivered_dead_letters.delivery_id
             and dead_letter_decisions.due_at = delivered_dead_letters.due_at
     left join follow_up_decisions on dead_letter_decisions.message_id = follow_up_decisions.message_id
+    left join rows_published_again on dead_letter_decisions.message_id = rows_published_again.message_id
     left join recoveries
         on
             follow_up_decisions.last_try.delivery_id = recoveries.delivery_id
@@ -111,7 +119,7 @@ select
     stranded.*,
     latest_annotations.note,
     latest_annotations.ticket,
-    case when stranded.life_cycle <= purges.life_cycle then purges.purged_at end as purged_at
+    case when {{ is_purged('stranded', 'purges') }} then purges.purged_at end as purged_at
 from stranded
 left join latest_annotations on stranded.message_id = latest_annotations.message_id
 left join purges on stranded.message_id = purges.message_id

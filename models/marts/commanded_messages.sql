@@ -44,8 +44,8 @@ commanded_messages as (
             when decided.decision = 'duplicate' then 'on_its_way'
             when decided.decision = 'refused' then 'refused'
             -- a redrive of what was refused reads the report once more: the message may die at once
-            when decided.decision in ('dead_letter', 'orphan', 'parked', 'dropped') then 'failed_again'
-            when decided.decision not in ('redrive', 'retry') then 'done'
+            when decided.decision in ('dead_letter', 'orphan', 'parked', 'dropped', 'adopted') then 'failed_again'
+            when decided.decision not in ('redrive', 'retry', 'follows') then 'done'
             when decided.has_recovered then 'recovered'
             when decided.has_failed_again then 'failed_again'
             when decided.sent_at is not null then 'sent'

@@ -33,7 +33,8 @@ refused as (
         true as is_refused
     from {{ ref('deliveries') }}
     where
-        prior_delivery is not null and decision = 'refused'
+        -- the orders of circuit breakers; what else names the delivery may be refused for reasons of its own
+        prior_delivery is not null and decision = 'refused' and input_id like 'loop/1/%'
         and rules_hash in (select rules.rules_hash from {{ ref('rules') }} as rules)
     group by prior_delivery, prior_due
 

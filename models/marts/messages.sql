@@ -19,6 +19,12 @@ recoveries as (
 
 ),
 
+rows_published_again as (
+
+    select * from {{ ref('rows_published_again') }}
+
+),
+
 messages as (
 
     select
@@ -27,6 +33,7 @@ messages as (
 
         ---------- where it stands
         case
+            when rows_published_again.batch > last_decisions.batch then 'sent'
             when last_decisions.decision in ('dropped', 'cancelled') then last_decisions.decision
             when last_decisions.decision in ('adopted', 'parked') then 'dead'
             when last_decisions.decision = 'follows' then 'following'
@@ -45,6 +52,7 @@ messages as (
         last_decisions.first_failed_at,
         last_decisions.failed_at as last_failed_at,
         case
+            when rows_published_again.batch > last_decisions.batch then null
             when last_decisions.kind is not null and not coalesce(results.outcome = 'delivered', false)
                 and not coalesce(results.outcome = 'held', false)
                 then greatest(last_decisions.due_at, results.not_before)
@@ -71,6 +79,7 @@ messages as (
         on
             last_decisions.delivery_id = recoveries.delivery_id
             and last_decisions.due_at = recoveries.due_at
+    left join rows_published_again on last_decisions.message_id = rows_published_again.message_id
 
 )
 

@@ -19,7 +19,7 @@ counted as (
     select
         command,
         count_if(state not in ('listed', 'stopped')) as issued,
-        count_if(decision in ('redrive', 'retry', 'dead_letter', 'orphan', 'parked', 'dropped')) as redriven,
+        count_if(decision in ('redrive', 'retry', 'dead_letter', 'orphan', 'parked', 'dropped', 'adopted', 'follows')) as redriven,
         count_if(state = 'done') as done,
         count_if(state = 'on_its_way') as on_their_way,
         count_if(state = 'refused') as refused,

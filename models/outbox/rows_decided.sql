@@ -29,7 +29,9 @@ rules as (
 earlier as (
 
     select * from {{ wheel() }} as deliveries
-    where outbox_row is not null and decision in {{ decisions_where(succeeds='yes') }} and {{ slot('rows_before', 'false') }}
+    where
+        outbox_row is not null and (decision in {{ decisions_where(succeeds='yes') }} or decision = 'refused')
+        and {{ slot('rows_before', 'false') }}
 
 ),
 
@@ -47,8 +49,10 @@ last_ones as (
 
     select
         message_id,
-        max(life_cycle) as life_cycle,
-        max_by(struct(kind, delivery_id, due_at), struct(life_cycle, batch)) as last
+        max(life_cycle) filter (where decision <> 'refused') as life_cycle,
+        max_by(struct(kind, delivery_id, due_at), struct(life_cycle, batch)) filter (where decision <> 'refused') as last,
+        -- sends that have failed, and no rule had a place for: these are open no more
+        collect_set(prior_delivery) filter (where startswith(input_id, concat(prior_delivery, '@'))) as refused_sends
     from earlier
     group by message_id
 
@@ -59,7 +63,8 @@ known as (
     select
         last_ones.message_id,
         last_ones.life_cycle,
-        last_ones.last.kind <=> 'publish' and delivered.delivery_id is null as is_open
+        last_ones.last.kind <=> 'publish' and delivered.delivery_id is null
+        and not coalesce(array_contains(last_ones.refused_sends, last_ones.last.delivery_id), false) as is_open
     from last_ones
     left join delivered
         on

@@ -61,6 +61,17 @@ class Orders:
             waits = waits.unionByName(held.select("delivery_id", "due_at"))
         return waits
 
+    def _decided_anew(self, refusals: DataFrame, since: int) -> DataFrame:
+        """The refusals whose report was written into `events` once more, unless that was refused, too."""
+        again = (
+            self.spark.table(f"{self.schema}.events")
+            .where((F.col("topic_id") == synthetic_events.TOPIC_ID) & (F.col("kind") == "report") & (F.col("batch") > since))
+            .join(F.broadcast(refusals.select("delivery_id", "due_at")), ["delivery_id", "due_at"])
+            .select("delivery_id", "due_at", F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("input_id"))
+        )
+        refused = self.spark.table(f"{self.schema}.deliveries").where("decision = 'refused' and input_id like 'loop/%'").select("input_id")
+        return again.join(refused, "input_id", "left_anti").select("delivery_id", "due_at").distinct()
+
     def _with_reports(self, orders: DataFrame, dues: list[datetime]) -> DataFrame:
         """The orders. If a message was refused and `events` still has its report, the report replaces the order and is decided anew."""
         names = ["delivery_id", "due_at"]
@@ -68,15 +79,18 @@ class Orders:
             self.spark.table(f"{self.schema}.deliveries")
             .where(F.col("due_at").between(F.lit(min(dues)), F.lit(max(dues))) & (F.col("decision") == "refused"))
             .join(F.broadcast(orders.where("coalesce(detail, 'retry') = 'retry'").select(*names)), names)
-            .join(self.spark.table(f"{self.schema}.purges").withColumnRenamed("life_cycle", "purged_life_cycle"), "message_id", "left")
-            .where("purged_life_cycle is null or life_cycle > purged_life_cycle")
+            .join(self.spark.sql(f"select message_id, life_cycle as upto, batch as by from {self.schema}.purges"), "message_id", "left")
+            # as the macro is_purged
+            .where("upto is null or life_cycle > upto or batch > by")
             .select(*names, "input_id", "batch")
             .distinct()
         )
         if not refusals:
             return orders
         batches = [row["batch"] for row in refusals]
-        input_ids = self.spark.createDataFrame([row[:3] for row in refusals], "delivery_id string, due_at timestamp, input_id string")
+        named = self.spark.createDataFrame([row[:3] for row in refusals], "delivery_id string, due_at timestamp, input_id string")
+        before = self._decided_anew(named, min(batches)).localCheckpoint()
+        orders, input_ids = synthetic_events.answered_already(orders, before), named.join(before, names, "left_anti")
         reports = (
             self.spark.table(f"{self.schema}.events")
             .where(F.col("batch").between(min(batches), max(batches)) & (F.col("kind") == "report"))

@@ -35,7 +35,10 @@ def purge(
             {past} and (coalesce(payload_bytes, 1) > 0 or error_message is not null or matched is not null)
             and exists (
                 select 1 from {schema}.purges as purges
-                where deliveries.message_id = purges.message_id and deliveries.life_cycle <= purges.life_cycle
+                where
+                    deliveries.message_id = purges.message_id
+                    -- as the macro is_purged
+                    and deliveries.life_cycle <= purges.life_cycle and (deliveries.batch <= purges.batch or deliveries.delivery_id is null)
             )
         """
     ).collect()

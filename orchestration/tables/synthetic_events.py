@@ -133,6 +133,19 @@ def with_epochs(orders: DataFrame, followers: DataFrame) -> DataFrame:
     return orders.join(epochs, ["delivery_id", "due_at"], "left").withColumn("detail", F.col("epoch")).drop("epoch")
 
 
+def answered_already(orders: DataFrame, before: DataFrame) -> DataFrame:
+    """Orders of a redrive; those for a refused message that was decided anew before, or is to be, say so: a second time is once too often.
+
+    before: delivery_id and due_at of such refusals.
+    """
+    known = F.col("known").isNotNull()
+    return (
+        orders.join(F.broadcast(before.withColumn("known", F.lit(1))), ["delivery_id", "due_at"], "left")
+        .withColumn("detail", F.when(known, F.lit("answered_already")).otherwise(F.col("detail")))
+        .drop("known")
+    )
+
+
 def decided_anew(orders: DataFrame, reports: DataFrame) -> DataFrame:
     """Orders of a redrive; in place of an order for a refused message, its report once more, which is decided anew.
 

@@ -267,6 +267,13 @@ CASES = [
         "header 503",
     ),
     Case(
+        "a header that is there, without a value",
+        fails("codes", "c.C").with_headers(("x-final", None)),
+        "fatal",
+        "header x-final for topic codes",
+        "c.C header",
+    ),
+    Case(
         "a header that is there",
         fails("codes", "c.C", None, None, ("x-final", "")),
         "fatal",

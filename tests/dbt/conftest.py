@@ -75,6 +75,7 @@ ROUTES += [
             ("template-shared", "dead.letters"),
             ("template-kind", "{topic}.{kind}.dlq"),
             ("^parked-", "none"),
+            ("into-a-source-dead", "failures-topic"),
         ]
     ),
 ]

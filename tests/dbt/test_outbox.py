@@ -232,3 +232,36 @@ def test_a_dbt_run_by_hand_decides_rows_too(home: Home) -> None:
     (one, two) = append_rows(home, {"row_id": "by hand", "topic": "outbox-orders"}, {"row_id": "by hand 2", "topic": "outbox-orders"})
     home.decide(watermark=None)
     assert [home.decisions()[name]["decision"] for name in (one, two)] == ["publish", "publish"]
+
+
+def test_a_dead_row_that_is_sent_as_it_is_read_is_dead_no_more(home: Home) -> None:
+    dead = refused(home, published(home, "sent after all"), "poison")
+    home.append_results(Result(dead, offset=3))
+
+    def found() -> tuple[str, str]:
+        of = {
+            table: next(row for row in home.read(table) if row["message_id"] == dead["message_id"])
+            for table in ("messages", "dead_letters")
+        }
+        return of["messages"]["state"], of["dead_letters"]["state"]
+
+    assert (dead["kind"], found()) == ("dead_letter", ("dead", "open"))
+    # what a direct send records: the result of a delivery that no decision made
+    sent = {
+        "message_id": dead["message_id"],
+        "delivery_id": f"{dead['message_id']}#direct",
+        "due_at": home.now,
+        "kind": "publish",
+        "topic": "outbox-orders",
+    }
+    home.append_results(Result(Row(**{**dead.asDict(), **sent}), offset=8))
+    assert found() == ("sent", "redriven")
+
+
+def test_a_failed_send_that_no_rule_has_a_place_for_is_open_no_more(home: Home) -> None:
+    # its dead letter would come back as a report
+    row = published(home, "refused", topic="into-a-source-dead", sequence="orders/into-a-source-dead/1")
+    assert refused(home, row, "poison")["decision"] == "refused"
+    assert row["delivery_id"] not in {one["delivery_id"] for one in home.read("bulk_open")}
+    again = published(home, "refused", topic="into-a-source-dead", sequence="orders/into-a-source-dead/1")
+    assert (again["decision"], again["life_cycle"]) == ("publish", 2)

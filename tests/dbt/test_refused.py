@@ -145,3 +145,46 @@ def test_a_purge_also_reaches_the_report_that_was_refused_before_under_another_i
     home.append_tick(home.batch)
     maintain(settings_of(home), home.spark, LATER)
     assert [row for table in ("events", "deliveries") for row in home.read(table) if topic in str(row)] == []
+
+
+def test_what_comes_after_a_purge_of_a_refused_report_is_not_purged_with_it(home: Home) -> None:
+    topic = "again-after-a-purge"
+    first = report(topic, 6, key=b"secret", value=b"secret")
+    (input_id,) = home.append_reports(first.but(source="nobody-knows"))
+    home.decide()
+    refusal = home.decisions()[input_id]
+    ask(home, ("discard", refusal))
+    ask(home, ("purge", refusal))
+    home.later(minutes=1)
+    # the consumer reads the record once more, and reports through a source that is known
+    input_ids = home.append_reports(report(topic, 6), first.but(source="nobody-knows"))
+    home.decide()
+    retry, repeated = (home.decisions()[one] for one in input_ids)
+    assert (retry["decision"], retry["life_cycle"], repeated["decision"]) == ("retry", 1, "refused")
+    shown = {row["input_id"]: row for row in of(home, "decisions", original_topic=topic)}
+    assert bytes(shown[retry["input_id"]]["value"]) == b"value"
+    home.later(hours=2)
+    home.append_tick(home.batch)
+    maintain(settings_of(home), home.spark, LATER)
+    assert bytes(home.decisions()[retry["input_id"]]["value"]) == b"value"
+    assert home.decisions()[input_id]["value"] is None
+
+
+def test_a_report_without_a_place_is_decided_anew_once(home: Home, seeds: Path) -> None:
+    sources = seeds / "sources.csv"
+    before = sources.read_text(encoding="utf-8")
+    (input_id,) = home.append_reports(report("placeless", 1).but(source="placeless-source"))
+    home.decide()
+    refusal = home.decisions()[input_id]
+    assert (refusal["decision"], refusal["reason"]) == ("refused", "unknown_source")
+    declared = {"source": "placeless-source", "topic": "placeless-topic", "dialect": "safi", "speaks_for": "^.*", "start": "earliest"}
+    added = ",".join(declared.get(name, "") for name in before.splitlines()[0].split(","))
+    sources.write_text(f"{before}{added}\n", encoding="utf-8")
+    home.load_rules()
+    (anew,) = redrive(home, refusal)
+    assert anew["decision"] != "refused"
+    (again,) = redrive(home, refusal)
+    assert (again["decision"], again["reason"]) == ("duplicate", "answered_already")
+    assert again["message_id"] == refusal["message_id"]
+    sources.write_text(before, encoding="utf-8")
+    home.load_rules()

@@ -38,9 +38,9 @@ compared as (
 
     select
         * except (messages),
-        messages[first_id] as known,
+        messages[if(input_kind = 'redrive', answered.message_id, first_id)] as known,
         -- a new failure, not a copy of an old report: the message's last delivery was closed before, and the failure happened after quiet_until
-        coalesce(messages[first_id].closed_batch < batch, false) and happened_at > messages[first_id].quiet_until as is_news
+        input_kind = 'report' and coalesce(messages[first_id].closed_batch < batch, false) and happened_at > messages[first_id].quiet_until as is_news
     from named
 
 ),
@@ -51,6 +51,7 @@ related as (
     select
         * except (known, is_news, standing, answered),
         coalesce(known.life_cycle, 0) as known_life_cycle,
+        input_kind = 'redrive' and coalesce(known.life_cycle > answered.life_cycle, false) as has_begun_anew,
         known is null or (is_news and coalesce(known.last_delivery.kind = 'dead_letter', true)) as begins_a_life_cycle,
         case when is_news and known.last_delivery.kind <> 'dead_letter' then 'answer' else standing end as standing,
         case when is_news and known.last_delivery.kind <> 'dead_letter' then known.last_delivery else answered end as answered
@@ -80,18 +81,19 @@ select
         else standing
     end as standing,
     case
-        when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.message_id
+        when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting', 'answered_already') then answered.message_id
         when standing = 'first' then first_id
         when standing in ('fact', 'no_such_delivery') then concat('loop:', input_id)
         else {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
     end as message_id,
     case
         when standing = 'answer' and input_kind = 'redrive' then answered.life_cycle + 1
-        when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting') then answered.life_cycle
+        when standing in ('answer', 'wrong_kind_of_delivery', 'payload_was_dropped', 'not_waiting', 'answered_already') then answered.life_cycle
         when begins_a_life_cycle then known_life_cycle + 1
         else known_life_cycle
     end as life_cycle,
     answered,
+    has_begun_anew,
 
     ---------- where the message came from
     case standing when 'answer' then answered.original_topic when 'first' then origin_topic else report_topic end as original_topic,

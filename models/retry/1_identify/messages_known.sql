@@ -47,6 +47,7 @@ last_deliveries as (
         max(life_cycle) as life_cycle,
         max(happened_at) as last_happened_at,
         max_by({{ answered_delivery('deliveries') }}, struct(batch, due_at, input_id)) as last_delivery,
+        max_by(decision = 'adopted', struct(batch, due_at, input_id)) as is_adopted,
         -- for a message that was dropped, cancelled, adopted or parked there is no result: the decision itself closes it
         max_by(
             case when decision in {{ decisions_where(succeeds='yes', sends='') }} then batch end,
@@ -67,6 +68,7 @@ closed as (
         any_value(last_deliveries.last_happened_at) as last_happened_at,
         any_value(last_deliveries.last_delivery) as last_delivery,
         any_value(last_deliveries.unsent_batch) as unsent_batch,
+        any_value(last_deliveries.is_adopted) as is_adopted,
         min(closing_results.batch) as closed_batch
     from last_deliveries
     left join closing_results
@@ -88,7 +90,11 @@ known as (
             struct(
                 life_cycle,
                 -- a report of a failure at or before this moment repeats an old one
-                greatest(last_happened_at, last_delivery.due_at) as quiet_until,
+                greatest(
+                    last_happened_at,
+                    -- what is adopted was not sent then: it may have died, and failed again, long before
+                    case when not is_adopted then last_delivery.due_at end
+                ) as quiet_until,
                 coalesce(closed_batch, unsent_batch) as closed_batch,
                 last_delivery
             )

@@ -43,11 +43,14 @@ placed as (
             when inputs.asks_about_a_follower and not inputs.is_about_a_follower then 'wrong_kind_of_delivery'
             -- To redrive a refused report, the loop writes it into `events` once more, as a report. If an order comes instead, it names a topic,
             -- which is allowed for dead letters only, or the report is gone.
+            -- that was done before, or is being done
+            when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and inputs.order_detail = 'answered_already' then 'answered_already'
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
                 then 'wrong_kind_of_delivery'
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal then 'payload_was_dropped'
             when inputs.input_kind = 'redrive' and inputs.answered.privacy.payload = 'drop' then 'payload_was_dropped'
             when inputs.input_kind in ('send_now', 'cancel') and inputs.answered is not null and inputs.order_detail = 'not_waiting' then 'not_waiting'
+            when inputs.input_kind = 'report' and inputs.speaks_for is null then 'unknown_source'
             -- Without this, who may report about one topic could make messages of another one die. An operator may have sent them to a topic of the source's.
             when
                 inputs.input_kind = 'report'
@@ -58,7 +61,6 @@ placed as (
             -- a bug: a failed send always has its delivery. No decision follows from `lost`, so that `deliveries` stops the decide step
             when inputs.input_kind = 'failed_send' then 'lost'
             when inputs.input_kind in {{ order_kinds() }} then 'no_such_delivery'
-            when inputs.speaks_for is null then 'unknown_source'
             when inputs.is_unreadable then 'unreadable'
             -- A failure on one of redrive's own topics has a delivery, or is an orphan. Of an adopted dead letter only the original topic counts: it
             -- may have failed on a retry topic.
@@ -81,6 +83,8 @@ identified as (
                 then {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
             when standing = 'first'
                 then {{ message_id('consumer_group', 'origin_topic', 'origin_partition', 'origin_offset') }}
+            when standing = 'answer' and input_kind = 'redrive'
+                then {{ message_id('answered.consumer_group', 'answered.original_topic', 'answered.original_partition', 'answered.original_offset') }}
         end as plain_id
     from placed
 

@@ -52,7 +52,7 @@ classified as (
             when sent_error_kind is not null then sent_error_kind
             when input_kind = 'report' then coalesce(stated_kind, found.kind, 'retriable')
             -- the route is the one for the kind of error that the message died of, or for `follows`
-            when input_kind = 'redrive' or input_kind in {{ order_kinds('follower') }} then answered.error_kind
+            when input_kind in {{ order_kinds() }} then answered.error_kind
         end as error_kind,
         case
             when sent_error_kind is not null then concat('publish_error_kinds: ', error_class)

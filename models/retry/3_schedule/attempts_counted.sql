@@ -34,7 +34,8 @@ ordered as (
 
     select
         inputs.*,
-        coalesce(answered_before.is_answered, false) as is_answered,
+        -- a dead letter whose record has failed again meanwhile has no successor of its own, but its message goes on
+        coalesce(answered_before.is_answered, false) or inputs.has_begun_anew as is_answered,
         coalesce(answered_before.is_purged, false) as was_purged,
         coalesce(answered_before.is_discarded, false) as was_discarded,
         row_number() over (
@@ -87,7 +88,7 @@ judged as (
 
     select
         coalesce(input_kind = 'failed_send' and answered.kind = 'publish', false) as is_failed_publication,
-        * except (is_answered, was_purged, was_discarded, is_discarded, is_purged, turn, standing),
+        * except (is_answered, has_begun_anew, was_purged, was_discarded, is_discarded, is_purged, turn, standing),
         case
             when standing = 'answer' and input_kind = 'purge' and not is_discarded then 'not_discarded'
             when standing = 'answer' and input_kind = 'redrive' and is_purged then 'payload_was_dropped'

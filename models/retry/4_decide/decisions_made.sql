@@ -91,7 +91,8 @@ select
     answered.outbox_row,
 
     ---------- what it must stay in order with
-    sequence_by,
+    -- the records of the topic of reports are no sequence
+    case when standing in ('first', 'new_life_cycle', 'answer') then sequence_by end as sequence_by,
     is_sequence_hidden,
     case when standing = 'answer' then answered.sequence end as sequence,
     -- where it is in the burst in which it is sent; null: nothing else of its sequence is sent meanwhile

@@ -1,4 +1,4 @@
--- purges: the messages that operators have purged, and up to which life cycle. `decisions` no longer shows their payloads, and `redrive maintain`
+-- purges: the messages that operators have purged, up to which life cycle and which batch (see is_purged). `decisions` no longer shows their payloads, and `redrive maintain`
 -- removes them from the tables.
 {{ config(materialized='view') }}
 
@@ -16,6 +16,7 @@ purges as (
     select
         message_id,
         max(life_cycle) as life_cycle,
+        max(batch) as batch,
         max_by(recorded_at, struct(life_cycle, -batch)) as purged_at
     from purged
     group by message_id

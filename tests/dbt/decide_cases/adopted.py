@@ -24,6 +24,8 @@ from tests.dbt.decide_cases.case import (
 )
 from tests.dbt.harness import failed_again, order, pointer, report, spring_report
 
+LONG_DEAD_ONCE = report("adopted-again-later", failed_at=datetime(2026, 1, 1, tzinfo=UTC))
+LONG_DEAD_AGAIN = report("adopted-again-later", failed_at=datetime(2026, 2, 5, tzinfo=UTC))
 LONG_DEAD = report("adopted-twice", failed_at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
@@ -50,6 +52,12 @@ CASES = [
             and all((row["key"], row["value"]) == (b"key", b"value") for row in rows)
             and all([header["key"] for header in row["headers"]] == ["trace"] for row in rows)
         ),
+    ),
+    Case(
+        "a dead letter of a later failure of the record is the message's next life cycle, though the first was taken in long after both",
+        (comes(dead_already(LONG_DEAD_ONCE)), comes(dead_already(LONG_DEAD_AGAIN))),
+        (ADOPTED, ADOPTED),
+        lambda rows: same_message(rows) and [row["life_cycle"] for row in rows] == [1, 2],
     ),
     Case(
         "the same dead letter taken in twice is one, in the same decide run or a later one",

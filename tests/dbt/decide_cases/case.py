@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Row
 
@@ -67,7 +68,7 @@ def fails_again(offset: int, place: int = -1, times: int = 1) -> Round:
     return lambda decisions: [failed_again(decisions[place], offset)] * times
 
 
-def fails_pointing(offset: int, place: int = -1, **but: bytes) -> Round:
+def fails_pointing(offset: int, place: int = -1, **but: Any) -> Round:
     """The consumer fails on the retry, and its report carries the retry's headers as well."""
     return lambda decisions: [failed_again(decisions[place], offset).with_headers(*pointer(decisions[place])).but(**but)]
 

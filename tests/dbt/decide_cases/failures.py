@@ -191,6 +191,11 @@ CASES = [
         attempts(1, 1),
     ),
     Case(
+        "a pointer in a report of a source that is not declared any more answers nothing",
+        (comes(report("undeclared")), comes(), fails_pointing(508, source="gone")),
+        (RETRY, ("refused", "unknown_source")),
+    ),
+    Case(
         "a pointer that can't be read is none",
         (comes(report("garbage").with_headers(("redrive-delivery", b"x" * 2000), ("redrive-due", b"\xff"))),),
         (RETRY,),

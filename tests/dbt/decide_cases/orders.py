@@ -20,6 +20,7 @@ from tests.dbt.decide_cases.case import (
     held,
     refused,
     same_message,
+    stated,
 )
 from tests.dbt.harness import Report, failed_again, order, pointer, report
 
@@ -87,6 +88,33 @@ CASES = [
             asks("redrive", place=0),
         ),
         (DEAD, ("refused", "destination_is_a_source"), ("redrive", "redrive"), ANSWERED_ALREADY, ANSWERED_ALREADY),
+    ),
+    Case(
+        "a dead letter whose record has failed again meanwhile is not redriven beside what became of it",
+        (
+            comes(report("failed-meanwhile", error="KeyError")),
+            delivered_at(603),
+            comes(report("failed-meanwhile")),
+            lambda rows: [order("redrive", rows[0])],
+        ),
+        (DEAD, RETRY, ANSWERED_ALREADY),
+        lambda rows: [row["life_cycle"] for row in rows[:2]] == [1, 2] and same_message(rows),
+    ),
+    Case(
+        "other content at the same coordinates is another message, which a redrive of the first is not about",
+        (
+            comes(report("failed-otherwise", error="KeyError")),
+            delivered_at(604),
+            comes(report("failed-otherwise", value=b"other")),
+            lambda rows: [order("redrive", rows[0])],
+        ),
+        (DEAD, RETRY, ("redrive", "redrive")),
+    ),
+    Case(
+        "what is sent at once keeps the policy for its kind of error",
+        (comes(stated("quota", report("routed-eu-1", 605))), asks("send_now")),
+        (("retry", "quota"), ("retry", "send_now")),
+        lambda rows: [(row["error_kind"], row["policy"]) for row in rows] == [("quota", "bounded")] * 2,
     ),
     Case(
         "what nobody knows the origin of is redriven nowhere but where the operator says",
