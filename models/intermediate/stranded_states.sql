@@ -1,4 +1,5 @@
 -- stranded_states: messages that died and messages that are refused, each with its state (what was done about it since) and operators' annotations.
+-- Longer than other models, as its two halves must have the same columns.
 with
 
 dead_letter_decisions as (

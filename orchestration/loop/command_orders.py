@@ -63,12 +63,9 @@ class Orders:
 
     def _decided_anew(self, refusals: DataFrame, since: int) -> DataFrame:
         """The refusals whose report was written into `events` once more, unless that was refused, too."""
-        again = (
-            self.spark.table(f"{self.schema}.events")
-            .where((F.col("topic_id") == synthetic_events.TOPIC_ID) & (F.col("kind") == "report") & (F.col("batch") > since))
-            .join(F.broadcast(refusals.select("delivery_id", "due_at")), ["delivery_id", "due_at"])
-            .select("delivery_id", "due_at", F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("input_id"))
-        )
+        events = self.spark.table(f"{self.schema}.events").where(F.col("batch") > since)
+        named = F.broadcast(refusals.select("delivery_id", "due_at"))
+        again = synthetic_events.decided_before(events).join(named, ["delivery_id", "due_at"])
         refused = self.spark.table(f"{self.schema}.deliveries").where("decision = 'refused' and input_id like 'loop/%'").select("input_id")
         return again.join(refused, "input_id", "left_anti").select("delivery_id", "due_at").distinct()
 

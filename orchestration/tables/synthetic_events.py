@@ -133,6 +133,14 @@ def with_epochs(orders: DataFrame, followers: DataFrame) -> DataFrame:
     return orders.join(epochs, ["delivery_id", "due_at"], "left").withColumn("detail", F.col("epoch")).drop("epoch")
 
 
+def decided_before(events: DataFrame) -> DataFrame:
+    """Of events, the reports that were written once more to be decided anew: delivery_id and due_at of the refusal, and the input_id."""
+    again = (F.col("topic_id") == TOPIC_ID) & (F.col("kind") == "report")
+    return events.where(again).select(
+        "delivery_id", "due_at", F.concat_ws("/", "topic_id", "partition", "offset", "index").alias("input_id")
+    )
+
+
 def answered_already(orders: DataFrame, before: DataFrame) -> DataFrame:
     """Orders of a redrive; those for a refused message that was decided anew before, or is to be, say so: a second time is once too often.
 

@@ -61,9 +61,14 @@ def coordinates(name: str, which: int = 0) -> list[Coordinates]:
 
 def test_every_kind_of_event_that_the_loop_writes_is_looked_at() -> None:
     assert set(MAKERS) >= {"breaker_order", "command_order", "gap", "start"}
-    assert set(FUNCTIONS) - set(MAKERS) == {"as_rows", "decided_anew", "not_waiting", "with_epochs"}, (
-        "whatever else is new here makes no events"
-    )
+    assert set(FUNCTIONS) - set(MAKERS) == {
+        "answered_already",
+        "as_rows",
+        "decided_anew",
+        "decided_before",
+        "not_waiting",
+        "with_epochs",
+    }, "whatever else is new here makes no events"
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))

@@ -1,4 +1,5 @@
 -- messages_identified: the message that each input is about; and whether the input answers a delivery, begins a message or a life cycle, or repeats.
+-- Longer than other models, as it names each column that the later ones see.
 with
 
 inputs as (

@@ -1,5 +1,5 @@
--- attempts_counted: counts the failures of each message. An answer to a delivery that has a successor charges nothing. Only successors of earlier
--- runs are seen here: which input of this run is the successor depends on the decisions, so turns_taken finds it.
+-- attempts_counted: counts the failures of each message. An answer to a delivery that has a successor, or whose message has begun anew, charges
+-- nothing. Only successors of earlier runs are seen here: which input of this run is the successor depends on the decisions: see turns_taken.
 {%- set before_this %}
     partition by standing, coalesce(answered.delivery_id, input_id), answered.due_at
     order by batch, report_topic, report_partition, report_offset, report_index
@@ -34,7 +34,6 @@ ordered as (
 
     select
         inputs.*,
-        -- a dead letter whose record has failed again meanwhile has no successor of its own, but its message goes on
         coalesce(answered_before.is_answered, false) or inputs.has_begun_anew as is_answered,
         coalesce(answered_before.is_purged, false) as was_purged,
         coalesce(answered_before.is_discarded, false) as was_discarded,
