@@ -30,6 +30,7 @@ validation_errors as (
         count(*) <> max(attempts.attempt) - min(attempts.attempt) + 1
         or count(distinct attempts.attempt) <> count(*)
         or (min(attempts.attempt) > 1 and count(trusted.source) = 0)
+
 )
 
 select * from validation_errors

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestration.settings import Settings
-from orchestration.settings.sources import PREFIX
+from orchestration.settings.sources import PREFIX, file_from
 
 _INSTANCE = Path(__file__).with_name("dagster.yaml")
 
@@ -47,9 +47,8 @@ def environment_of(settings: Settings) -> dict[str, str]:
     If DAGSTER_HOME is set, it stays. Otherwise it is a directory in the home, which gets a copy of dagster.yaml if it has none.
     """
     paths = {"REDRIVE_HOME": settings.home, "REDRIVE_PROJECT": settings.project, "REDRIVE_SEEDS": settings.seeds}
-    files = {name: value for name, value in os.environ.items() if name.startswith(PREFIX) and value.startswith("file:")}
-    named = {name: f"file:{Path(value.removeprefix('file:')).expanduser().absolute()}" for name, value in files.items()}
-    environment = {**os.environ, **named, **{name: str(path) for name, path in paths.items()}}
+    files = {name: file_from(Path.cwd(), value) for name, value in os.environ.items() if name.startswith(PREFIX)}
+    environment = {**os.environ, **files, **{name: str(path) for name, path in paths.items()}}
     if config := os.environ.get("REDRIVE_CONFIG"):
         environment["REDRIVE_CONFIG"] = str(Path(config).absolute())
     elif (file := Path("redrive.toml").absolute()).is_file():

@@ -93,7 +93,7 @@ class TomlFile(_Source):
         for table in TABLES:
             if isinstance(content.get(table), dict):
                 # In TOML, dotted names without quotes are nested tables: they are flattened to property names.
-                content[table] = {key: _file_from(path, value) for key, value in flattened(content[table])}
+                content[table] = {key: file_from(path.absolute().parent, value) for key, value in flattened(content[table])}
         for name in _FORMER_NAMES.keys() & content.keys():
             content.setdefault(_FORMER_NAMES[name], content.pop(name))
         for name in _PATHS:
@@ -102,11 +102,11 @@ class TomlFile(_Source):
         return content
 
 
-def _file_from(config: Path, value: Any) -> Any:
-    """The value of a property; if it names a file, in full, as paths in a file start at its directory."""
+def file_from(directory: Path, value: Any) -> Any:
+    """The value of a property; if it names a file (`file:` and a path), with the whole path, which starts at the directory."""
     if not (isinstance(value, str) and value.startswith("file:")):
         return value
-    return f"file:{config.absolute().parent / Path(value.removeprefix('file:')).expanduser()}"
+    return f"file:{directory / Path(value.removeprefix('file:')).expanduser()}"
 
 
 def _dbt_variables() -> set[str]:

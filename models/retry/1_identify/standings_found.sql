@@ -41,9 +41,8 @@ placed as (
             when inputs.asks_about_what_waits and (inputs.is_about_a_dead_letter or inputs.is_about_a_follower or inputs.is_about_a_refusal)
                 then 'wrong_kind_of_delivery'
             when inputs.asks_about_a_follower and not inputs.is_about_a_follower then 'wrong_kind_of_delivery'
-            -- To redrive a refused report, the loop writes it into `events` once more, as a report. If an order comes instead, it names a topic,
-            -- which is allowed for dead letters only, or the report is gone.
-            -- that was done before, or is being done
+            -- To redrive a refused report, the loop writes it into `events` once more, as a report. If an order comes instead, that was done before, or
+            -- the order names a topic, which is allowed for dead letters only, or the report is gone.
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and inputs.order_detail = 'answered_already' then 'answered_already'
             when inputs.input_kind = 'redrive' and inputs.is_about_a_refusal and coalesce(inputs.order_detail, 'retry') <> 'retry'
                 then 'wrong_kind_of_delivery'

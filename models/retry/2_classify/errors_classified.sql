@@ -51,7 +51,7 @@ classified as (
         case
             when sent_error_kind is not null then sent_error_kind
             when input_kind = 'report' then coalesce(stated_kind, found.kind, 'retriable')
-            -- the route is the one for the kind of error that the message died of, or for `follows`
+            -- the route is the one for the kind of error of the delivery that the order is about
             when input_kind in {{ order_kinds() }} then answered.error_kind
         end as error_kind,
         case

@@ -1,5 +1,5 @@
--- purges: the messages that operators have purged, up to which life cycle and which batch (see is_purged). `decisions` no longer shows their payloads, and `redrive maintain`
--- removes them from the tables.
+-- purges: the messages that operators have purged, up to which life cycle and which batch (see is_purged). `decisions` no longer shows their payloads,
+-- and `redrive maintain` removes them from the tables.
 {{ config(materialized='view') }}
 
 with
