@@ -78,7 +78,9 @@ def send_and_die() -> None:
 
 def _put(kafka: dict[str, str], home: Path, rows: int, before: str, after: str, pending: int) -> float:
     """Adds what is due for the loop before and for the one that is measured, which is due later; returns when, in seconds since 1970."""
-    loop = Loop(load_settings(home=home / "state", kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0))
+    # the seeds of all processes here: a start that finds others checks and loads them
+    seeds = Path(environment(kafka, home)["REDRIVE_SEEDS"])
+    loop = Loop(load_settings(home=home / "state", seeds=seeds, kafka={**kafka, "log_level": "0"}, look_ahead_seconds=0))
     loop.start()
     now = datetime.now(UTC).replace(microsecond=0)
     if pending:

@@ -89,11 +89,11 @@ class Loop:
         self.spark = start_session(self.settings)
         self.schema = schema_of(self.settings.project)
         self.rules = RulesInForce(self.settings, self.spark, self.dbt, self.health, seeds, lambda: self.steps.use_rules())
-        prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
-        self.cluster = Cluster(self.settings.kafka_properties)
-        self.leadership = Leadership(self.settings, self.cluster, self.rules, self.health, self._superseded)
         # most of these statements read a few rows, and run once: compiling them takes seconds
         with interpreted(self.spark):
+            prepare_tables(self.settings, self.spark, self.schema, self.dbt, self.rules)
+            self.cluster = Cluster(self.settings.kafka_properties)
+            self.leadership = Leadership(self.settings, self.cluster, self.rules, self.health, self._superseded)
             position = TakeOver(self._read, self.leadership, self._presence, self.stopping).run()
             if position is None:
                 return

@@ -192,10 +192,12 @@ class ReadBack:
         has sent it.
         """
         stored = self.leadership.stored
+        # from the beginning of its hour: a condition that whole partitions meet is tested on no row
+        hour = floor.replace(minute=0, second=0, microsecond=0)
         rows = stored.spark.sql(
             f"""
             select distinct topic from {stored.schema}.deliveries
-            where kind is not null and topic is not null and due_at >= {literal(floor)}
+            where kind is not null and topic is not null and due_at >= {literal(hour)}
             """
         ).collect()
         return {row["topic"] for row in rows} | topics_published_to(stored, since - KNOWN_FOR - MARGIN).keys()
