@@ -93,6 +93,10 @@ class LoopClock:
             self._at = at
             return whole_ms(self._last)
 
+    def wall(self) -> datetime:
+        """The wall clock, which may be set back."""
+        return self._wall()
+
     @property
     def ahead(self) -> timedelta:
         """How far loop time is ahead of the wall clock: records in Kafka have the time of the wall clock."""

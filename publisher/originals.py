@@ -175,20 +175,19 @@ class _Reading:
 
     def find(self, consumer: Consumer) -> None:
         """Notes which of the topics and partitions don't exist: a consumer only waits for them. Raises KafkaException."""
-        for topic in {topic for topic, _ in self._left}:
-            for pause in (*_LOOKS_AGAIN, None):
-                known = consumer.list_topics(topic, self._settings.metadata_timeout_ms / 1000).topics[topic]
-                missing = [where for where in self._left if where[0] == topic and where[1] not in known.partitions]
-                if self._missing.issuperset(missing) or pause is None:
-                    break
-                # a broker that has just started, or is behind, doesn't know all topics and partitions; without its record a message is dead
-                time.sleep(pause)
-            for where in missing:
-                self._missing.add(where)
-                if known.error is None or known.error.code() in MISSING_TOPIC:
-                    self._settle(where, "there is no such topic or partition")
-                else:
-                    self._settle(where, self._settings.trouble_of(known.error))
+        missing, seconds = {*self._left}, self._settings.metadata_timeout_ms / 1000
+        for pause in (*_LOOKS_AGAIN, None):
+            known = {topic: consumer.list_topics(topic, seconds).topics[topic] for topic in {topic for topic, _ in missing}}
+            missing = {where for where in missing if where[1] not in known[where[0]].partitions}
+            if self._missing >= missing or pause is None:
+                break
+            # a broker that has just started, or is behind, doesn't know all topics and partitions; without its record a message is dead
+            time.sleep(pause)
+        for where in missing:
+            self._missing.add(where)
+            error = known[where[0]].error
+            is_missing = error is None or error.code() in MISSING_TOPIC
+            self._settle(where, "there is no such topic or partition" if is_missing else self._settings.trouble_of(error))
 
     def see(self, messages: Iterable[Message], consumer: Consumer) -> bool:
         """Notes what was read, and has the consumer skip what is not needed. Returns whether it went on."""

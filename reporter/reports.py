@@ -66,7 +66,7 @@ class Report:
         else:
             facts["redrive-error-stack"] = stack_of(self.error)
         new = [(name, str(fact).encode(errors="replace")) for name, fact in facts.items()]
-        return [*cast("list[tuple[str, str | bytes | None]]", record.headers() or []), *new]
+        return [*headers_of(record), *new]
 
 
 def stack_of(error: Exception) -> str:
@@ -112,11 +112,21 @@ class Reporter:
         return Place(self.topic, int(written.partition() or 0), int(written.offset() or 0))
 
 
+def headers_of(record: Message) -> list[tuple[str, str | bytes | None]]:
+    """The headers of a record, in their order. None if the name of one is not UTF-8: the client can't read any of them then."""
+    try:
+        return cast("list[tuple[str, str | bytes | None]]", record.headers() or [])
+    except UnicodeDecodeError:
+        # whoever goes on to process it must not be held up; its report is without them
+        place = f"{record.topic()}/{record.partition()}/{record.offset()}"
+        logging.getLogger("reporter").warning("the headers of %s can't be read: the name of one is not UTF-8", place)
+        return []
+
+
 def header(record: Message, name: str) -> str | None:
     """The value of the last header of that name, as text. None if there is no such header, or its value is null."""
-    headers = cast("list[tuple[str, bytes | None]]", record.headers() or [])
-    value = next((value for key, value in reversed(headers) if key == name), None)
-    return None if value is None else value.decode(errors="replace")
+    value = next((value for key, value in reversed(headers_of(record)) if key == name), None)
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def message_id(group: str, record: Message) -> str:

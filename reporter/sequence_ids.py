@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
-from typing import cast
 
 from confluent_kafka import Message
+
+from reporter.reports import headers_of
 
 _MOST, _KEPT = 256, 243
 # Of a number before its point: Java writes longer ones with an exponent.
@@ -36,8 +37,7 @@ def sequence_id(place: str, record: Message) -> str | None:
     elif place == "key":
         found = _text(record.key())
     else:
-        headers = cast("list[tuple[str, bytes | None]]", record.headers() or [])
-        found = _text(next((value for key, value in reversed(headers) if key == place), None))
+        found = _text(next((value for key, value in reversed(headers_of(record)) if key == place), None))
     # an id that is no text, such as half of a surrogate pair in JSON, is none
     return found if found and found.encode(errors="replace").decode() == found else None
 

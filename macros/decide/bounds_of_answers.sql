@@ -7,8 +7,8 @@
     A decision depends on the message's earlier decisions, which a decide run reads from the wheel. With inputs of two batches about one message in a
     run, the later decision would miss the earlier one, and would depend on which batches are decided together.
 
-    Which message an input is about is found later. It may be the one whose coordinates the input names, the one that its pointer names, or the
-    one whose delivery lies at the named coordinates: all of them count here. -#}
+    Which message an input is about is found later. It may be the one whose coordinates the input names, the one that its pointer names, the one
+    whose delivery lies at the named coordinates, or the row of an outbox: all of them count here. -#}
 {% macro bounds_of_answers() %}
     {%- set query -%}
         with
@@ -27,6 +27,7 @@
                 explode(array_compact(array(
                     {{ message_id('inputs.consumer_group', 'inputs.origin_topic', 'inputs.origin_partition', 'inputs.origin_offset') }},
                     {{ message_of('inputs.pointer_delivery') }},
+                    case when inputs.input_kind = 'row' then concat('outbox:', inputs.source, '/', inputs.order_detail) end,
                     delivered.message_id
                 ))) as message_id
             from {{ inputs_of_this_run() }} as inputs

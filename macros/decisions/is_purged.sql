@@ -1,10 +1,18 @@
 {#- Whether an operator has purged a decision's payload. A purge is of all decisions up to its life cycle that were made by then. Later ones of that life
-    cycle are hidden if they only repeat or annotate the message (they have no delivery id): a refused report that comes again may begin it anew.
+    cycle are hidden if they only repeat or annotate the message: a refused report that comes again may begin it anew.
 
     decisions, purges: aliases in the query; purges is null where the message has none. -#}
 {% macro is_purged(decisions, purges) -%}
     coalesce(
-        {{ decisions }}.life_cycle <= {{ purges }}.life_cycle and ({{ decisions }}.batch <= {{ purges }}.batch or {{ decisions }}.delivery_id is null),
+        exists(
+            {{ purges }}.reach,
+            one -> {{ decisions }}.life_cycle <= one.life_cycle
+                and (
+                    {{ decisions }}.batch <= one.batch
+                    or {{ decisions }}.delivery_id is null
+                    and ({{ decisions }}.decision in ('duplicate', 'refused') or {{ decisions }}.decision in {{ operator_decisions() }})
+                )
+        ),
         false
     )
 {%- endmacro %}

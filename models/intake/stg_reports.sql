@@ -161,10 +161,10 @@ reports as (
         read.named_topic,
         read.named_partition,
         read.named_offset,
-        -- what a redrive is about: whether it has failed again since is looked up there
-        case when kind = 'redrive' then {{ kafka_topic(place_in_delivery(1)) }} else read.origin_topic end as origin_topic,
-        case when kind = 'redrive' then try_cast({{ place_in_delivery(2) }} as int) else read.origin_partition end as origin_partition,
-        case when kind = 'redrive' then try_cast({{ place_in_delivery(3) }} as bigint) else read.origin_offset end as origin_offset,
+        -- what a redrive or a purge is about: whether it has failed again since is looked up there
+        case when kind in ('redrive', 'purge') then {{ kafka_topic(place_in_delivery(1)) }} else read.origin_topic end as origin_topic,
+        case when kind in ('redrive', 'purge') then try_cast({{ place_in_delivery(2) }} as int) else read.origin_partition end as origin_partition,
+        case when kind in ('redrive', 'purge') then try_cast({{ place_in_delivery(3) }} as bigint) else read.origin_offset end as origin_offset,
         read.origin_timestamp,
         -- a dialect that tells no place in a topic at all: the message is named after its report
         coalesce(size(says.fields.origin_offset) = 0, false) as has_no_place,

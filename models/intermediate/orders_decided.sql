@@ -51,7 +51,7 @@ sent_on as (
             decided.message_id = later.message_id
             and decided.life_cycle = later.life_cycle
             and decided.batch <= later.batch
-    where decided.decision in ('redrive', 'retry') and later.decision <> 'duplicate'
+    where decided.decision in ('redrive', 'retry', 'follows') and later.decision <> 'duplicate'
         -- an order that was refused changes nothing; a report that was refused says that the message failed again
         and (later.decision <> 'refused' or later.report_topic is not null)
 

@@ -8,7 +8,10 @@ ended as (
         message_id,
         max(batch) as batch
     from {{ ref('deliveries') }}
-    where outbox_row is not null and (kind = 'dead_letter' or decision in ('parked', 'dropped', 'cancelled'))
+    where
+        outbox_row is not null
+        -- a refused order of an operator's ends nothing
+        and (kind = 'dead_letter' or decision in ('parked', 'dropped', 'cancelled') or (decision = 'refused' and not startswith(input_id, 'loop/')))
     group by message_id
 
 ),

@@ -43,7 +43,13 @@ def who_asks(who: str | None) -> str:
     """The name of the person who gives a command: --who, or the system's user."""
     import getpass
 
-    return who or getpass.getuser()
+    from orchestration.operators.commands import CommandError
+
+    try:
+        return who or getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        # a container may run as a user that its system doesn't know; which of these it is depends on Python's version
+        raise CommandError("the system's user has no name: say with --who who gives this command") from None
 
 
 def send_command(home: Path | None, request: CommandRequest, chosen: Chosen | None, *, asks: bool = False) -> None:

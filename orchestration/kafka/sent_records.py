@@ -50,6 +50,10 @@ MARGIN: Final = timedelta(seconds=60)
 # The most offsets of a partition in one range: tasks share the ranges of a large partition.
 _RANGE: Final = 200_000
 
+# Nothing that redrive sends is due later, in milliseconds since 1970 (the year 9000). Others may write any number into a header, also one
+# that is no time for Python.
+_LATEST_DUE: Final = 221_845_392_000_000
+
 # How long no record may come before a read ends, in seconds. An open transaction of another producer hides what comes after it.
 _PATIENCE: Final = 10.0
 
@@ -179,7 +183,7 @@ class _Reading:
         # the last of each name: ours come after those that the message had
         headers = {name: value for name, value in pairs if name in (_DELIVERY, _DUE)}
         delivery, due = (_text(headers.get(name)) for name in (_DELIVERY, _DUE))
-        if delivery is None or due is None or not due.isdecimal() or len(due) > 15:
+        if delivery is None or due is None or not due.isdecimal() or len(due) > 15 or int(due) > _LATEST_DUE:
             return
         _, millis = message.timestamp()
         self.rows.append(

@@ -51,7 +51,7 @@ def canaries_of(spark: SparkSession, schema: str, command: str, closed_batch: in
             redriven.decision,
             redriven.original_topic,
             redriven.issued_in,
-            if(redriven.decision in ('redrive', 'retry', 'duplicate'), failed.batch, redriven.batch) as failed_in,
+            if(redriven.decision in ('redrive', 'retry', 'follows', 'duplicate'), failed.batch, redriven.batch) as failed_in,
             sent.sent,
             coalesce(settled.offset > sent.sent.offset and settled.settled_at >= sent.sent.sent_at, false) as has_settled
         from redriven

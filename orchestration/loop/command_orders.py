@@ -72,13 +72,13 @@ class Orders:
     def _with_reports(self, orders: DataFrame, dues: list[datetime]) -> DataFrame:
         """The orders. If a message was refused and `events` still has its report, the report replaces the order and is decided anew."""
         names = ["delivery_id", "due_at"]
+        refused = F.col("due_at").between(F.lit(min(dues)), F.lit(max(dues))) & (F.col("decision") == "refused")
+        purged = self.spark.table(f"{self.schema}.purged_decisions").where(refused).select(*names)
         refusals = collected(
             self.spark.table(f"{self.schema}.deliveries")
-            .where(F.col("due_at").between(F.lit(min(dues)), F.lit(max(dues))) & (F.col("decision") == "refused"))
+            .where(refused)
             .join(F.broadcast(orders.where("coalesce(detail, 'retry') = 'retry'").select(*names)), names)
-            .join(self.spark.sql(f"select message_id, life_cycle as upto, batch as by from {self.schema}.purges"), "message_id", "left")
-            # as the macro is_purged
-            .where("upto is null or life_cycle > upto or batch > by")
+            .join(purged, names, "left_anti")
             .select(*names, "input_id", "batch")
             .distinct()
         )

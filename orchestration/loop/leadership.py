@@ -39,6 +39,7 @@ _GLANCE_MS = 1_000
 
 # How often the generation is written into Kafka again, in seconds: a day.
 _RENEWED_EVERY = 86_400.0
+_RENEWED_AGAIN = 60.0
 
 
 @dataclass
@@ -178,13 +179,17 @@ class Leadership:
 
     def _renewed(self) -> int | None:
         """Writes the generation into Kafka again, which forgets it after some days. Returns the one that has superseded it, if any."""
+        settings = self.bulk_lane.settings
+        # tried again in a minute if it fails: there are days left
+        self._renewed_at = time.monotonic() - _RENEWED_EVERY + _RENEWED_AGAIN
         try:
-            renew_charge(self.bulk_lane.settings)
+            # one that was deleted since would leave a transaction open that holds up every send
+            topics = self.cluster.describe(settings.fence_topics)
+            renew_charge(replace(settings, fence_topics=tuple(topic for topic in settings.fence_topics if topic in topics)))
             self._renewed_at = time.monotonic()
         except SupersededError as error:
             return error.by
-        except SessionLostError as error:
-            # the next tick tries again, and there are days left
+        except (ClusterError, SessionLostError) as error:
             event(log, logging.DEBUG, "generation_not_renewed", reason=error)
         return None
 

@@ -36,6 +36,9 @@ class OutboxIntake:
         for part in [part for part in self.health if part.kind == "outbox" and part.name not in self.outboxes.names]:
             # it is no longer in the seeds
             report.recovered(part)
+        # what waits is counted even while nothing is taken
+        for name in self.outboxes.names:
+            self._count(report, name)
         if not self.outboxes.names or not self.health.may(LEDGERS):
             return report.result()
         limit = self.outboxes.settings.intake_max_rows
@@ -59,6 +62,13 @@ class OutboxIntake:
             report.took("intake", began)
         return report.result()
 
+    def _count(self, report: StepReport, name: str) -> None:
+        if self.health.may(outbox(name)):
+            try:
+                self.outboxes.count(name)
+            except OutboxError as error:
+                report.failed(outbox(name), Reason(f"its rows wait: {error}"))
+
     def _take(self, report: StepReport, name: str, limit: int, now: datetime) -> None:
         if not self.health.may(outbox(name)):
             return
@@ -68,7 +78,6 @@ class OutboxIntake:
             report.change(outboxes={**positions, name: position})
             return
         try:
-            self.outboxes.count(name)
             send = partial(self.direct.send, report, name)
             until = time.monotonic() + _PAGES_FOR
             taken, is_all, position = self.outboxes.take(name, position, limit, until, now, send)

@@ -15,7 +15,7 @@ from datetime import datetime
 from orchestration.clock import LoopClock
 from orchestration.logs import event
 from orchestration.loop.circuit_breakers import CircuitBreakers
-from orchestration.loop.due import Due
+from orchestration.loop.due import Due, Waiting
 from orchestration.loop.hand_over import HandOver
 from orchestration.loop.health import FIRST_PAUSE, LEDGERS, SENDS, Health, Reason
 from orchestration.loop.hold import hold
@@ -242,6 +242,7 @@ class Publish:
                 # the rules have changed: from now on, the timed lane sends what was left in its order
                 self.hand_over.forget()
                 report.change(window=replace(report.state.window, unpublished_since=None).look_now())
+            self._next_row = None
             return True
         followers = self.leadership.rules.keeps_sequences
         what = report.state.due(now, now, self.hand_over.in_lane(), in_order=True, followers=followers)
@@ -253,16 +254,20 @@ class Publish:
             self._count(report, published, now)
             stops = self._stops_of(report, published)
             self._postpone(report, published, now)
-        self._note_unpublished(report, what, waiting.rows)
+        self._note_unpublished(report, what, waiting)
         for topic, reason in (stops or {}).items():
             report.change(window=self._paused(report.state.window, topic, reason, what.floor, now))
         if stops is None:
             report.change(window=report.state.window.look_now())
         return stops is not None
 
-    def _note_unpublished(self, report: StepReport, what: Due, rows: int) -> None:
-        """Keeps the floors under what stays in order and is open still, of what a step has looked for."""
-        since = self.leadership.bulk_lane.open_since(what) if rows and self._keeps_order(report) else None
+    def _note_unpublished(self, report: StepReport, what: Due, waiting: Waiting) -> None:
+        """Keeps the floors under what stays in order and is open still, of what a step has looked for.
+
+        Also if the rules that kept it so are gone: what was left out of the step would else be behind the floor.
+        """
+        rows = waiting.rows if self._keeps_order(report) else waiting.ordered
+        since = self.leadership.bulk_lane.open_since(what) if rows else None
         report.change(window=replace(report.state.window, unpublished_since=since))
 
     def _keeps_order(self, report: StepReport) -> bool:
@@ -285,7 +290,7 @@ class Publish:
         self._count(report, published, now)
         # first: if one of the queries below fails, the floor must still not pass what is of unknown outcome
         self._postpone(report, published, now)
-        self._note_unpublished(report, what, waiting.rows)
+        self._note_unpublished(report, what, waiting)
         stops = self._stops_of(report, published)
         if not published.stops:
             # this step has read the sends of unknown outcome that may be sent again by now
@@ -354,7 +359,7 @@ class Publish:
             # where Kafka as a whole took nothing, each of them has failed
             stops = found if found is not None else {window.topic: paused[window.topic].reason for window in windows}
             upto = published.upto
-            self._note_unpublished(report, what, waiting.rows)
+            self._note_unpublished(report, what, waiting)
         for window in windows:
             if window.topic in stops:
                 failed = report.state.window.paused[window.topic].failed(stops[window.topic], now)

@@ -192,7 +192,7 @@ class ReadBack:
         has sent it.
         """
         stored = self.leadership.stored
-        # from the beginning of its hour: a condition that whole partitions meet is tested on no row
+        # from the beginning of its hour: what whole partitions meet is tested on no row
         hour = floor.replace(minute=0, second=0, microsecond=0)
         rows = stored.spark.sql(
             f"""

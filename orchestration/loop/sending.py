@@ -193,7 +193,11 @@ class BulkLane:
         if what.in_lane:
             ready = ready.join(F.broadcast(ids_frame(self.spark, what.in_lane)), "delivery_id", "left_anti")
         wanted = _wanted(ready, what)
-        return in_order(wanted, what, self._open_rows(what)) if waiting.ordered else wanted.withColumn(TURN, F.col("due_at"))
+        return (
+            in_order(wanted, what, self._open_rows(what))
+            if waiting.ordered and what.in_order is not False
+            else wanted.withColumn(TURN, F.col("due_at"))
+        )
 
     def open_since(self, what: Due) -> datetime | None:
         """The first due time of what the bulk lane alone sends and is still open, of what a step has looked for; None: there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime
 
 import pyarrow as pa
 from pyspark.sql import Row as SparkRow
@@ -29,13 +29,13 @@ class Stored:
     schema: str
     ledgers: Ledgers
     clock: LoopClock
-    _ahead: timedelta = timedelta()
-    """How far the loop's clock was ahead of the wall clock at the last row."""
+    _unrecorded_since: datetime | None = None
+    """`unrecorded_since` of the last row, by the wall clock: from there on, a start looks for sends without a result."""
 
     @property
     def clock_was_set(self) -> bool:
         """Whether the wall clock was set back since the last row: that row would have a start look for sends where none are."""
-        return self.clock.ahead - self._ahead > MARGIN / 2
+        return self._unrecorded_since is not None and self.clock.wall() < self._unrecorded_since - MARGIN / 2
 
     # ---------- what is read
 
@@ -127,8 +127,8 @@ class Stored:
     def append(self, state: LoopState) -> None:
         """Writes the state as a row of `ticks`."""
         now = self.clock.now()
-        self._ahead = self.clock.ahead
         self.ledgers.append("ticks", self.row(replace(state, loop_time=now)), now)
+        self._unrecorded_since = state.unrecorded_since
 
     def row(self, state: LoopState) -> pa.Table:
         """The state as a row of `ticks`."""

@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestration.logs import event
 from orchestration.loop.leadership import Leadership
 from orchestration.loop.starting_point import StartingPoint
+from orchestration.loop.state import LoopState
 from orchestration.presence import Presence
 from orchestration.tables.ledgers import AppendError, TakenOverError
 
@@ -55,7 +56,7 @@ class TakeOver:
                 before, position = self.leadership.generation, self._read()
                 self.leadership.in_charge = self.leadership.generation == before
             try:
-                position.stored.append(position.state.of_kind("start"))
+                position.stored.append(_begun(position))
                 break
             except AppendError:
                 # another loop has written in the meantime, or is starting just now
@@ -110,3 +111,9 @@ class TakeOver:
             self.leadership.superseded(error.by)
             return False
         return True
+
+
+def _begun(position: StartingPoint) -> LoopState:
+    """The state of the row `start`: this loop sends from now on by its wall clock, which may be behind that of the last loop."""
+    state = position.state.of_kind("start")
+    return replace(state, unrecorded_since=min(filter(None, [state.unrecorded_since, position.stored.clock.wall()])))

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 
 from orchestration.clock import EPOCH, literal
-from orchestration.kafka.cluster import Cluster, Partition
+from orchestration.kafka.cluster import Cluster, ClusterError, Partition
 from orchestration.kafka.sent_records import MARGIN, RANGES, sent_in
 from orchestration.operators.promises import PROMISES, Promise
 from orchestration.outbox.direct_ids import direct_id_pattern
@@ -78,7 +78,7 @@ class Verification:
 def verify(settings: Settings, since: datetime | None = None) -> Verification:
     """Proves all promises, for what was recorded since a moment; None: for everything that `retention_days` keeps.
 
-    Raises VerificationError, ClusterError, SettingsError.
+    Raises VerificationError, also if Kafka gives no answer; SettingsError.
     """
     settings.require_brokers()
     spark = _session(settings)
@@ -87,12 +87,17 @@ def verify(settings: Settings, since: datetime | None = None) -> Verification:
     bounds = _bounds(settings, spark, kept := removed_before(spark, tables), since)
     judged = {row["topic"]: int(row["results"]) for row in spark.sql(_JUDGED.format_map(bounds)).collect()}
     cluster = Cluster(settings.kafka_properties)
-    for name in cluster.not_readable([name for name, results in judged.items() if not results]):
-        del judged[name]
-    ranges, gone = _ranges(cluster, judged, since)
-    records = _records(spark, settings, ranges)
+    try:
+        for name in cluster.not_readable([name for name, results in judged.items() if not results]):
+            del judged[name]
+        ranges, gone = _ranges(cluster, judged, since)
+        records = _records(spark, settings, ranges)
+        kept_ranges = _kept_ranges(cluster, ranges)
+    except ClusterError as error:
+        # what can't be asked is no broken promise
+        raise VerificationError(str(error)) from None
     records.createOrReplaceTempView("verified_records")
-    spark.createDataFrame(_kept_ranges(cluster, ranges), RANGES).createOrReplaceTempView("verified_ranges")
+    spark.createDataFrame(kept_ranges, RANGES).createOrReplaceTempView("verified_ranges")
     try:
         findings = tuple(_finding(spark, promise, bounds) for promise in PROMISES)
         while kept != (now_kept := removed_before(spark, tables)):
@@ -164,15 +169,15 @@ def _ranges(cluster: Cluster, topics: Collection[str], since: datetime | None) -
 
 def _kept_ranges(cluster: Cluster, ranges: Mapping[Partition, tuple[int, int]]) -> list[tuple[str, int, int, int]]:
     """The ranges (RANGES) in which every record must still lie that was there: without what retention has removed while it was read, and
-    without topics that are compacted.
+    without topics that are compacted, or whose configuration can't be read.
     """
     configs = cluster.configs(sorted({partition.topic for partition in ranges}))
-    compacted = {name for name, config in configs.items() if "compact" in (config.get("cleanup.policy") or "")}
+    whole = {name for name, config in configs.items() if "compact" not in (config.get("cleanup.policy") or "compact")}
     starts = cluster.starts(ranges)
     return [
         (partition.topic, partition.number, max(begin, starts.get(partition, begin)), end)
         for partition, (begin, end) in ranges.items()
-        if partition.topic not in compacted
+        if partition.topic in whole
     ]
 
 

@@ -39,6 +39,8 @@ _IDS_AT_ONCE = 1_000
 # What one call writes back.
 _STATES_AT_ONCE = 5_000
 
+_KEPT = "can't be updated or deleted: a trigger or row security of the database keeps them as they are"
+
 # A row whose next attempt is at this time, or later, is never tried.
 _NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -257,10 +259,21 @@ class OutboxTable:
         return len(ids) - found
 
     def _write_done(self, connection: sa.Connection, ids: Sequence[str], now: datetime) -> int:
-        """Returns how many of these rows there are."""
+        """Returns how many of these rows there are. Raises OutboxError if some stay as they are: they would be published again."""
         done = self._update({"status": self._statuses.get("done"), "processed_at": now})
         statement = sa.delete(self._table) if self.outbox.write_back == "delete" else done
-        return sum(self._execute(connection, statement.where(self._is_one_of(part))) for part in _slices(ids, _IDS_AT_ONCE))
+        found = 0
+        for part in _slices(ids, _IDS_AT_ONCE):
+            written = self._execute(connection, statement.where(self._is_one_of(part)))
+            if written < len(part) and (kept := connection.execute(self._not_done(part)).scalar_one()):
+                raise OutboxError(f"{kept} rows of {self.outbox.table} were published and {_KEPT}")
+            found += written
+        return found
+
+    def _not_done(self, ids: Sequence[str]) -> sa.Select[int]:
+        """How many of these rows there are that are not done."""
+        rows = sa.select(sa.func.count()).select_from(self._table).where(self._is_one_of(ids))
+        return rows.where(self._columns["status"] != self._statuses["done"]) if "status" in self._columns else rows
 
     def _write_failed(self, connection: sa.Connection, states: Sequence[RowState]) -> int:
         """Writes states that differ from row to row; returns how many of these rows there are."""
@@ -291,6 +304,8 @@ class OutboxTable:
                 # the condition once more: its owner may have made it pending again
                 deleted = self._execute(connection, sa.delete(self._table).where(columns["id"].in_(ids), is_old)) if ids else 0
             yield deleted
+            if ids and not deleted:
+                raise OutboxError(f"old rows of {self.outbox.table} {_KEPT}")
             if len(ids) < _IDS_AT_ONCE:
                 return
 

@@ -96,10 +96,13 @@ class Outbox:
         columns = {**made.columns, **{name: column for name, column in given.items() if name in FIELDS}}
         prefix = "status."
         statuses = {**made.statuses, **{name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}}
+        columns = {name: column for name, column in columns.items() if column}
+        # a header that has a field has the column that the table has for it
+        renamed = {column: columns[name] for name, column in made.columns.items() if name in columns}
         profile = Profile(
-            {name: column for name, column in columns.items() if column},
+            columns,
             statuses,
-            made.headers,
+            {header: renamed.get(column, column) for header, column in made.headers.items()},
             made.key_of_aggregate,
             made.topic,
             made.content_type,

@@ -86,7 +86,7 @@ class Settings(BaseSettings):
 
     intake_max_rows: Count = 50_000
     """The most records that one tick takes in, all sources together: bounds the memory and the length of a tick. A tick issues at most as
-    many orders, and at most 10,000."""
+    many orders, and at most 25,000."""
     intake_max_bytes: Size = 64 * 1024 * 1024
     """Bytes taken in within one tick: an estimate, by the mean size of the records taken in before."""
     publish_max_rows: Count = 200_000

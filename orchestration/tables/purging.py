@@ -25,21 +25,13 @@ def purge(
     past: the condition that a row of `deliveries` is settled. attempt: takes a step, or leaves it. `events` first: an emptied row of
     `deliveries` means that its event is empty, too.
     """
-    if all(row["viewName"] != "purges" for row in spark.sql(f"show views in {schema}").collect()):
+    if all(row["viewName"] != "purged_decisions" for row in spark.sql(f"show views in {schema}").collect()):
         # the view doesn't exist before the first start of a version that has it
         return {}
     rows = spark.sql(
         f"""
-        select distinct input_id, batch from {schema}.deliveries as deliveries
-        where
-            {past} and (coalesce(payload_bytes, 1) > 0 or error_message is not null or matched is not null)
-            and exists (
-                select 1 from {schema}.purges as purges
-                where
-                    deliveries.message_id = purges.message_id
-                    -- as the macro is_purged
-                    and deliveries.life_cycle <= purges.life_cycle and (deliveries.batch <= purges.batch or deliveries.delivery_id is null)
-            )
+        select distinct input_id, batch from {schema}.purged_decisions
+        where {past} and has_payload
         """
     ).collect()
     if not rows:

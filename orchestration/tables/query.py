@@ -216,6 +216,8 @@ def print_rows(rows: Rows, output: Format, screen: Console | None = None) -> Non
         writer.writerow(map(printable, rows.columns))
         writer.writerows([_cell(value) for value in row] for row in rows.rows)
     else:
+        if twice := sorted({name for name in rows.columns if list(rows.columns).count(name) > 1}):
+            raise QueryError(f"two columns are called {', '.join(twice)}, which a JSON object can't hold: rename one with `as`")
         lines = [as_json(dict(zip(rows.columns, map(_plain, row), strict=True))) for row in rows.rows]
         if output == "json":
             # one line for each row, for pagers and diffs

@@ -69,6 +69,11 @@ class Retention:
                     select 1 from {self.schema}.deliveries as kept
                     where kept.delivery_id = publish_results.delivery_id and kept.due_at = publish_results.due_at
                 )
+                -- a row of an outbox that was sent without a decision: that it was published again is known from its result alone
+                and not exists (
+                    select 1 from {self.schema}.deliveries as kept
+                    where publish_results.kind = 'publish' and kept.message_id = publish_results.message_id
+                )
             """,
             "events": f"""
                 {old} and kind not in ('start', 'gap', 'command')

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from orchestration.demo.broker import Broker, BrokerSettings
 from orchestration.kafka.cluster import Cluster
@@ -71,6 +73,24 @@ def test_two_loops_that_read_different_topics_see_each_other(loops: Leaderships,
     newer.fence()
     older.look()
     assert loops.superseded == [(7, 8)]
+
+
+def test_the_generation_is_written_again_though_a_topic_was_deleted_since(
+    loops: Leaderships, create_topic: Callable[..., str], kafka: dict[str, str]
+) -> None:
+    """Kafka takes the offsets of the others, and the transaction would stay open: each send would wait for it."""
+    loop = loops.of(7, create_topic("reports"), "gone-" + (kept := create_topic("others")))
+    admin = AdminClient({**kafka})
+    admin.create_topics([NewTopic(f"gone-{kept}", 1, 1)])[f"gone-{kept}"].result()
+    loop.fence()
+    assert f"gone-{kept}" in loop.bulk_lane.settings.fence_topics
+    admin.delete_topics([f"gone-{kept}"])[f"gone-{kept}"].result()
+    loop._renewed_at -= 2 * 86_400
+    before = loop._renewed_at
+    loop.look()
+    assert loop._renewed_at > before + 86_400
+    refuse_superseded(loop.bulk_lane.settings)
+    assert loops.superseded == []
 
 
 def test_the_topic_of_commands_counts_as_one_that_is_read(loops: Leaderships, create_topic: Callable[..., str]) -> None:

@@ -171,6 +171,29 @@ def test_states_are_written_back_and_may_be_repeated(shop: Shop) -> None:
     assert shop.rows()[ids[2]] == done
 
 
+@pytest.mark.parametrize("write_back", ["mark", "delete"])
+def test_rows_that_the_database_keeps_as_they_are_are_no_deleted_rows(shop: Shop, write_back: str) -> None:
+    """They would be published again with each look."""
+    ids = [str(shop.order("orders")) for _ in range(2)]
+    table = outbox(shop, write_back=write_back)
+    shop.sql("create function keep() returns trigger language plpgsql as 'begin return null; end'")
+    shop.sql("create trigger keep before update or delete on orders_outbox for each row execute function keep()")
+    kept = "rows of orders_outbox were published and can't be updated or deleted"
+    with pytest.raises(OutboxError, match=kept):
+        table.mark(ids, NOW)
+    with pytest.raises(OutboxError, match=kept):
+        table.write([RowState(ids[0], "done")], NOW)
+    assert table.mark(["4711"], NOW) == 1, "one that is gone"
+
+
+def test_a_purge_that_deletes_nothing_ends(shop: Shop) -> None:
+    shop.order("orders", status=DONE, processed_at=NOW - timedelta(days=8))
+    shop.sql("create function keep() returns trigger language plpgsql as 'begin return null; end'")
+    shop.sql("create trigger keep before delete on orders_outbox for each row execute function keep()")
+    with pytest.raises(OutboxError, match="old rows of orders_outbox can't be updated or deleted"):
+        list(outbox(shop).purge(NOW))
+
+
 def test_published_rows_are_purged_when_they_are_old(shop: Shop) -> None:
     old = [shop.order("orders", status=DONE, processed_at=NOW - timedelta(days=8)) for _ in range(3)]
     kept = [
@@ -372,3 +395,10 @@ def test_profiles_and_cells_of_the_seed() -> None:
     one = Outbox.of({**made, "profile": "eventferry", "columns": "key= status.pending=9 value=body"}, {})
     assert "key" not in one.profile.columns
     assert (one.profile.statuses["pending"], one.profile.columns["value"], one.address) == ("9", "body", None)
+
+
+def test_a_header_has_the_column_that_the_table_has_for_its_field(shop: Shop) -> None:
+    shop.sql("create table renamed (uid text primary key, id text, topic text, value bytea, status text)")
+    shop.sql("insert into renamed values ('row-1', 'something else', 'orders', 'v', 'pending')")
+    (row,) = outbox(shop, table="renamed", profile="plain", columns="id=uid key= headers= aggregate=").read(10)[0].to_pylist()
+    assert (row["row_id"], {one["key"]: one["value"] for one in row["headers"]}) == ("row-1", {"x-message-id": b"row-1"})

@@ -38,6 +38,15 @@ def test_json_is_one_array_that_tools_can_parse(capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_two_columns_of_one_name_are_refused_where_one_would_be_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Rows(("state", "n", "state"), (("sent", 1, "open"),), more=False)
+    for output in ("json", "jsonl"):
+        with pytest.raises(QueryError, match=r"two columns are called state, .* rename one with `as`"):
+            print_rows(rows, output)
+    print_rows(rows, "csv")
+    assert capsys.readouterr().out == "state,n,state\nsent,1,open\n"
+
+
 def test_values_that_json_has_no_form_for_are_text(capsys: pytest.CaptureFixture[str]) -> None:
     values = (date(2026, 3, 1), timedelta(seconds=90), Decimal("0.50"), float("nan"), [date(2026, 3, 1)], 1.5, True)
     rows = Rows(tuple("abcdefg"), (values,), more=False)

@@ -16,7 +16,7 @@ from orchestration.loop.sequence_feed import DECIDED as WRITTEN
 from reporter import PreviousMessageWasRecovered, Report, message_id
 from reporter.holds import DECIDED, Holds
 from reporter.holds import Sequence as OfRecords
-from reporter.reports import Place, stack_of
+from reporter.reports import Place, header, stack_of
 from reporter.sequence_ids import check_place, names_of, sequence_id
 from tests.deep_errors import deep_error
 from tests.json_ids import JSON_IDS
@@ -105,6 +105,19 @@ def test_a_report_says_what_failed_and_keeps_the_headers_of_the_record() -> None
     assert (said["redrive-original-topic"], said["redrive-original-partition"], said["redrive-original-offset"]) == (b"orders", b"3", b"17")
     assert said["redrive-consumer-group"] == b"billing"
     assert "redrive-error-kind" not in said
+
+
+def test_a_record_whose_headers_cannot_be_read_is_reported_without_them(caplog: pytest.LogCaptureFixture) -> None:
+    class Foreign(FakeRecord):
+        def headers(self) -> list[tuple[str, bytes | None]] | None:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    foreign = cast(Message, Foreign())
+    headers = Report(foreign, KeyError("amount")).headers("billing")
+    assert dict(headers)["redrive-original-offset"] == b"17"
+    assert header(foreign, "redrive-sequence-epoch") is None
+    assert sequence_id("sequence", foreign) is None
+    assert "the headers of orders/3/17 can't be read" in caplog.text
 
 
 @pytest.mark.parametrize("calls", [1, 10, 100])

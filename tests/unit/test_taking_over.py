@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,6 +23,8 @@ from publisher import SupersededError
 from publisher.errors import Concerns, ErrorKind, Trouble
 from tests.log_events import logged
 from tests.unit.loop_kit.steps import state_at
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def superseded(by: int) -> SupersededError:
@@ -96,6 +100,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         stored = SimpleNamespace(
             ledgers=ledgers,
+            clock=loop.clock,
             append=lambda state: ledgers.append("ticks"),
             seal=seal,
         )
@@ -120,6 +125,16 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> Any:
         return done, charge, loop
 
     return taken
+
+
+def test_a_loop_whose_wall_clock_is_behind_says_since_when_it_sends_by_its_own() -> None:
+    """Else a third loop would look for its sends only from the last row of the first one on, and would miss them."""
+    behind = SimpleNamespace(wall=lambda: NOW)
+    for unrecorded, says in ((NOW + timedelta(minutes=15), NOW), (NOW - timedelta(minutes=1), NOW - timedelta(minutes=1)), (None, NOW)):
+        state = replace(state_at(NOW), unrecorded_since=unrecorded)
+        row = takeover._begun(StartingPoint(cast(Any, SimpleNamespace(clock=behind)), cast(Any, None), state, None))
+        assert (row.kind, row.unrecorded_since) == ("start", says)
+        assert state.unrecorded_since == unrecorded, "this loop reads back from there"
 
 
 TAKEN = ["ticks 5", "events 5", "publish_results 5"]

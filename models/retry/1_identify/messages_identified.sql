@@ -14,6 +14,12 @@ known as (
 
 ),
 
+purges as (
+
+    select * from {{ ref('purges_known') }}
+
+),
+
 named as (
 
     -- the content seen first at some coordinates (null: by reference) gets the id without a hash; other content there is another message, with a hash
@@ -38,11 +44,13 @@ named as (
 compared as (
 
     select
-        * except (messages),
-        messages[if(input_kind = 'redrive', answered.message_id, first_id)] as known,
+        named.* except (messages),
+        purges.reach as purged,
+        messages[if(input_kind in ('redrive', 'purge'), answered.message_id, first_id)] as known,
         -- a new failure, not a copy of an old report: the message's last delivery was closed before, and the failure happened after quiet_until
         input_kind = 'report' and coalesce(messages[first_id].closed_batch < batch, false) and happened_at > messages[first_id].quiet_until as is_news
     from named
+    left join purges on named.answered.message_id = purges.message_id
 
 ),
 
@@ -50,9 +58,18 @@ related as (
 
     -- A new failure of a message that has ended begins another life cycle. That of one that was sent again answers the delivery, pointer or not.
     select
-        * except (known, is_news, standing, answered),
+        * except (known, purged, is_news, standing, answered),
         coalesce(known.life_cycle, 0) as known_life_cycle,
-        input_kind = 'redrive' and coalesce(known.life_cycle > answered.life_cycle, false) as has_begun_anew,
+        -- a refusal has no place among the life cycles: what was decided after it may be in the same one
+        coalesce(
+            input_kind = 'redrive' and known.life_cycle > answered.life_cycle
+            or input_kind = 'purge' and answered.kind is null and known.last_delivery.due_at > answered.due_at,
+            false
+        ) as has_begun_anew,
+        -- by a purge of what was decided later: as the macro is_purged, by due times, as the batch of what is redriven is not known here
+        input_kind = 'redrive' and coalesce(
+            exists(purged, one -> answered.life_cycle <= one.life_cycle and answered.due_at <= one.due_at), false
+        ) as is_purged,
         known is null or (is_news and coalesce(known.last_delivery.kind = 'dead_letter', true)) as begins_a_life_cycle,
         case when is_news and known.last_delivery.kind <> 'dead_letter' then 'answer' else standing end as standing,
         case when is_news and known.last_delivery.kind <> 'dead_letter' then known.last_delivery else answered end as answered
@@ -95,6 +112,7 @@ select
     end as life_cycle,
     answered,
     has_begun_anew,
+    is_purged,
 
     ---------- where the message came from
     case standing when 'answer' then answered.original_topic when 'first' then origin_topic else report_topic end as original_topic,

@@ -82,7 +82,7 @@ identified as (
                 then {{ message_id('consumer_group', 'report_topic', 'report_partition', 'report_offset') }}
             when standing = 'first'
                 then {{ message_id('consumer_group', 'origin_topic', 'origin_partition', 'origin_offset') }}
-            when standing = 'answer' and input_kind = 'redrive'
+            when standing = 'answer' and input_kind in ('redrive', 'purge')
                 then {{ message_id('answered.consumer_group', 'answered.original_topic', 'answered.original_partition', 'answered.original_offset') }}
         end as plain_id
     from placed

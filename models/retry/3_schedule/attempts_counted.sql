@@ -33,9 +33,9 @@ answered_before as (
 ordered as (
 
     select
-        inputs.*,
+        inputs.* except (is_purged),
         coalesce(answered_before.is_answered, false) or inputs.has_begun_anew as is_answered,
-        coalesce(answered_before.is_purged, false) as was_purged,
+        coalesce(answered_before.is_purged, false) or inputs.is_purged as was_purged,
         coalesce(answered_before.is_discarded, false) as was_discarded,
         row_number() over (
             -- annotations (discard, restore, note, purge) are numbered by themselves, as they are no successors of a dead letter
@@ -89,7 +89,7 @@ judged as (
         coalesce(input_kind = 'failed_send' and answered.kind = 'publish', false) as is_failed_publication,
         * except (is_answered, has_begun_anew, was_purged, was_discarded, is_discarded, is_purged, turn, standing),
         case
-            when standing = 'answer' and input_kind = 'purge' and not is_discarded then 'not_discarded'
+            when standing = 'answer' and input_kind = 'purge' and (not is_discarded or has_begun_anew) then 'not_discarded'
             when standing = 'answer' and input_kind = 'redrive' and is_purged then 'payload_was_dropped'
             when standing = 'answer' and input_kind in {{ order_kinds('annotate') }} then standing
             when standing = 'answer' and is_answered then 'answered_already'

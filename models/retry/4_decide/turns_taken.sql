@@ -14,6 +14,8 @@ claimed as (
         *,
         case
             -- annotations are no successors of a dead letter: there may be any number of them
+            -- also a redrive begins the message again: a report in this run may do that, too
+            when standing = 'answer' and input_kind = 'redrive' then struct(message_id as name, cast(null as timestamp) as due_at)
             when standing = 'answer' and input_kind not in {{ order_kinds('annotate') }} then struct(answered.delivery_id as name, answered.due_at as due_at)
             when standing in ('first', 'new_life_cycle') then struct(message_id as name, cast(null as timestamp) as due_at)
         end as claim,

@@ -1,5 +1,5 @@
--- purges: the messages that operators have purged, up to which life cycle and which batch (see is_purged). `decisions` no longer shows their payloads,
--- and `redrive maintain` removes them from the tables.
+-- purges: the messages that operators have purged, and what each purge reaches (see is_purged). `decisions` no longer shows their payloads, and
+-- `redrive maintain` removes them from the tables.
 {{ config(materialized='view') }}
 
 with
@@ -15,8 +15,7 @@ purges as (
 
     select
         message_id,
-        max(life_cycle) as life_cycle,
-        max(batch) as batch,
+        collect_set(struct(life_cycle, batch)) as reach,
         max_by(recorded_at, struct(life_cycle, -batch)) as purged_at
     from purged
     group by message_id

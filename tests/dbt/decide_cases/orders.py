@@ -272,5 +272,49 @@ CASES = [
         (("refused", "destination_is_a_source"),) * 2,
         attempts(1, 1),
     ),
+    Case(
+        "a purge of a refusal reaches the message's earlier dead letter, which is not redriven then",
+        (
+            comes(report("into-a-source", 90, error="KeyError")),
+            delivered_at(9_000),
+            comes(report("into-a-source", 90)),
+            asks("discard"),
+            asks("purge", place=1),
+            lambda rows: [order("redrive", rows[0], "elsewhere")],
+        ),
+        (
+            *(DEAD, ("refused", "destination_is_a_source"), ("discarded", "discard"), ("purged", "purge")),
+            ("refused", "payload_was_dropped"),
+        ),
+        lambda rows: [row["life_cycle"] for row in rows[:4]] == [1, 2, 2, 2],
+    ),
+    Case(
+        "a refusal is not purged once the message has gone on, as that would reach what is alive",
+        (
+            comes(report("into-a-source", 91)),
+            asks("discard"),
+            comes(report("into-a-source", 91, error="KeyError")),
+            asks("purge", place=0),
+            asks("redrive", place=2),
+        ),
+        (
+            ("refused", "destination_is_a_source"),
+            ("discarded", "discard"),
+            DEAD,
+            ("refused", "not_discarded"),
+            ("refused", "destination_is_a_source"),
+        ),
+        lambda rows: [row["life_cycle"] for row in rows[:3]] == [1, 1, 1],
+    ),
+    Case(
+        "a redrive beside a new failure of the message in one decide run begins nothing",
+        (
+            comes(report("beside-a-failure", error="KeyError")),
+            delivered_at(9_100),
+            lambda rows: [report("beside-a-failure"), order("redrive", rows[0])],
+        ),
+        (DEAD, RETRY, ANSWERED_ALREADY),
+        lambda rows: same_message(rows) and [row["life_cycle"] for row in rows[:2]] == [1, 2],
+    ),
     Case("a command is noted", (comes(Report(None, None, b"{}", kind="command", source="@commands")),), (("note", "command"),)),
 ]
