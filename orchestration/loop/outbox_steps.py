@@ -36,9 +36,11 @@ class OutboxIntake:
         for part in [part for part in self.health if part.kind == "outbox" and part.name not in self.outboxes.names]:
             # it is no longer in the seeds
             report.recovered(part)
-        # what waits is counted even while nothing is taken
-        for name in self.outboxes.names:
-            self._count(report, name)
+        try:
+            # also while nothing is taken
+            answer = [name for name in self.outboxes.names if self._counted(report, name)]
+        except Exception as error:
+            return report.result(error)
         if not self.outboxes.names or not self.health.may(LEDGERS):
             return report.result()
         limit = self.outboxes.settings.intake_max_rows
@@ -52,7 +54,7 @@ class OutboxIntake:
             return report.result()
         began = time.monotonic()
         try:
-            for name in self.outboxes.names:
+            for name in answer:
                 self._take(report, name, limit, now)
                 if report.superseded_by is not None or self.direct.in_doubt:
                     break
@@ -62,12 +64,15 @@ class OutboxIntake:
             report.took("intake", began)
         return report.result()
 
-    def _count(self, report: StepReport, name: str) -> None:
+    def _counted(self, report: StepReport, name: str) -> bool:
+        """Counts what waits; returns whether the database has answered, or was not asked."""
         if self.health.may(outbox(name)):
             try:
                 self.outboxes.count(name)
             except OutboxError as error:
                 report.failed(outbox(name), Reason(f"its rows wait: {error}"))
+                return False
+        return True
 
     def _take(self, report: StepReport, name: str, limit: int, now: datetime) -> None:
         if not self.health.may(outbox(name)):
