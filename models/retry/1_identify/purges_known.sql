@@ -19,7 +19,8 @@ deliveries as (
             deliveries.original_topic = inputs.origin_topic
             and deliveries.original_partition = inputs.origin_partition
             and deliveries.original_offset = inputs.origin_offset
-    where decision = 'purged' and {{ slot('origin', 'false') }}
+    -- read only where something is redriven
+    where decision = 'purged' and {{ slot('are_redriven', 'false') }} and {{ slot('origin', 'false') }}
 
 )
 
