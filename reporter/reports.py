@@ -113,7 +113,7 @@ class Reporter:
 
 
 def headers_of(record: Message) -> list[tuple[str, str | bytes | None]]:
-    """The headers of a record, in their order. None if the name of one is not UTF-8: the client can't read any of them then."""
+    """The headers of a record, in their order. Empty if the name of one is not UTF-8: the client can't read any of them then."""
     try:
         return cast("list[tuple[str, str | bytes | None]]", record.headers() or [])
     except UnicodeDecodeError:

@@ -37,7 +37,7 @@ TIMED_LANE, DIRECT_SENDS, _BESIDE = 0, 1, 2
 # The timeout of the check for a newer generation at the beginning of a tick, in milliseconds. It may be short, as each send checks again.
 _GLANCE_MS = 1_000
 
-# How often the generation is written into Kafka again, in seconds: a day.
+# How often the generation is written into Kafka again, in seconds: a day; and how soon after an attempt that failed: there are days left.
 _RENEWED_EVERY = 86_400.0
 _RENEWED_AGAIN = 60.0
 
@@ -61,7 +61,7 @@ class Leadership:
     _fence_topics: tuple[str, ...] = ()
     _fences: int = 0
     """How often this loop has taken its generation in Kafka again."""
-    _renewed_at: float = 0.0
+    _renews_at: float = 0.0
 
     @property
     def generation(self) -> int:
@@ -104,7 +104,7 @@ class Leadership:
         self.renew_bulk_lane()
         take_charge(self.bulk_lane.settings, self._fence_topics, max(self.stored.most_slots(), slots_of(self.settings)))
         self.in_charge = True
-        self._renewed_at = time.monotonic()
+        self._renews_at = time.monotonic() + _RENEWED_EVERY
 
     def fence_own(self) -> None:
         """Fences this loop's own sends: each transaction is committed or aborted then, and tasks that were given up send nothing more.
@@ -146,7 +146,7 @@ class Leadership:
         if not self.in_charge or KAFKA in self.health or SENDS in self.health:
             return
         by = self._newest_in_kafka()
-        if by is None and time.monotonic() >= self._renewed_at + _RENEWED_EVERY:
+        if by is None and time.monotonic() >= self._renews_at:
             by = self._renewed()
         if by is not None:
             self.superseded(by)
@@ -180,13 +180,12 @@ class Leadership:
     def _renewed(self) -> int | None:
         """Writes the generation into Kafka again, which forgets it after some days. Returns the one that has superseded it, if any."""
         settings = self.bulk_lane.settings
-        # tried again in a minute if it fails: there are days left
-        self._renewed_at = time.monotonic() - _RENEWED_EVERY + _RENEWED_AGAIN
+        self._renews_at = time.monotonic() + _RENEWED_AGAIN
         try:
             # one that was deleted since would leave a transaction open that holds up every send
             topics = self.cluster.describe(settings.fence_topics)
             renew_charge(replace(settings, fence_topics=tuple(topic for topic in settings.fence_topics if topic in topics)))
-            self._renewed_at = time.monotonic()
+            self._renews_at = time.monotonic() + _RENEWED_EVERY
         except SupersededError as error:
             return error.by
         except (ClusterError, SessionLostError) as error:

@@ -37,8 +37,8 @@ class OutboxIntake:
             # it is no longer in the seeds
             report.recovered(part)
         try:
-            # also while nothing is taken
-            answer = [name for name in self.outboxes.names if self._counted(report, name)]
+            # also while none of it is taken: the metrics show what waits
+            answering = [name for name in self.outboxes.names if self._counted(report, name)]
         except Exception as error:
             return report.result(error)
         if not self.outboxes.names or not self.health.may(LEDGERS):
@@ -54,7 +54,7 @@ class OutboxIntake:
             return report.result()
         began = time.monotonic()
         try:
-            for name in answer:
+            for name in answering:
                 self._take(report, name, limit, now)
                 if report.superseded_by is not None or self.direct.in_doubt:
                     break

@@ -265,15 +265,17 @@ class OutboxTable:
         found = 0
         for part in _slices(ids, _IDS_AT_ONCE):
             written = self._execute(connection, statement.where(self._is_one_of(part)))
-            if written < len(part) and (kept := connection.execute(self._not_done(part)).scalar_one()):
+            if written < len(part) and (kept := self._count(connection, self._not_done(part))):
                 raise OutboxError(f"{kept} rows of {self.outbox.table} were published and {_KEPT}")
             found += written
         return found
 
-    def _not_done(self, ids: Sequence[str]) -> sa.Select[int]:
-        """How many of these rows there are that are not done."""
-        rows = sa.select(sa.func.count()).select_from(self._table).where(self._is_one_of(ids))
-        return rows.where(self._columns["status"] != self._statuses["done"]) if "status" in self._columns else rows
+    def _not_done(self, ids: Sequence[str]) -> sa.ColumnElement[bool]:
+        among = self._is_one_of(ids)
+        return sa.and_(among, self._columns["status"] != self._statuses["done"]) if "status" in self._columns else among
+
+    def _count(self, connection: sa.Connection, condition: sa.ColumnElement[bool]) -> int:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(self._table).where(condition)).scalar_one())
 
     def _write_failed(self, connection: sa.Connection, states: Sequence[RowState]) -> int:
         """Writes states that differ from row to row; returns how many of these rows there are."""
@@ -289,8 +291,7 @@ class OutboxTable:
             update = update.where(self._columns["status"] != self._statuses["done"])
             connection.execute(update, rows)
         # not by the updates: not every driver counts the rows of many statements
-        there = (sa.select(sa.func.count()).select_from(self._table).where(self._is_one_of(ids)) for ids in _chunks(states))
-        return sum(connection.execute(count).scalar_one() for count in there)
+        return sum(self._count(connection, self._is_one_of(ids)) for ids in _chunks(states))
 
     def purge(self, before: datetime) -> Iterator[int]:
         """Deletes done rows that were processed before a moment, a thousand at a time; yields how many. Raises OutboxError."""
@@ -302,9 +303,12 @@ class OutboxTable:
             with self._connected() as connection, connection.begin():
                 ids = [*connection.execute(sa.select(columns["id"]).where(is_old).limit(_IDS_AT_ONCE)).scalars()]
                 # the condition once more: its owner may have made it pending again
-                deleted = self._execute(connection, sa.delete(self._table).where(columns["id"].in_(ids), is_old)) if ids else 0
+                same = sa.and_(columns["id"].in_(ids), is_old)
+                deleted = self._execute(connection, sa.delete(self._table).where(same)) if ids else 0
+                is_kept = bool(ids) and not deleted and self._count(connection, same) > 0
             yield deleted
-            if ids and not deleted:
+            if is_kept:
+                # the next page would be the same one
                 raise OutboxError(f"old rows of {self.outbox.table} {_KEPT}")
             if len(ids) < _IDS_AT_ONCE:
                 return

@@ -2,26 +2,11 @@
 
 with
 
-inputs as (
-
-    select
-        origin_topic,
-        origin_partition,
-        origin_offset
-    from {{ ref('inputs_gathered') }}
-
-),
-
 deliveries as (
 
-    -- the bounds are ranges, and include rows of other messages: this join keeps them out of the grouping below
-    select * from {{ wheel() }} as deliveries
-    left semi join inputs
-        on
-            deliveries.original_topic = inputs.origin_topic
-            and deliveries.original_partition = inputs.origin_partition
-            and deliveries.original_offset = inputs.origin_offset
-    where (kind is not null or decision in {{ decisions_where(succeeds='yes', sends='') }}) and {{ slot('origin', 'false') }}
+    {%- set sends_or_ends = "kind is not null or decision in " ~ decisions_where(succeeds='yes', sends='') %}
+
+    {{ decided_at_origins(sends_or_ends) }}
 
 ),
 

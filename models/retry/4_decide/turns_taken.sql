@@ -13,11 +13,11 @@ claimed as (
     select
         *,
         case
+            -- a redrive begins the message again, and so may a report in this run
+            when standing in ('first', 'new_life_cycle') or (standing = 'answer' and input_kind = 'redrive')
+                then struct(message_id as name, cast(null as timestamp) as due_at)
             -- annotations are no successors of a dead letter: there may be any number of them
-            -- also a redrive begins the message again: a report in this run may do that, too
-            when standing = 'answer' and input_kind = 'redrive' then struct(message_id as name, cast(null as timestamp) as due_at)
             when standing = 'answer' and input_kind not in {{ order_kinds('annotate') }} then struct(answered.delivery_id as name, answered.due_at as due_at)
-            when standing in ('first', 'new_life_cycle') then struct(message_id as name, cast(null as timestamp) as due_at)
         end as claim,
         objection is null and decision in {{ decisions_where(succeeds='yes') }} as succeeds
     from decided
