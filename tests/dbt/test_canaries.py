@@ -23,6 +23,8 @@ MESSAGES: dict[str, tuple[str, list[tuple[int, str, str | None, int]], int | Non
     "failed in the life cycle before": ("redrive", [(5, "dead_letter", "reports", 1)], None),
     "reported twice": ("redrive", [(8, "duplicate", "reports", 2)], None),
     "others follow it": ("redrive", [(8, "follows", "reports", 2)], None),
+    "it waits for an earlier one": ("follows", [], None),
+    "it has waited, and failed": ("follows", [(8, "retry", "reports", 2)], 8),
 }
 
 

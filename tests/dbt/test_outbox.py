@@ -145,6 +145,18 @@ def test_the_same_row_twice_in_one_step_is_published_once(home: Home) -> None:
 
 
 @pytest.mark.slow
+def test_a_row_that_is_pending_beside_an_order_about_it_is_decided_after_the_order(home: Home) -> None:
+    dead = refused(home, published(home, "ordered"), "fatal")
+    home.append_results(Result(dead, offset=1))
+    (ordered,) = home.append_reports(order("redrive", dead))
+    home.later(seconds=1)
+    (pending,) = append_rows(home, {"row_id": "ordered", "topic": "outbox-orders"})
+    home.decide()
+    found = home.decisions()
+    assert [(found[name]["decision"], found[name]["life_cycle"]) for name in (ordered, pending)] == [("redrive", 2), ("duplicate", 2)]
+
+
+@pytest.mark.slow
 def test_a_row_from_long_ago_or_without_a_time_is_known(home: Home) -> None:
     published(home, "old", created_at=home.now - timedelta(days=400))
     published(home, "timeless", created_at=None)

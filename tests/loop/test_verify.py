@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from orchestration.clock import wall_clock
+from orchestration.kafka.cluster import Cluster, ClusterError
 from orchestration.operators import verification
+from orchestration.operators.promises import Promise
+from orchestration.tables.retention import removed_before
 from tests.loop.harness import Record, Redrive
 
 
@@ -23,7 +28,7 @@ def write_again(redrive: Redrive, record: Record, **changes: Any) -> int:
     return offset
 
 
-def test_what_a_loop_does_keeps_all_promises_and_a_topic_that_does_not_is_told(redrive: Redrive) -> None:
+def test_what_a_loop_does_keeps_all_promises_and_a_topic_that_does_not_is_told(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.settle()
     since = wall_clock()
     redrive.domain("proved")
@@ -47,3 +52,21 @@ def test_what_a_loop_does_keeps_all_promises_and_a_topic_that_does_not_is_told(r
     assert found["sent_once"].keys() == {names[retry], names[dead]}
     assert found["sent_once"][str(names[retry])] == f"2 records: {retry.topic}/0/{retry.offset}, {retry.topic}/0/{copy}"
     assert found["same_bytes"] == {names[dead]: f"key or value differ at {dead.topic}/0/{changed}"}
+
+    # maintenance removes, while it is judged, all that is judged
+    later = redrive.loop.clock.now() + timedelta(minutes=1)
+    moments = iter([removed_before(redrive.loop.spark, redrive.loop.schema)])
+    recorded = Promise("recorded", "", "select delivery_id as subject, topic as detail from publish_results where batch >= {first}")
+    with monkeypatch.context() as judged:
+        judged.setattr(verification, "PROMISES", (recorded,))
+        judged.setattr(verification, "removed_before", lambda *_: next(moments, later))
+        verified(redrive, since)
+
+    # Kafka gives no answer: nothing is proved, and nothing is broken
+    def silent(*_: object) -> None:
+        raise ClusterError("no broker answers")
+
+    monkeypatch.setattr(Cluster, "describe", silent)
+    with pytest.raises(verification.VerificationError, match="no broker answers") as refused:
+        verification.verify(redrive.loop.settings, since)
+    assert refused.value.exit_code == 2

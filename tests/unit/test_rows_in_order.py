@@ -1,4 +1,4 @@
-"""Rows of outboxes, which the bulk lane sends in their order while the timed lane sends the rest."""
+"""What stays in order: rows of outboxes, and followers. The bulk lane sends it while the timed lane sends the rest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from orchestration.loop.due import Waiting
 from orchestration.loop.outbox_positions import OutboxPosition
 from orchestration.loop.steps import StepReport
 from tests.unit.loop_kit.steps import OneRowLane, publish_step, state_at
@@ -33,3 +34,30 @@ def test_rows_of_outboxes_are_sent_also_before_the_state_knows_their_outbox(
     report = StepReport(state_at(NOW, outboxes=positions))
     assert step.publish_rows(report, NOW)
     assert bool(lane.asked) == is_sent
+
+
+class FollowerLane(OneRowLane):
+    """A bulk lane for which so many followers are due that an earlier message, which is open, holds back one since `SINCE`."""
+
+    def __init__(self, followers: int) -> None:
+        super().__init__()
+        self.followers = followers
+
+    def waiting(self, *_: object, **__: object) -> Waiting:
+        return Waiting(rows=1, size=1, largest=1, next_due=None, batches=(1,), ordered=self.followers)
+
+    def open_since(self, *_: object) -> datetime | None:
+        return SINCE
+
+
+SINCE = NOW - timedelta(hours=1)
+
+
+@pytest.mark.parametrize(("followers", "since"), [(1, SINCE), (0, None)])
+def test_the_floor_stays_under_followers_that_are_left_when_no_route_asks_for_order_any_more(
+    followers: int, since: datetime | None
+) -> None:
+    step = publish_step(FollowerLane(followers), NOW)
+    report = StepReport(state_at(NOW))
+    assert step.publish_due(report, NOW)
+    assert report.state.window.unpublished_since == since

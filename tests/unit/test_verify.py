@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from orchestration.cli import verify as command
 from orchestration.cli.main import app
 from orchestration.clock import wall_clock
+from orchestration.kafka.cluster import Partition
 from orchestration.operators import verification
 from orchestration.operators.promises import PROMISES
 from orchestration.operators.verification import Finding, Verification
@@ -83,3 +86,14 @@ def test_what_others_wrote_is_told_in_letters(monkeypatch: pytest.MonkeyPatch) -
         said = CliRunner().invoke(app, ["verify", "--format", form]).output
         assert [letter for letter in said if not (letter.isprintable() or letter == "\n")] == []
         assert ("forged" in said) == (form != "prometheus")
+
+
+def test_records_must_still_lie_only_where_no_compaction_can_have_removed_them() -> None:
+    policies = {"kept": "delete", "compacted": "compact,delete", "unreadable": None}
+    partitions = [Partition(topic, "id", 0) for topic in policies]
+    cluster = SimpleNamespace(
+        configs=lambda topics: {topic: {"cleanup.policy": policies[topic]} if policies[topic] else {} for topic in topics},
+        starts=lambda _: {Partition("kept", "id", 0): 7},
+    )
+    ranges = dict.fromkeys(partitions, (5, 9))
+    assert verification._kept_ranges(cast(Any, cluster), ranges) == [("kept", 0, 7, 9)]

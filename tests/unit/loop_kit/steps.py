@@ -44,7 +44,7 @@ class OneRowLane:
         self.asked.append(what)
         return Published(upto=what.upto, complete=True, delivered=1)
 
-    def open_since(self, *_: object) -> None:
+    def open_since(self, *_: object) -> datetime | None:
         return None
 
 
