@@ -12,6 +12,7 @@ from orchestration.loop.steps import StepReport
 from tests.unit.loop_kit.steps import OneRowLane, publish_step, state_at
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SINCE = NOW - timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_rows_of_outboxes_are_sent_also_before_the_state_knows_their_outbox(
 
 
 class FollowerLane(OneRowLane):
-    """A bulk lane for which so many followers are due that an earlier message, which is open, holds back one since `SINCE`."""
+    """A bulk lane for which one row is due, and some followers with it; the first of these has been open since SINCE."""
 
     def __init__(self, followers: int) -> None:
         super().__init__()
@@ -48,9 +49,6 @@ class FollowerLane(OneRowLane):
 
     def open_since(self, *_: object) -> datetime | None:
         return SINCE
-
-
-SINCE = NOW - timedelta(hours=1)
 
 
 @pytest.mark.parametrize(("followers", "since"), [(1, SINCE), (0, None)])
