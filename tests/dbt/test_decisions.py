@@ -71,7 +71,7 @@ select
     null as {{ column }},
     {%- endfor %}
     'topic' as circuit_breaker_per,
-    '' as sequence_by,
+    'key' as sequence_by,
     false as is_sequence_hidden,
     'record' as publish_charge,
     cast(null as string) as order_detail,
@@ -133,6 +133,12 @@ def test_a_failure_is_retried_until_it_is_dead_and_goes_nowhere_else(home: Home,
     ]
     rows = [dict(zip(columns, row, strict=True)) for row in expected]
     assert _decided(home, steps, _A_FAILURE_IS_RETRIED_UNTIL_IT_IS_DEAD_AND_GOES_NOWHERE_ELSE, columns) == _expected(rows)
+
+
+def test_only_what_is_about_a_known_message_is_of_a_sequence(home: Home, steps: str) -> None:
+    """What is about none is decided under the topic of its report: it would hold what fails there."""
+    found = _decided(home, steps, _A_FAILURE_IS_RETRIED_UNTIL_IT_IS_DEAD_AND_GOES_NOWHERE_ELSE, ["input_id", "sequence_by"])
+    assert {row["input_id"] for row in found if row["sequence_by"] is None} == {"adopted before", "adopted from anywhere", "repeated"}
 
 
 _THE_FIRST_ANSWER_THAT_ANYTHING_COMES_OF_IS_THE_SUCCESSOR = """

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from orchestration.clock import wall_clock
 from orchestration.loop import decide
+from orchestration.loop.health import FIRST_PAUSE, Part
 from orchestration.operators import verification
 from orchestration.outbox.database import OutboxTable
 from orchestration.outbox.states import OutboxError
@@ -188,6 +189,24 @@ def test_what_is_not_written_back_is_not_sent_again(redrive: Redrive, shop: Shop
         done(redrive, shop, one)
         assert went_directly(redrive, one) == [True]
     assert numbers(redrive, topic) == [0, 1]
+
+
+def test_rows_that_the_database_keeps_as_they_are_are_published_once_and_their_outbox_says_so(redrive: Redrive, shop: Shop) -> None:
+    topic = known(redrive, shop, "directkept")
+    shop.sql("create function keep() returns trigger language plpgsql as 'begin return null; end'")
+    shop.sql("create trigger keep before update on orders_outbox for each row execute function keep()")
+    rows = [shop.order(topic, "7") for _ in range(2)]
+    part = Part("outbox", OUTBOX)
+    redrive.until(lambda: part in redrive.loop.health, "it says that they can't be marked")
+    assert "2 rows of orders_outbox were published and can't be updated or deleted" in redrive.loop.health[part].why
+    redrive.until(lambda: redrive.loop.health[part].pause > FIRST_PAUSE, "they can't be marked when it is tried again, either")
+    later = shop.order(topic, "8")
+    redrive.loop.tick()
+    assert len(redrive.read(topic)) == 3, "no more of its rows are read"
+    shop.sql("drop trigger keep on orders_outbox")
+    done(redrive, shop, *rows, later)
+    redrive.until(lambda: part not in redrive.loop.health, "the outbox works again")
+    assert len(redrive.read(topic)) == 4
 
 
 @pytest.mark.slow
