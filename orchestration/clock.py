@@ -87,9 +87,11 @@ class LoopClock:
         """Loop time, UTC, whole milliseconds."""
         # several threads call this: without the lock, one with an earlier reading could set the time back
         with self._lock:
+            # first: what passes between two readings would be added twice, and messages would be sent early
+            wall = self._wall()
             at = self._monotonic()
             # kept exact: if it were cut at each call, time would stand still for a caller that asks more than once in a millisecond
-            self._last = max(self._wall(), self._last + timedelta(seconds=at - self._at))
+            self._last = max(wall, self._last + timedelta(seconds=at - self._at))
             self._at = at
             return whole_ms(self._last)
 
@@ -99,5 +101,7 @@ class LoopClock:
 
     @property
     def ahead(self) -> timedelta:
-        """How far loop time is ahead of the wall clock: records in Kafka have the time of the wall clock."""
-        return max(timedelta(), self.now() - self._wall())
+        """How far loop time is ahead of the wall clock, or a little more: records in Kafka have the time of the wall clock."""
+        # in this order: what is sent is looked for from a moment that must not be too late
+        wall = self._wall()
+        return max(timedelta(), self.now() - wall)

@@ -230,8 +230,8 @@ class BulkLane:
         localCheckpoint, never persist: Spark computes again what is lost from a cache, which here means to send again.
         """
         settings = self.settings
-        # results are stamped with the loop's time, as due times are: it may be ahead of the wall clock, never behind
-        ahead_ms = round(clock().timestamp() * 1000) - epoch_ms()
+        # results are stamped with the loop's time, as due times are
+        ahead_ms = ahead_in_ms(clock)
 
         def send(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             task = TaskContext.get()
@@ -288,6 +288,12 @@ def _wanted(rows: DataFrame, what: Due) -> DataFrame:
     if what.without_breakers:
         rows = rows.where(F.col("breaker_key").isNull() | ~F.col("breaker_key").isin(*what.without_breakers))
     return rows
+
+
+def ahead_in_ms(clock: Callable[[], datetime]) -> int:
+    """How far a clock is ahead of the wall clock, or a little more; never behind: a result would have a time before its due time."""
+    wall = epoch_ms()
+    return round(clock().timestamp() * 1000) - wall
 
 
 def _size() -> Column:

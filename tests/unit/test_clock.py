@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from orchestration.clock import LoopClock, date_of, literal, moment_of
+from orchestration.loop import sending
 from tests.zones import local_zone
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOON_MS = round(NOON.timestamp() * 1000)
 
 
 class Clocks:
@@ -34,6 +37,32 @@ def test_a_wall_clock_that_jumps_ahead_is_followed() -> None:
     clock = clocks.loop_clock()
     clocks.wall += timedelta(hours=1)
     assert clock.now() == NOON + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("last", [NOON, NOON + timedelta(hours=5)])
+@pytest.mark.parametrize("reading", range(3, 7))
+def test_a_process_that_is_stopped_between_two_readings_is_no_further_ahead(last: datetime, reading: int) -> None:
+    """Else it is ahead for as long as the loop runs, a little more each time that the machine is busy, and what is due is sent early."""
+    passed, readings = timedelta(), 0
+
+    def wall() -> datetime:
+        nonlocal passed, readings
+        readings += 1
+        passed += timedelta(hours=1) if readings == reading else timedelta(milliseconds=1)
+        return NOON + passed
+
+    clock = LoopClock(last, wall=wall, monotonic=lambda: (wall() - NOON).total_seconds())
+    ahead = last - NOON
+    found = clock.ahead
+    for _ in range(2):
+        assert clock.now() - (NOON + passed) <= ahead
+    assert found >= clock.now() - (NOON + passed), "what was sent is looked for by the wall clock"
+
+
+def test_a_result_has_no_time_before_its_due_time_after_a_stop_between_two_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = itertools.count(NOON_MS, 1_000)
+    monkeypatch.setattr(sending, "epoch_ms", lambda: next(passed))
+    assert sending.ahead_in_ms(lambda: NOON + timedelta(milliseconds=next(passed) - NOON_MS)) >= 0
 
 
 def test_a_start_goes_on_from_the_last_loop_time() -> None:
