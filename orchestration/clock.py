@@ -87,7 +87,7 @@ class LoopClock:
         """Loop time, UTC, whole milliseconds."""
         # several threads call this: without the lock, one with an earlier reading could set the time back
         with self._lock:
-            # first: what passes between two readings would be added twice, and messages would be sent early
+            # The wall clock is read first: else the time between the two readings would be counted twice, and messages would be sent early.
             wall = self._wall()
             at = self._monotonic()
             # kept exact: if it were cut at each call, time would stand still for a caller that asks more than once in a millisecond
@@ -102,6 +102,6 @@ class LoopClock:
     @property
     def ahead(self) -> timedelta:
         """How far loop time is ahead of the wall clock, or a little more: records in Kafka have the time of the wall clock."""
-        # in this order: what is sent is looked for from a moment that must not be too late
+        # The wall clock is read first: else this could be too little, and sends would be looked for from too late a moment on.
         wall = self._wall()
         return max(timedelta(), self.now() - wall)

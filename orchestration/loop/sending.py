@@ -291,7 +291,11 @@ def _wanted(rows: DataFrame, what: Due) -> DataFrame:
 
 
 def ahead_in_ms(clock: Callable[[], datetime]) -> int:
-    """How far a clock is ahead of the wall clock, or a little more; never behind: a result would have a time before its due time."""
+    """How far the loop's clock is ahead of the wall clock, in milliseconds, or a little more.
+
+    With less, a result could have a time before its due time.
+    """
+    # read first, as in LoopClock.ahead
     wall = epoch_ms()
     return round(clock().timestamp() * 1000) - wall
 

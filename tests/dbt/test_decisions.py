@@ -135,8 +135,8 @@ def test_a_failure_is_retried_until_it_is_dead_and_goes_nowhere_else(home: Home,
     assert _decided(home, steps, _A_FAILURE_IS_RETRIED_UNTIL_IT_IS_DEAD_AND_GOES_NOWHERE_ELSE, columns) == _expected(rows)
 
 
-def test_only_what_is_about_a_known_message_is_of_a_sequence(home: Home, steps: str) -> None:
-    """What is about none is decided under the topic of its report: it would hold what fails there."""
+def test_only_first_failures_and_answers_are_of_a_sequence(home: Home, steps: str) -> None:
+    """Other inputs may be decided under the topic of their reports: they would hold what fails in that topic."""
     found = _decided(home, steps, _A_FAILURE_IS_RETRIED_UNTIL_IT_IS_DEAD_AND_GOES_NOWHERE_ELSE, ["input_id", "sequence_by"])
     assert {row["input_id"] for row in found if row["sequence_by"] is None} == {"adopted before", "adopted from anywhere", "repeated"}
 

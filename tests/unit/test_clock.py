@@ -12,7 +12,6 @@ from orchestration.loop import sending
 from tests.zones import local_zone
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-NOON_MS = round(NOON.timestamp() * 1000)
 
 
 class Clocks:
@@ -60,9 +59,9 @@ def test_a_process_that_is_stopped_between_two_readings_is_no_further_ahead(last
 
 
 def test_a_result_has_no_time_before_its_due_time_after_a_stop_between_two_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    passed = itertools.count(NOON_MS, 1_000)
-    monkeypatch.setattr(sending, "epoch_ms", lambda: next(passed))
-    assert sending.ahead_in_ms(lambda: NOON + timedelta(milliseconds=next(passed) - NOON_MS)) >= 0
+    passed_ms = itertools.count(0, 1_000)
+    monkeypatch.setattr(sending, "epoch_ms", lambda: next(passed_ms))
+    assert sending.ahead_in_ms(lambda: moment_of(next(passed_ms) * 1_000)) >= 0
 
 
 def test_a_start_goes_on_from_the_last_loop_time() -> None:
